@@ -1,0 +1,1 @@
+"""Benchmarks of pymc_discrete against its peers; see README.md."""

@@ -1,0 +1,236 @@
+"""The five benchmark models: in PyMC, in NumPyro where NumPyro can run them, and the summaries that are compared.
+
+The PyMC models and their data are those of the acceptance suite (same seeds, same numbers). A summary is a scalar
+per draw that does not depend on how the chain is labelled; the minimum ESS over a model's summaries is its score.
+"""
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+COAL_CSV = Path(__file__).parents[1] / "examples" / "data" / "coal_mining_disasters.csv"
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    name: str
+    title: str
+    pymc: Callable  # () -> (pm.Model, names of its discrete free variables)
+    summaries: Callable  # {variable: (draws, ...)} -> {summary: (draws,)}
+    numpyro: Callable | None = None  # () -> NumPyro model function
+    start_values: dict = field(default_factory=dict)  # for samplers whose form of the model cannot hold them
+    numpyro_missing: str = ""  # why there is no NumPyro model
+    continuous: bool = True  # whether the model has continuous variables (NUTS runs beside)
+    tune: int = 1000
+    complete: Callable | None = None  # (arrays, rng) -> arrays with a marginalised variable drawn exactly
+
+
+# ---------------------------------------------------------------- A: spike-and-slab regression
+def spike_and_slab_data(n=200, p=100):
+    r = np.random.default_rng(1)
+    X = r.normal(size=(n, p))
+    gamma, beta = r.random(p) < 0.1, r.normal(0, 2, p)
+    return X, X @ (gamma * beta) + r.normal(size=n)
+
+
+def spike_and_slab():
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    X, y = spike_and_slab_data()
+    with pm.Model() as model:
+        g = pm.Bernoulli("gamma", 0.1, shape=X.shape[1])
+        b = pm.Normal("beta", 0, 2, shape=X.shape[1])
+        pm.Normal("y", pt.dot(X, g * b), 1, observed=y)
+    return model, ["gamma"]
+
+
+def spike_and_slab_numpyro():
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    X, y = map(jnp.asarray, spike_and_slab_data())
+
+    def model():
+        g = numpyro.sample("gamma", dist.Bernoulli(jnp.full(X.shape[1], 0.1)))
+        b = numpyro.sample("beta", dist.Normal(jnp.zeros(X.shape[1]), 2.0))
+        numpyro.sample("y", dist.Normal(X @ (g * b), 1.0), obs=y)
+
+    return model
+
+
+def spike_and_slab_summaries(a):
+    X, y = spike_and_slab_data()
+    residual = y - (a["gamma"] * a["beta"]) @ X.T
+    loglik = -0.5 * (residual**2 + np.log(2 * np.pi)).sum(1)
+    return {"number active": a["gamma"].sum(1), "log likelihood": loglik}
+
+
+# ---------------------------------------------------------------- B: Gaussian mixture
+def mixture_data(n=500):
+    r = np.random.default_rng(2)
+    return np.array([-3.0, 0.0, 3.5])[r.choice(3, n, p=[0.3, 0.4, 0.3])] + r.normal(size=n)
+
+
+def mixture():
+    import pymc as pm
+
+    y = mixture_data()
+    ordered = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5, shape=3, transform=ordered, initval=[-3.0, 0.0, 3.0])
+        z = pm.Categorical("z", p=np.ones(3) / 3, shape=len(y))
+        pm.Normal("y", mu[z], 1, observed=y)
+    return model, ["z"]
+
+
+def mixture_numpyro():
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    y = jnp.asarray(mixture_data())
+
+    def model():  # iid Normal(0, 5) restricted to increasing means, as PyMC's ordered transform has it
+        mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.ordered_vector, (), (3,)))
+        numpyro.factor("mu_prior", dist.Normal(0.0, 5.0).log_prob(mu).sum())
+        z = numpyro.sample("z", dist.Categorical(jnp.full((y.shape[0], 3), 1 / 3)))
+        numpyro.sample("y", dist.Normal(mu[z], 1.0), obs=y)
+
+    return model
+
+
+def mixture_draw_z(a, rng):
+    """Draw z exactly given mu, for samplers that marginalise it: argmax_k (log p(y_i | mu_k) + Gumbel)."""
+    logp = -0.5 * (mixture_data()[:, None] - a["mu"][:, None, :]) ** 2
+    return {**a, "z": (logp + rng.gumbel(size=logp.shape)).argmax(-1)}
+
+
+def mixture_summaries(a):
+    sizes = {f"size {k}": (a["z"] == k).sum(1) for k in range(3)}
+    return sizes | {f"mean {k}": a["mu"][:, k] for k in range(3)}
+
+
+# ---------------------------------------------------------------- C: Ising lattice, free boundary
+ROWS, COLUMNS, COUPLING = 20, 20, 0.4
+
+
+def neighbour_sum(s):
+    """Sum of s_i s_j over lattice neighbours; s (..., ROWS, COLUMNS) of -1, 1."""
+    return (s[..., :-1] * s[..., 1:]).sum((-2, -1)) + (s[..., :-1, :] * s[..., 1:, :]).sum((-2, -1))
+
+
+def ising():
+    import pymc as pm
+
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", np.full((ROWS, COLUMNS), 0.5), shape=(ROWS, COLUMNS))
+        s = 2 * x - 1
+        pair = (s[:, :-1] * s[:, 1:]).sum() + (s[:-1] * s[1:]).sum()
+        pm.Potential("energy", COUPLING * pair)
+    return model, ["x"]
+
+
+def ising_numpyro():
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model():
+        x = numpyro.sample("x", dist.Bernoulli(jnp.full((ROWS, COLUMNS), 0.5)))
+        numpyro.factor("energy", COUPLING * neighbour_sum(2.0 * x - 1.0))
+
+    return model
+
+
+def ising_summaries(a):
+    s = 2.0 * a["x"] - 1.0
+    m = s.mean((-2, -1))
+    return {"energy": -COUPLING * neighbour_sum(s), "magnetisation": m, "|magnetisation|": np.abs(m)}
+
+
+# ---------------------------------------------------------------- D: coal mining disasters, two years missing
+def coal_data():
+    years, disasters = np.genfromtxt(COAL_CSV, delimiter=",", skip_header=1).T
+    return years.astype(int), disasters
+
+
+def coal_mining():
+    import pymc as pm
+
+    years, disasters = coal_data()
+    with warnings.catch_warnings(), pm.Model() as model:
+        warnings.simplefilter("ignore")  # PyMC announces the imputation
+        tau = pm.DiscreteUniform("switchpoint", years.min(), years.max())
+        early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
+        pm.Poisson("disasters", pm.math.switch(tau >= years, early, late), observed=disasters)
+    return model, ["switchpoint", "disasters_unobserved"]
+
+
+def coal_mining_numpyro():
+    """The two missing counts are left out (unbounded Poisson): the same posterior of everything that is compared.
+
+    The switchpoint is an index from 0, as NumPyro's discrete Gibbs proposes 0..K-1 whatever the support.
+    """
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    years, disasters = coal_data()
+    seen = np.isfinite(disasters)
+    offset, counts = jnp.asarray(years[seen] - years.min()), jnp.asarray(disasters[seen].astype(int))
+
+    def model():
+        tau = numpyro.sample("switchpoint_index", dist.DiscreteUniform(0, len(years) - 1))
+        early = numpyro.sample("early", dist.Exponential(1.0))
+        late = numpyro.sample("late", dist.Exponential(1.0))
+        numpyro.sample("disasters", dist.Poisson(jnp.where(tau >= offset, early, late)), obs=counts)
+
+    return model
+
+
+def coal_summaries(a):
+    tau = a["switchpoint"] if "switchpoint" in a else a["switchpoint_index"] + coal_data()[0].min()
+    return {"switchpoint": tau, "early": a["early"], "late": a["late"]}
+
+
+# ---------------------------------------------------------------- E: N-mixture (abundance from repeated counts)
+def n_mixture(sites=50, visits=4):
+    import pymc as pm
+
+    r = np.random.default_rng(5)
+    y = r.binomial(r.poisson(6.0, sites)[:, None], 0.45, size=(sites, visits))
+    with pm.Model() as model:
+        lam, p = pm.Gamma("lam", 2, 0.5), pm.Beta("p", 1, 1)
+        N = pm.Poisson("N", lam, shape=sites, initval=y.max(1) + 3)
+        pm.Binomial("y", n=N[:, None], p=p, observed=y)
+    return model, ["N"]
+
+
+def n_mixture_summaries(a):
+    return {"total N": a["N"].sum(1), "lam": a["lam"], "p": a["p"]}
+
+
+MODELS = {
+    spec.name: spec
+    for spec in [
+        ModelSpec(
+            "A", "spike-and-slab regression, n=200, p=100", spike_and_slab, spike_and_slab_summaries, spike_and_slab_numpyro
+        ),
+        ModelSpec(
+            "B", "Gaussian mixture, 500 points, 3 clusters", mixture, mixture_summaries, mixture_numpyro,
+            start_values={"mu": np.array([-3.0, 0.0, 3.0])}, complete=mixture_draw_z,
+        ),
+        ModelSpec(
+            "C", "Ising 20x20, coupling 0.4", ising, ising_summaries, ising_numpyro, continuous=False, tune=500
+        ),
+        ModelSpec("D", "coal mining changepoint, 2 missing counts", coal_mining, coal_summaries, coal_mining_numpyro),
+        ModelSpec(
+            "E", "N-mixture, 50 sites, 4 visits", n_mixture, n_mixture_summaries,
+            numpyro_missing="N is Poisson: NumPyro's discrete kernels need a finite static support",
+        ),
+    ]
+}

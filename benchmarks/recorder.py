@@ -1,0 +1,67 @@
+"""Keeps the summaries of one run and says when it is done."""
+import numpy as np
+
+FIRST_CHECK, CHECK_GROWTH = 100, 1.3  # ESS is computed at draw counts that grow by this factor
+
+
+class Done(Exception):
+    """Raised out of a sampler when its run has reached the target or the limit."""
+
+
+class CannotRun(Exception):
+    """Raised by a sampler that does not take this model; the message says why."""
+
+
+def min_ess(summaries):
+    """Bulk ESS per summary, {name: (draws,)}; a summary that never moved has ESS 0 (ArviZ says `draws`)."""
+    import arviz as az
+
+    out = {}
+    for name, values in summaries.items():
+        values = np.asarray(values, float)
+        ess = 0.0 if np.ptp(values) == 0 else float(az.ess(values[None], method="bulk"))
+        out[name] = ess if np.isfinite(ess) else 0.0
+    return out
+
+
+class Recorder:
+    """Samplers call `ready` once after tuning, then `add` with every chunk of draws and the seconds it took.
+
+    Nothing done here is inside those seconds. `add` raises Done when the minimum ESS is at least `target` and at
+    least `min_seconds` were sampled (so that a fast sampler is timed over more than a blink), or at `limit` seconds.
+    """
+
+    def __init__(self, spec, target, limit, min_seconds):
+        self.spec, self.target, self.limit, self.min_seconds = spec, target, limit, min_seconds
+        self.chunks, self.draws, self.seconds, self.next_check = [], 0, 0.0, FIRST_CHECK
+        self.compile_seconds = self.tune_seconds = float("nan")
+        self.ess = {}
+
+    def ready(self, compile_seconds, tune_seconds):
+        self.compile_seconds, self.tune_seconds = compile_seconds, tune_seconds
+
+    def add(self, arrays, seconds):
+        """arrays : {variable: (draws, ...)}, seconds : float"""
+        self.chunks.append(self.spec.summaries(arrays))
+        self.draws += len(next(iter(self.chunks[-1].values())))
+        self.seconds += seconds
+        over = self.seconds >= self.limit
+        if over or (self.draws >= self.next_check and self.seconds >= self.min_seconds):
+            self.next_check = CHECK_GROWTH * self.draws
+            self.ess = min_ess(self.summaries())
+            if over or min(self.ess.values()) >= self.target:
+                raise Done
+
+    def summaries(self):
+        return {name: np.concatenate([c[name] for c in self.chunks]) for name in self.chunks[0]}
+
+    def result(self):
+        worst = min(self.ess, key=self.ess.get)
+        moments = {name: (float(v.mean()), float(v.std())) for name, v in self.summaries().items()}
+        return {
+            "status": "ok", "reached": self.ess[worst] >= self.target, "draws": self.draws,
+            "compile_seconds": self.compile_seconds, "tune_seconds": self.tune_seconds,
+            "sampling_seconds": self.seconds, "ms_per_draw": 1e3 * self.seconds / self.draws,
+            "min_ess": self.ess[worst], "min_ess_per_second": self.ess[worst] / self.seconds, "worst": worst,
+            "summaries": {n: {"ess": self.ess[n], "mean": m, "sd": s} for n, (m, s) in moments.items()},
+        }

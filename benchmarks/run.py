@@ -1,0 +1,250 @@
+"""Run models x samplers x seeds, each in a process of its own, and print one table per model.
+
+python -m benchmarks.run --models A C --samplers pymc gwg-1 --seeds 3 --out benchmarks/results/NAME
+"""
+import argparse
+import importlib.metadata
+import json
+import logging
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.models import MODELS
+from benchmarks.recorder import CannotRun, Done, Recorder
+from benchmarks.samplers import SAMPLERS
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ["pymc-discrete", "pymc", "pytensor", "jax", "numpyro", "pymc-extras", "arviz", "numpy"]
+RESULT = "BENCHMARK-RESULT "  # what starts the line of a child's output that holds its record
+
+
+# ---------------------------------------------------------------- one run (in the child process)
+def run_one(model, sampler, seed, target, limit, min_seconds):
+    """A record of one run, a dict that JSON can hold."""
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    recorder = Recorder(MODELS[model], target, limit, min_seconds)
+    record = {"model": model, "sampler": sampler, "seed": seed, "target": target, "limit": limit}
+    try:
+        SAMPLERS[sampler].run(MODELS[model], seed, recorder)
+    except Done:
+        record |= recorder.result()
+    except CannotRun as reason:
+        record |= {"status": "cannot run", "reason": str(reason)}
+    except Exception as error:
+        record |= {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:500]}
+    return record | environment()
+
+
+def environment():
+    """Hardware and versions: they are part of every record, so that results cannot lose them."""
+    try:
+        names = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    except OSError:
+        names = []
+    hardware = f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    precision = "float64"
+    if "jax" in sys.modules:
+        import jax
+
+        if "numpyro" in sys.modules and not jax.config.jax_enable_x64:
+            precision = "float32"
+        if jax.default_backend() != "cpu":
+            hardware += f", {jax.devices()[0].device_kind}"
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    return {
+        "hardware": hardware, "precision": precision, "versions": versions, "commit": git.stdout.strip() or "unknown",
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+# ---------------------------------------------------------------- all runs (in the parent)
+def run_in_child(args, model, sampler, seed):
+    """Start a run in a new process; kill it when compiling and tuning leave it no time for `limit` seconds."""
+    with tempfile.TemporaryDirectory() as scratch:
+        env = dict(os.environ)
+        if args.cold:
+            env["PYTENSOR_FLAGS"] = f"{env.get('PYTENSOR_FLAGS', '')},base_compiledir={scratch}".lstrip(",")
+        command = [sys.executable, "-m", "benchmarks.run", "--one", model, sampler, str(seed)]
+        command += ["--target", str(args.target), "--limit", str(args.limit), "--min-seconds", str(args.min_seconds)]
+        timeout = 2 * args.limit + args.setup_limit  # a run may overshoot its limit by one chunk
+        try:
+            child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            failed = {"status": "failed", "reason": f"no result in {timeout:.0f} s with compiling and tuning"}
+            return {"model": model, "sampler": sampler, "seed": seed} | failed | environment()
+    for line in child.stdout.splitlines():
+        if line.startswith(RESULT):
+            return json.loads(line.removeprefix(RESULT))
+    tail = (child.stderr.strip().splitlines() or ["nothing on stderr"])[-1][:300]
+    failed = {"status": "failed", "reason": f"exit status {child.returncode}: {tail}"}
+    return {"model": model, "sampler": sampler, "seed": seed} | failed | environment()
+
+
+def run_all(args, path):
+    """Run what is asked for, appending every record to `path` as it comes; return all records in it."""
+    if path and not args.resume:
+        path.unlink(missing_ok=True)
+    records = [json.loads(line) for line in path.read_text().splitlines()] if path and path.exists() else []
+    have = {(r["model"], r["sampler"], r["seed"]) for r in records}
+    for model in args.models:
+        for name in args.samplers:
+            if model not in SAMPLERS[name].models:
+                continue
+            for seed in range(args.seeds):
+                if (model, name, seed) in have:
+                    continue
+                record = run_in_child(args, model, name, seed)
+                records.append(record)
+                print(progress_line(record), file=sys.stderr, flush=True)
+                if path:
+                    with path.open("a") as file:
+                        file.write(json.dumps(record) + "\n")
+                if record["status"] == "cannot run":
+                    break
+    return records
+
+
+def progress_line(r):
+    head = f"{r['model']} {r['sampler']} seed {r['seed']}: "
+    if r["status"] != "ok":
+        return head + f"{r['status']}: {r['reason']}"
+    return head + (
+        f"compile {r['compile_seconds']:.1f} s, tune {r['tune_seconds']:.1f} s, {r['draws']} draws in "
+        f"{r['sampling_seconds']:.1f} s, min ESS {r['min_ess']:.0f} ({r['worst']})"
+    )
+
+
+# ---------------------------------------------------------------- tables
+def markdown(records):
+    """One table per model."""
+    out = []
+    for model in sorted({r["model"] for r in records}):
+        mine = [r for r in records if r["model"] == model]
+        out += [f"## {model}: {MODELS[model].title}", "", *header(mine), "", *table(mine), ""]
+        out += [f"- {line}" for line in footnotes(mine)] + [""]
+    return "\n".join(out)
+
+
+def header(records):
+    """Hardware, date, versions; several lines where records differ."""
+    lines = {}
+    for r in records:
+        versions = ", ".join(f"{k} {v}" for k, v in r["versions"].items())
+        lines[f"{r['hardware']}; {r['date']}; commit {r['commit']}; {versions}"] = None
+    goal = {f"to ESS {r['target']:.0f} or {r['limit']:.0f} s" for r in records if "target" in r}
+    return [*lines, f"One chain per run, {' / '.join(sorted(goal))}; median and (range) over seeds."]
+
+
+def spread(values, digits=3):
+    """median (min-max)"""
+    fmt = lambda v: f"{v:.{digits}g}" if abs(v) < 1000 else f"{v:.0f}"  # noqa: E731
+    text = fmt(np.median(values))
+    return f"{text} ({fmt(min(values))}-{fmt(max(values))})" if len(values) > 1 else text
+
+
+def table(records):
+    names = list(dict.fromkeys(r["sampler"] for r in records))
+    ok = {name: [r for r in records if r["sampler"] == name and r["status"] == "ok"] for name in names}
+    speed = {name: np.median([r["min_ess_per_second"] for r in ok[name]]) for name in names if ok[name]}
+    best_peer = max((speed[name] for name in speed if not SAMPLERS[name].ours), default=0.0)
+    rows = [
+        "| sampler | compile s | tune s | ms per draw | min ESS | min ESS/s | ratio to best peer | slowest summary | seeds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in sorted(names, key=lambda name: (not SAMPLERS[name].ours, -speed.get(name, -1.0))):
+        runs = ok[name]
+        label = f"**{name}**" if SAMPLERS[name].ours else name
+        if not runs:
+            bad = next(r for r in records if r["sampler"] == name)
+            rows.append(f"| {label} | {bad['status']} | | | | | | | |")
+            continue
+        column = lambda key: spread([r[key] for r in runs])  # noqa: E731
+        ratio = f"{speed[name] / best_peer:.2g}" if best_peer > 0 else "no peer"
+        worst = ", ".join(dict.fromkeys(r["worst"] for r in runs))
+        reached = sum(r["reached"] for r in runs)
+        rows.append(
+            f"| {label} | {column('compile_seconds')} | {column('tune_seconds')} | {column('ms_per_draw')} | "
+            f"{column('min_ess')} | {column('min_ess_per_second')} | {ratio} | {worst} | {reached} of {len(runs)} reached |"
+        )
+    return rows
+
+
+def footnotes(records):
+    """What the samplers are, why some have no numbers, and where two of them disagree."""
+    names = list(dict.fromkeys(r["sampler"] for r in records))
+    for name in names:
+        if SAMPLERS[name].note:
+            yield f"{name}: {SAMPLERS[name].note}"
+        for reason in dict.fromkeys(r["reason"] for r in records if r["sampler"] == name and r["status"] != "ok"):
+            yield f"{name}: {reason}"
+        if any(r["precision"] == "float32" for r in records if r["sampler"] == name and r["status"] == "ok"):
+            yield f"{name}: float32, its default"
+    for name in names:
+        runs = [r for r in records if r["sampler"] == name and r["status"] == "ok"]
+        for stuck in sorted({s for r in runs for s, v in r["summaries"].items() if v["sd"] == 0}):
+            yield f"{name}: '{stuck}' never moved in at least one run: ESS 0"
+    yield from disagreements(records)
+
+
+def disagreements(records, sigmas=5.0):
+    """Means that differ by more than `sigmas` Monte Carlo errors from those of the run with most ESS per summary."""
+    ok = [r for r in records if r["status"] == "ok"]
+    for summary in ok[0]["summaries"] if ok else []:
+        reference = max(ok, key=lambda r: r["summaries"][summary]["ess"])
+        a = reference["summaries"][summary]
+        for r in ok:
+            b = r["summaries"][summary]
+            error = np.sqrt(a["sd"] ** 2 / max(a["ess"], 1) + b["sd"] ** 2 / max(b["ess"], 1))
+            if min(b["ess"], a["ess"]) >= 50 and abs(a["mean"] - b["mean"]) > sigmas * error:
+                yield (
+                    f"means differ: {summary} is {b['mean']:.4g} by {r['sampler']} seed {r['seed']}, "
+                    f"{a['mean']:.4g} by {reference['sampler']} seed {reference['seed']}"
+                )
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    p.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS), metavar="NAME",
+                   help=f"any of: {', '.join(SAMPLERS)}")
+    p.add_argument("--seeds", type=int, default=3, help="number of seeds")
+    p.add_argument("--target", type=float, default=400, help="minimum ESS to stop at")
+    p.add_argument("--limit", type=float, default=600, help="seconds of sampling after tuning to stop at")
+    p.add_argument("--setup-limit", type=float, default=600, help="seconds for compiling and tuning")
+    p.add_argument("--min-seconds", type=float, default=5, help="sample at least this long, to time it well")
+    p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
+    p.add_argument("--resume", action="store_true", help="keep the records in --out and run what is missing")
+    p.add_argument("--cold", action="store_true", help="an empty PyTensor compile cache for every run")
+    p.add_argument("--one", nargs=3, metavar=("MODEL", "SAMPLER", "SEED"), help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.one:
+        model, name, seed = args.one
+        record = run_one(model, name, int(seed), args.target, args.limit, args.min_seconds)
+        print(RESULT + json.dumps(record), flush=True)
+        return
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+    records = run_all(args, args.out.with_name(args.out.name + ".jsonl") if args.out else None)
+    text = markdown(records)
+    print(text)
+    if args.out:
+        args.out.with_name(args.out.name + ".md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Balancing functions g with g(t) = t g(1/t) (Zanella 2020), in logarithms: log g(exp(d)) of a difference d."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+BALANCING: dict[str, Callable] = {
+    "sqrt": lambda d: d / 2,  # Grathwohl et al. 2021, Eq. 2 at temperature 2
+    "barker": jax.nn.log_sigmoid,  # t / (1 + t)
+    "min": lambda d: jnp.minimum(d, 0.0),  # min(1, t)
+    "max": lambda d: jnp.maximum(d, 0.0),  # max(1, t)
+}
+
+# Leaving an impossible state has an infinite difference; this is as good, and finite
+LARGEST_DIFFERENCE = 1e8
+
+
+def log_weights(differences, current, balancing: str):
+    """log g of every difference, -inf at the current value and at impossible ones.
+
+    Masked after g: max(1, t) would give weight 1 to the impossible.
+    """
+    g = BALANCING[balancing](jnp.minimum(differences, LARGEST_DIFFERENCE))
+    return jnp.where(current | jnp.isneginf(differences), -jnp.inf, g)
+
+
+def check_balancing(balancing: str) -> None:
+    if balancing not in BALANCING:
+        raise ValueError(f"balancing must be one of {', '.join(map(repr, BALANCING))}, got {balancing!r}.")

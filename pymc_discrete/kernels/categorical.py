@@ -1,0 +1,44 @@
+"""Draws from unnormalised weights by one uniform each."""
+
+import jax.numpy as jnp
+import numpy as np
+
+BLOCK = 32
+
+
+def draw_categorical(uniforms, weights):
+    """Inverse-CDF draws, in blocks: the block first, then the entry within it.
+
+    Parameters
+    ----------
+    uniforms : (L,) float in [0, 1)
+    weights : (n,) float, not negative, with a positive sum
+
+    Returns
+    -------
+    (L,) int; an entry of weight 0 is never drawn
+    """
+    n = weights.shape[0]
+    blocks = -(-n // BLOCK)
+    table = jnp.pad(weights, (0, blocks * BLOCK - n)).reshape(blocks, BLOCK)
+    ends = running_sum(table.sum(axis=1))
+    t = uniforms * ends[-1]
+    which = first_above(ends, t)
+    before = jnp.where(which > 0, ends[jnp.maximum(which - 1, 0)], 0.0)
+    row = running_sum(table[which])
+    # what rounding leaves of t must stay below the block's own sum
+    within = first_above(row, jnp.minimum(t - before, jnp.nextafter(row[:, -1], jnp.zeros_like(row[:, -1]))))
+    return jnp.minimum(which * BLOCK + within, n - 1)
+
+
+def running_sum(a):
+    """Cumulative sum along the last axis: a triangular product while it is small."""
+    n = a.shape[-1]
+    if n <= 64:
+        return a @ jnp.asarray(np.triu(np.ones((n, n))), a.dtype)
+    return jnp.cumsum(a, axis=-1)
+
+
+def first_above(ends, t):
+    """(L,) int, the first entry of each row of increasing `ends` (L, n) or (n,) that exceeds t (L,)."""
+    return (ends <= t[:, None]).sum(axis=-1)

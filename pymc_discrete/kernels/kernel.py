@@ -1,0 +1,79 @@
+"""What a kernel is: a state, a step, and a loop of steps that runs as one compiled program."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class State(NamedTuple):
+    """A point of a chain and what is known about it.
+
+    Attributes
+    ----------
+    x : (d,) int
+    logdensity : () float, nats
+    differences : (d, K) float, nats, 0 at the current value, -inf outside the support
+    carry : pytree, what a kernel keeps beside (weights it need not compute again)
+    """
+
+    x: Any
+    logdensity: Any
+    differences: Any
+    carry: Any = ()
+
+
+class Info(NamedTuple):
+    """What a transition did.
+
+    Attributes
+    ----------
+    accept : () float, acceptance probability
+    accepted : () bool
+    n_moves : () int, moves proposed
+    """
+
+    accept: Any
+    accepted: Any
+    n_moves: Any
+
+
+class Kernel(NamedTuple):
+    """A transition of a chain.
+
+    Attributes
+    ----------
+    init : (x, target) -> State
+    step : (key, state, target, params) -> (State, Info)
+    refresh : (state, target) -> State, after another block moved the context
+    """
+
+    init: Callable
+    step: Callable
+    refresh: Callable
+
+
+def evaluate(x, target, carry: Callable) -> State:
+    """The state at x, everything computed anew."""
+    differences = target.differences(x)
+    return State(x, target.logdensity(x), differences, carry(x, differences, target.space))
+
+
+def loop(kernel: Kernel, key, state: State, target, params, transitions: int) -> tuple[State, Info]:
+    """`transitions` steps in one compiled loop.
+
+    Returns
+    -------
+    state : State
+    info : Info, means over the transitions; `accepted` is the share accepted
+    """
+
+    def body(t, carried):
+        state, total = carried
+        state, info = kernel.step(jax.random.fold_in(key, t), state, target, params)
+        return state, jax.tree.map(lambda a, b: a + b, total, info)
+
+    zero = Info(jnp.zeros(()), jnp.zeros((), int), jnp.zeros((), int))
+    state, total = jax.lax.fori_loop(0, transitions, body, (state, zero))
+    return state, jax.tree.map(lambda a: a / transitions, total)

@@ -1,0 +1,200 @@
+"""Differences of dense terms: incremental through linear maps, every move evaluated, or the gradient."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.math import Dot
+
+from pymc_discrete.targets.dependence import Dependence
+from pymc_discrete.targets.elements import Moves, Reader
+from pymc_discrete.targets.graph import LogpGraph, context_inputs, mark_dependent
+from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.linear import column_update
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.space import Variable as SpaceVariable
+from pymc_discrete.targets.tables import Rows, difference, rows_per_variable
+
+MEMORY_CAP = 2**27  # bytes of moved copies at a time
+
+COSTLY = {"exp": 10, "log": 10, "gammaln": 40, "softplus": 20, "sigmoid": 15, "pow": 10, "tanh": 15}
+
+
+def flops(outputs: list[Variable], graph: LogpGraph, stop: set[Variable]) -> float:
+    """Counted cost of evaluating `outputs` once from `stop`, in units of one addition."""
+    total = 0.0
+    for node in toposort(outputs, blockers=list(stop)):
+        if not any(i in graph.dependent for i in node.inputs):
+            continue
+        sizes = [graph.size(v) for v in [*node.inputs, *node.outputs] if hasattr(v.type, "ndim")]
+        n_out = max((graph.size(v) for v in node.outputs), default=1)
+        if isinstance(node.op, Elemwise):
+            total += n_out * COSTLY.get(str(node.op.scalar_op), 1)
+        elif isinstance(node.op, CAReduce):
+            total += sizes[0]
+        elif isinstance(node.op, Dot):
+            total += 2.0 * n_out * graph.shape(node.inputs[0])[-1]
+        elif node.outputs[0].type.ndim == 0 or getattr(node.op, "view_map", None):
+            total += max(sizes[0], n_out)
+        else:
+            total += n_out if str(node.op).startswith(("Dim", "Expand", "Squeeze", "Reshape")) else max(sizes) ** 1.5
+    return total
+
+
+@dataclass
+class DenseTerm:
+    """`weight * var.sum()` where elements of `var` depend on many sites."""
+
+    name: str
+    var: Variable
+    weight: Variable | None
+
+    @property
+    def total(self) -> Variable:
+        total = self.var.sum() if self.var.type.ndim else self.var
+        return total if self.weight is None else total * self.weight
+
+
+@dataclass
+class Frontier:
+    """One tensor on which the rest of a dense term is evaluated: a sparse tensor itself, or a linear map of one."""
+
+    var: Variable
+    source: Variable
+    node: Apply | None  # the linear map, None where var is the source
+    moving: int = 0
+    update: Any = None
+    rows: dict[int, Rows] = field(default_factory=dict)  # per variable of the space
+
+
+def frontier_of(total: Variable, dependence: Dependence) -> list[Frontier]:
+    """Where a walk back from `total` meets sparse tensors, or linear maps of one sparse tensor."""
+    graph, found, seen, stack = dependence.graph, {}, set(), [total]
+    while stack:
+        var = stack.pop()
+        if var in seen or var not in graph.dependent:
+            continue
+        seen.add(var)
+        if dependence.sites(var) is not None:
+            found[var] = Frontier(var, var, None)
+            continue
+        node = var.owner
+        moving = [j for j, i in enumerate(node.inputs) if i in graph.dependent]
+        if len(moving) == 1 and dependence.sites(node.inputs[moving[0]]) is not None:
+            update = column_update(node.op, node, moving[0], graph)
+            if update is not None:
+                found[var] = Frontier(var, node.inputs[moving[0]], node, moving[0], update)
+                continue
+        stack.extend(node.inputs)
+    return list(found.values())
+
+
+class DenseRows:
+    """Exact differences: the rest of the graph evaluated on every move's changed frontier."""
+
+    def __init__(self, term: DenseTerm, dependence: Dependence, space: Space):
+        self.term, self.dependence, self.space = term, dependence, space
+        self.graph = dependence.graph
+        self.total = term.total
+        mark_dependent(self.total, self.graph)
+        self.frontier = frontier_of(self.total, dependence)
+        for f in self.frontier:
+            f.rows = rows_per_variable(dependence.sites(f.source), space, pad=True)
+        self.rest_flops = flops([self.total], self.graph, {f.var for f in self.frontier})
+        self.row_elements = sum(self.graph.size(f.var) for f in self.frontier)
+
+    @property
+    def linear(self) -> bool:
+        return any(f.node is not None for f in self.frontier)
+
+    def moves_of(self, n: int) -> int:
+        return self.space.variables[n].size * self.space.variables[n].moves
+
+    @property
+    def variables(self) -> set[int]:
+        return {n for f in self.frontier for n in f.rows}
+
+    @property
+    def cost(self) -> float:
+        return sum(self.moves_of(n) for n in self.variables) * (self.rest_flops + self.row_elements)
+
+    def prepare(self) -> list[Variable]:
+        """Build the JAX functions; returns the context that they read."""
+        stop = [f.var for f in self.frontier]
+        self._inputs = context_inputs([self.total], stop)
+        self._rest = jaxify([*stop, *self._inputs], [self.total])
+        operands = [i for f in self.frontier if f.node is not None for i in f.node.inputs]
+        operands = [i for i in operands if i not in self.graph.dependent and not isinstance(i, Constant)]
+        return list(dict.fromkeys(self._inputs + operands))
+
+    def moves(self, n: int, x, state, currents):
+        """(n sites, moves) differences of one variable, nats."""
+        start, v = self.space.blocks[n]
+        inputs = [state[i].reshape(self.graph.shape(i)) for i in self._inputs]
+        now = self._rest(*(currents[f.var] for f in self.frontier), *inputs)[0]
+
+        def rows(local):
+            changed = [self._changed(f, n, x, state, currents, local) if n in f.rows else None for f in self.frontier]
+            fixed = [currents[f.var] if c is None else c for f, c in zip(self.frontier, changed, strict=True)]
+            axes = tuple(None if c is None else 0 for c in changed)
+            rest = jax.vmap(jax.vmap(lambda *f: self._rest(*f, *inputs)[0], axes), axes)
+            return rest(*fixed)
+
+        size = 8 * v.size * v.moves * max(sum(self.graph.size(f.var) for f in self.frontier), int(self.rest_flops), 1)
+        if size <= MEMORY_CAP:
+            then = rows(None)
+        else:
+            batch = max(1, int(MEMORY_CAP // (size / v.size)))
+            then = in_batches(rows, v.size, batch)
+        return difference(then, now)
+
+    def _changed(self, f: Frontier, n: int, x, state, currents, local):
+        """(r, moves, *shape): the frontier tensor after each move."""
+        start, v = self.space.blocks[n]
+        r = f.rows[n]
+        all_candidates = self.space.values_of(x, start, v, r.local if local is None else local)
+        index = r.index
+        reader = Reader(self.dependence, state, local, Moves([r.site], [all_candidates]))
+        then = reader.read(f.source, index)
+        mask = r.mask if local is None else jnp.asarray(r.mask)[local]
+        shape = self.graph.shape(f.var)
+        if f.node is not None:
+            now = Reader(self.dependence, state, local).read(f.source, index)
+            delta = jnp.where(mask[..., None], then.astype(float) - now.astype(float), 0.0)
+            inputs = [self._operand(i, state) for i in f.node.inputs]
+            moved = currents[f.var] + f.update(delta, index, local, inputs)
+            if not jnp.issubdtype(currents[f.var].dtype, jnp.floating):
+                moved = jnp.round(moved).astype(currents[f.var].dtype)
+            return self._placed(moved, currents[f.var], r, local, v)
+        count = all_candidates.shape[0]
+        then = jnp.broadcast_to(then, (count, index.shape[1], v.moves))
+        size = self.graph.size(f.var)
+        base = jnp.broadcast_to(currents[f.var].reshape(1, size, 1), (count, size, v.moves)).astype(then.dtype)
+        where = jnp.where(mask, jnp.asarray(index) if local is None else jnp.asarray(index)[local], size)
+        moved = base.at[jnp.arange(count)[:, None], where].set(then, mode="drop")
+        moved = jnp.moveaxis(moved, 2, 1).reshape(count, v.moves, *shape)
+        return self._placed(moved, currents[f.var], r, local, v)
+
+    def _placed(self, moved, current, r: Rows, local, v: SpaceVariable):
+        if local is not None or r.complete:
+            return moved
+        everywhere = jnp.broadcast_to(current, (v.size, v.moves, *current.shape)).astype(moved.dtype)
+        return everywhere.at[r.local].set(moved)
+
+    def _operand(self, i: Variable, state):
+        if isinstance(i, Constant):
+            return np.asarray(i.data)
+        return state[i].reshape(self.graph.shape(i)) if i in state else None
+
+
+def in_batches(function, n: int, batch: int):
+    """`function(rows)` over all rows, `batch` at a time."""
+    steps = -(-n // batch)
+    where = jnp.minimum(jnp.arange(steps * batch), n - 1).reshape(steps, batch)
+    out = jax.lax.map(function, where)
+    return out.reshape(steps * batch, *out.shape[2:])[:n]

@@ -1,0 +1,132 @@
+"""Values of single elements of the log density graph, as JAX expressions, with a site held at each of its candidates."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
+
+from pymc_discrete.targets.dependence import Dependence
+
+
+class Moves(NamedTuple):
+    """Which sites move in each row of an evaluation, and to what.
+
+    sites : [(R,) int], static, the sites that belong to each row of the index tables
+    candidates : [(r, k)] the values they take together, for the rows asked for
+    """
+
+    sites: list[np.ndarray]
+    candidates: list[Any]
+
+
+def take(array, index: np.ndarray, rows=None):
+    """`array[index]` for a flat array and a static index (R, ...); `rows` picks rows of the index, None is all of them.
+
+    Regular indices become slices and broadcasts, which XLA fuses; the rest is a gather.
+    """
+    shape = index.shape if rows is None else (*jnp.shape(rows), *index.shape[1:])
+    if index.size == 0:
+        return jnp.zeros(shape, jnp.asarray(array).dtype)
+    first = int(index.flat[0])
+    if (index == first).all():
+        return jnp.asarray(array)[first].reshape((1,) * len(shape))
+    if rows is None and index.size == np.shape(array)[0] and (index.reshape(-1) == np.arange(index.size)).all():
+        return jnp.asarray(array).reshape(shape)
+    for axis in range(index.ndim - 1, -1, -1):  # an axis along which nothing changes
+        if index.shape[axis] > 1 and (index == index.take([0], axis)).all():
+            if axis == 0:
+                return take(array, index[0])[None]
+            return take(array, index.take([0], axis), rows)
+    if isinstance(array, np.ndarray) and rows is None:
+        return array[index]
+    if isinstance(array, np.ndarray):
+        return jnp.asarray(array[index])[rows]
+    if rows is None:
+        line = index.reshape(-1)
+        step = int(line[1] - line[0])
+        if step > 0 and (np.diff(line) == step).all():
+            return jnp.asarray(array)[first : int(line[-1]) + 1 : step].reshape(shape)
+        where = index
+    else:
+        where = jnp.asarray(index)[rows]
+    return jnp.asarray(array).at[where].get(mode="promise_in_bounds")
+
+
+class Reader:
+    """Evaluate elements at one state.
+
+    Parameters
+    ----------
+    dependence : the rules
+    state : {variable: flat array} for the block's variables and the leaves of the graph
+    rows : None, or (r,) int, the rows of every index table that are wanted
+    moves : None, or the sites that move, one per row: then the results are wanted with each row's site at each candidate
+    """
+
+    def __init__(self, dependence: Dependence, state: dict[Variable, Any], rows=None, moves: Moves | None = None):
+        self.dependence, self.state, self.rows, self.moves = dependence, state, rows, moves
+        self._starts = {}
+        start = 0
+        for v in dependence.graph.values:
+            self._starts[v] = start
+            start += dependence.graph.size(v)
+        self._memo: dict[Any, Any] = {}
+
+    def read(self, var: Variable, index: np.ndarray):
+        """Elements `index` (R, ...) of `var`, with a trailing candidate axis: (r, ..., k), or 1 wherever nothing varies."""
+        key = (var, index.shape, index.tobytes())
+        if key not in self._memo:
+            self._memo[key] = self._read(var, index)
+        return self._memo[key]
+
+    def _read(self, var: Variable, index: np.ndarray):
+        if isinstance(var, Constant):
+            return take(np.asarray(var.data).reshape(-1), index, self.rows)[..., None]
+        if var in self._starts:
+            return self._site(var, index)
+        if var in self.state:
+            return take(self.state[var], index, self.rows)[..., None]
+        node = var.owner
+        rule = self.dependence.rule(node)
+        values = []
+        for reads, i in zip(rule.reads, node.inputs, strict=True):
+            if reads is None:
+                whole = np.asarray(i.data) if isinstance(i, Constant) else self.state[i]
+                values.append(whole)
+                continue
+            if reads.shape[1] == 0:
+                values.append(None)
+                continue
+            inner = np.maximum(reads[index], 0)
+            if reads.shape[1] == 1:
+                values.append(self.read(i, inner[..., 0]))
+            else:
+                value = self.read(i, inner)
+                shape = list(jnp.shape(value))
+                shape[-2] = reads.shape[1]
+                values.append(jnp.broadcast_to(value, shape))
+        fixed = [take(f.reshape(-1), index, self.rows) if f.ndim == 1 else self._fixed(f, index) for f in rule.fixed]
+        return rule.compute(values, fixed)
+
+    def _fixed(self, f: np.ndarray, index: np.ndarray):
+        inner = index[..., None] * f.shape[1] + np.arange(f.shape[1])
+        value = take(f.reshape(-1), inner, self.rows)
+        return value if f.shape[1] > 1 else value.reshape(jnp.shape(value))
+
+    def _site(self, var: Variable, index: np.ndarray):
+        now = take(self.state[var], index, self.rows)[..., None]
+        if self.moves is None:
+            return now
+        tail = (1,) * (index.ndim - 1)
+        for site, candidates in zip(*self.moves, strict=True):
+            mine = index + self._starts[var] == site.reshape(-1, *tail)
+            if not mine.any():
+                continue
+            moved = candidates.reshape(candidates.shape[0], *tail, candidates.shape[1])
+            if mine.all():
+                now = moved
+            else:
+                where = take(mine.reshape(-1), np.arange(mine.size).reshape(mine.shape), self.rows)
+                now = jnp.where(where[..., None], moved, now)
+        return now

@@ -1,0 +1,169 @@
+"""A target from a PyMC model and some of its discrete variables."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from pymc.model import modelcontext
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.targets.differences import WAYS, Differences
+from pymc_discrete.targets.graph import logp_graph
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.support import refused, support_of
+from pymc_discrete.targets.target import Target
+
+
+class ModelDensity:
+    """The log density of a model over a block of its discrete variables."""
+
+    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], differences: str, support, window):
+        self.model, self.names = model, names
+        self.order = list(point)
+        self.start = {name: np.array(value) for name, value in point.items()}
+        self.graph = logp_graph(model, names, point)
+        supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
+        shapes = {name: np.shape(point[name]) for name in names}
+        scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
+        self.space = Space.build(supports, shapes, window, scale)
+        self.plan = Differences(self.graph, self.space, differences)
+        self.local = self.plan.local is not None
+        self.exact = not self.plan.gradients
+
+    def stale(self) -> bool:
+        """Whether pm.Data changed since the graph was built."""
+        return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
+
+    def prepare(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        return self.plan.context([jnp.asarray(i, v.type.dtype) for i, v in zip(inputs, self.graph.others, strict=True)])
+
+    def default_inputs(self):
+        return [self.start[v.name] for v in self.graph.others]
+
+    def split(self, point: dict[str, Any]):
+        missing = [v.name for v in [*self.graph.values, *self.graph.others] if v.name not in point]
+        if missing:
+            raise ValueError(f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives it.")
+        x = np.concatenate([np.asarray(point[name]).reshape(-1).astype(np.int64) for name in self.names])
+        inputs = [np.asarray(point[v.name]) for v in self.graph.others]
+        return x, inputs, {k: np.asarray(v) for k, v in point.items()}
+
+    def join(self, x: np.ndarray, point: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+        out = dict(self.start if point is None else point)
+        for start, v in self.space.blocks:
+            out[v.name] = x[start : start + v.size].reshape(v.shape).astype(self.start[v.name].dtype)
+        return out
+
+    def logdensity(self, x, context):
+        return self.plan.logdensity(x, context)
+
+    def differences(self, x, context):
+        return self.plan.differences(x, context)
+
+    def update(self, x, differences, site, context):
+        return self.plan.update(x, differences, site, context)
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        return self.plan.describe()
+
+
+def block_of(model: pm.Model, vars: Any) -> list[str]:
+    """Value variable names of a block given as RVs, names or value variables, one or a list; None is every discrete one."""
+    values = {v.name: v for v in model.value_vars}
+    if vars is None:
+        names = [v.name for v in model.discrete_value_vars if not refused(model, v.name)]
+        if not names:
+            found = [v.name for v in model.discrete_value_vars]
+            why = "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or "it has no discrete free variable"
+            raise ValueError(f"Nothing in the model to sample: {why}. Leave the step out, or name the variables with vars=.")
+        return names
+    vars = [vars] if isinstance(vars, str | Variable) else list(vars)
+    if not vars:
+        raise ValueError("vars is empty: name at least one discrete free variable, or leave it out for all of them.")
+    names = []
+    for var in vars:
+        name = value_name(model, var)
+        if name not in values:
+            raise ValueError(unknown(model, var))
+        if name in names:
+            raise ValueError(f"{name!r} is named twice in vars.")
+        if values[name].type.dtype not in pm.pytensorf.discrete_types if hasattr(pm.pytensorf, "discrete_types") else not values[name].type.dtype.startswith(("int", "uint", "bool")):
+            raise ValueError(f"{name!r} is continuous ({values[name].type.dtype}): sample it with NUTS, and leave it out of vars.")
+        why = refused(model, name)
+        if why:
+            raise ValueError(f"{name!r} is {why}")
+        names.append(name)
+    return names
+
+
+def value_name(model: pm.Model, var: Any) -> str:
+    if isinstance(var, str):
+        if var in model.named_vars and model.named_vars[var] in model.rvs_to_values:
+            return str(model.rvs_to_values[model.named_vars[var]].name)
+        return var
+    if var in model.rvs_to_values:
+        return str(model.rvs_to_values[var].name)
+    return str(getattr(var, "name", var))
+
+
+def unknown(model: pm.Model, var: Any) -> str:
+    name = value_name(model, var)
+    rv = model.named_vars.get(name, None)
+    known = ", ".join(repr(v.name) for v in model.discrete_value_vars) or "none"
+    if rv is not None and rv in model.observed_RVs:
+        return f"{name!r} is observed: there is nothing to sample. The model's discrete free variables: {known}."
+    if rv is not None:
+        return f"{name!r} is no free random variable of the model. Its discrete free variables: {known}."
+    return f"The model has no variable {name!r}. Its discrete free variables: {known}."
+
+
+def target_from_model(
+    model: pm.Model | None = None,
+    vars: Any = None,
+    *,
+    differences: str = "auto",
+    support: dict[str, tuple[Any, Any]] | None = None,
+    window: Any = "auto",
+    initial_point: dict[str, np.ndarray] | None = None,
+) -> Target:
+    """A target from a PyMC model and some of its discrete variables.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        By default the model of the context.
+    vars : RV, name or value variable, or a list of them
+        The block; by default every discrete free variable that is no constrained vector.
+    differences : {"auto", "exact", "gradient"}
+        "auto" finds exact differences where the graph allows them at a bearable cost and takes the gradient elsewhere; "exact" never
+        takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and 4).
+    support : {name: (lower, upper)}, optional
+        Inclusive bounds of variables whose distribution does not give them away; None where there is none.
+    window : "auto", "geometric", int or {name: one of these}
+        Neighbours of integers with more than 256 values: offsets ±1, ±2, ±4, ... or -w..w.
+    initial_point : {value variable name: array}, optional
+        Gives the shapes of the variables; by default `model.initial_point()`.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        For variables that cannot be sampled so, each with the reason and the remedy.
+    """
+    model = modelcontext(model)
+    names = block_of(model, vars)
+    if differences not in WAYS:
+        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    support = {value_name(model, k): v for k, v in (support or {}).items()}
+    for name in support:
+        if name not in names:
+            raise ValueError(f"support names {name!r}, which is no variable of the block: {', '.join(names)}.")
+    if isinstance(window, dict):
+        window = {value_name(model, k): v for k, v in window.items()}
+    point = model.initial_point() if initial_point is None else initial_point
+    return Target(ModelDensity(model, names, dict(point), differences, support, window))

@@ -1,0 +1,243 @@
+"""The log density of a model as one rewritten PyTensor graph, split by what a block touches."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.logprob.utils import CheckParameterValue
+from pytensor.compile.mode import optdb
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import AND, Switch
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import All, Dot
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
+
+
+@dataclass
+class LogpGraph:
+    """Rewritten log density terms of a model.
+
+    Attributes
+    ----------
+    values : block value variables, with static shapes
+    others : the model's other value variables, with static shapes
+    terms : [(name, tensor)] whose sums add to the part of the log density that depends on the block
+    untouched : scalar, the rest of the log density
+    shared : [(shared variable, value when the graph was built)]
+    """
+
+    values: list[Variable]
+    others: list[Variable]
+    terms: list[tuple[str, Variable]]
+    untouched: Variable
+    shared: list[tuple[SharedVariable, object]]
+    dependent: set[Variable] = field(default_factory=set)
+
+    def shape(self, var: Variable) -> tuple[int, ...]:
+        shape = self._shapes.get(var, var.type.shape)
+        return tuple(int(n) for n in shape)
+
+    def size(self, var: Variable) -> int:
+        return int(np.prod(self.shape(var)))
+
+    def __post_init__(self):
+        outputs = [t for _, t in self.terms]
+        self.dependent = dependent_variables(outputs, self.values)
+        needed = [v for n in toposort(outputs) for v in [*n.inputs, *n.outputs]]
+        vague = [v for v in dict.fromkeys(needed) if None in getattr(v.type, "shape", ())]
+        self._shapes = {}
+        if vague:
+            inputs = [*self.values, *self.others]
+            shapes = pytensor.function(inputs, [v.shape for v in vague], mode="FAST_COMPILE", on_unused_input="ignore")
+            found = shapes(*(self.start[v.name] for v in inputs))
+            self._shapes = dict(zip(vague, (tuple(s) for s in found), strict=True))
+
+    @property
+    def start(self) -> dict[str, np.ndarray]:
+        """A point of the right shapes."""
+        return {v.name: np.zeros(v.type.shape, v.type.dtype) for v in [*self.values, *self.others]}
+
+
+def dependent_variables(outputs: Iterable[Variable], roots: Iterable[Variable]) -> set[Variable]:
+    """Variables between `roots` and `outputs` that depend on a root, the roots included."""
+    found = set(roots)
+    for node in toposort(list(outputs)):
+        if any(i in found for i in node.inputs):
+            found.update(node.outputs)
+    return found
+
+
+def mark_dependent(total: Variable, graph: LogpGraph) -> None:
+    """Note that what was built on top of the graph depends on the block too."""
+    for node in toposort([total]):
+        if any(i in graph.dependent for i in node.inputs):
+            graph.dependent.update(node.outputs)
+
+
+def context_inputs(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
+    """What `outputs` read that does not depend on `roots`: the largest such subgraphs, constants left out."""
+    dependent = dependent_variables(outputs, roots)
+    found = [o for o in outputs if o not in dependent]
+    for node in toposort(outputs, blockers=roots):
+        if any(i in dependent for i in node.inputs):
+            found += [i for i in node.inputs if i not in dependent]
+    return [v for v in dict.fromkeys(found) if not isinstance(v, Constant)]
+
+
+def rebuild(
+    outputs: list[Variable],
+    replace: dict[Variable, Variable],
+    rewrite: Callable[[Apply, list[Variable]], list[Variable] | None] | None = None,
+) -> list[Variable]:
+    """Copy a graph with variables replaced, letting every Op infer its types again."""
+    memo = dict(replace)
+    for node in toposort(outputs, blockers=list(replace)):
+        inputs = [memo.get(i, i) for i in node.inputs]
+        new = rewrite(node, inputs) if rewrite else None
+        if new is None and any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            same = all(a.type == b.type for a, b in zip(inputs, node.inputs, strict=True))
+            new = (node.clone_with_new_inputs(inputs) if same else node.op.make_node(*inputs)).outputs
+        for old, out in zip(node.outputs, new or node.outputs, strict=True):
+            memo.setdefault(old, out)
+    return [memo.get(o, o) for o in outputs]
+
+
+def rewritten(outputs: list[Variable]) -> list[Variable]:
+    """Canonical copies of `outputs`, in terms of the same inputs."""
+    inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
+    fg = FunctionGraph(inputs, outputs, clone=True)
+    optdb.query(REWRITES).rewrite(fg)
+    return rebuild(list(fg.outputs), dict(zip(fg.inputs, inputs, strict=True)))
+
+
+def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
+    """Write what moves in the form that costs least.
+
+    Functions of one argument go inside selections from the context: `log(p[z])` is `log(p)[z]`, computed once per context.
+    """
+    dependent = dependent_variables(outputs, roots)
+    made: set[Variable] = set()
+
+    def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if isinstance(node.op, Dot) and node.outputs[0].type.ndim == 0 and all(i in dependent for i in node.inputs):
+            return [(inputs[0] * inputs[1]).sum()]  # a quadratic form, taken apart element by element
+        if not isinstance(node.op, Elemwise) or len(node.outputs) != 1:
+            return None
+        moving = [j for j, i in enumerate(node.inputs) if i in dependent]
+        others = [i for j, i in enumerate(inputs) if j not in moving]
+        if len(moving) != 1 or not all(all(i.type.broadcastable) for i in others):
+            return None
+        selection = inputs[moving[0]].owner
+        if selection is None:
+            return None
+
+        def inside(x: Variable) -> Variable:
+            aligned = [i.reshape((1,) * x.ndim) if i.ndim else i for i in others]
+            args = iter(aligned)
+            return node.op(*(x if j == moving[0] else next(args) for j in range(len(inputs))))
+
+        gather = isinstance(selection.op, AdvancedSubtensor)
+        switch = isinstance(selection.op, Elemwise) and isinstance(selection.op.scalar_op, Switch)
+        parts = selection.inputs[:1] if gather else selection.inputs[1:]
+        if not (gather or switch) or any(p in dependent or p in made for p in parts):
+            return None
+        if gather:
+            out = selection.op(inside(parts[0]), *selection.inputs[1:])
+        else:
+            out = pt.switch(selection.inputs[0], *(inside(p) for p in parts))
+        if out.type.ndim != node.outputs[0].type.ndim:
+            return None
+        made.update([out])
+        return [out]
+
+    return rebuild(outputs, {}, rewrite)
+
+
+def _conditions(cond: Variable) -> list[Variable]:
+    """The elementwise conditions that an `all(...)` joins."""
+    node = cond.owner
+    if node is None:
+        return [cond]
+    if isinstance(node.op, All | MakeVector | ScalarFromTensor | TensorFromScalar):
+        return [c for i in node.inputs for c in _conditions(i)]
+    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, AND) and cond.type.dtype == "bool":
+        return [c for i in node.inputs for c in _conditions(i)]
+    return [cond]
+
+
+def _fits(cond: Variable, expr: Variable) -> bool:
+    """Whether `cond` broadcasts against `expr` without enlarging it."""
+    if cond.ndim > expr.ndim:
+        return False
+    shapes = zip(cond.type.shape[::-1], expr.type.shape[::-1], strict=False)
+    return all(c == 1 or (c == e and c is not None) for c, e in shapes)
+
+
+def _promoted(constant: Constant) -> Constant:
+    # Python floats that float32 can hold become float32 constants, which JAX would carry through int64
+    if constant.type.dtype == "float32" and pytensor.config.floatX == "float64":
+        return pt.constant(constant.data.astype("float64"))
+    return constant
+
+
+def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray]) -> LogpGraph:
+    """Rewrite the model's log density for a block of value variables.
+
+    Checks and asserts go; what they guarded becomes -inf. Shared variables become constants.
+    """
+    raw = model.logp(sum=False)
+    labels = [v.name for v in model.free_RVs + model.observed_RVs + model.potentials]
+    shared = [(v, np.array(v.get_value(), copy=True)) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
+    typed = {
+        v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars
+    }
+    replace: dict[Variable, Variable] = dict(typed)
+    replace.update({v: pt.constant(value, name=v.name) for v, value in shared})
+    replace.update({v: _promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")})
+    values = [v for v in typed.values() if v.name in names]
+    values.sort(key=lambda v: names.index(v.name))
+    others = [v for v in typed.values() if v.name not in names]
+    known = set(values)  # what depends on the block, while the graph is copied
+    guards: list[Variable] = []
+
+    def without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if not isinstance(node.op, CheckAndRaise):
+            return None
+        expr, *conds = inputs
+        for cond in (c for joined in conds for c in _conditions(joined)):
+            if isinstance(node.op, CheckParameterValue) and expr.type.dtype.startswith("float") and _fits(cond, expr):
+                expr = pt.switch(cond, expr, -np.inf)
+            else:
+                guards.append(pt.switch(cond, 0.0, -np.inf))
+        return [expr]
+
+    terms = rebuild(raw, replace, without_checks)
+    labels += [f"a check of {model.name or 'the model'}" for _ in guards]
+    fg = FunctionGraph([*values, *others], [*terms, *guards], clone=False)
+    optdb.query(REWRITES).rewrite(fg)
+    known = dependent_variables(fg.outputs, values)
+    touched = [(name, t) for name, t in zip(labels, fg.outputs, strict=True) if t in known]
+    rest = [t.sum() for t in fg.outputs if t not in known]
+    untouched = pt.sum(pt.stack(rest)) if rest else pt.constant(np.asarray(0.0, pytensor.config.floatX))
+    # out of the FunctionGraph, whose variables may not be used in another one
+    outputs = [t for _, t in touched] + [untouched]
+    memo = {v: v.clone() for v in [*values, *others]}
+    outputs = lift(rebuild(outputs, memo), [memo[v] for v in values])
+    return LogpGraph(
+        [memo[v] for v in values],
+        [memo[v] for v in others],
+        [(name, t) for (name, _), t in zip(touched, outputs[:-1], strict=True)],
+        outputs[-1],
+        shared,
+    )

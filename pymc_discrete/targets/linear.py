@@ -1,0 +1,116 @@
+"""Linear maps: what a change of a few inputs does to the whole result, one column at a time.
+
+One rule per linear Op, registered under `@column_update.register`; an Op without a rule is not treated as linear.
+"""
+
+from collections.abc import Callable
+from functools import singledispatch
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.scalar.basic import Add
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot
+
+from pymc_discrete.targets.dependence import groups, reduced_axes
+from pymc_discrete.targets.elements import take
+from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.jaxify import jax_funcify
+
+# (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k, *shape)
+Update = Callable
+
+
+@singledispatch
+def column_update(op: Op, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
+    """The update of a linear Op when its input number `moving` changes, or None where it is not linear in it."""
+    return None
+
+
+def one_hot(place: np.ndarray, n: int, rows):
+    return (take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)).astype(float)
+
+
+@column_update.register
+def _(op: CAReduce, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
+    if not isinstance(op.scalar_op, Add):
+        return None
+    x = node.inputs[0]
+    members = groups(graph.shape(x), reduced_axes(op, node))
+    result_of = np.empty(graph.size(x), int)
+    result_of[members.reshape(-1)] = np.repeat(np.arange(len(members)), members.shape[1])
+    shape = graph.shape(node.outputs[0])
+
+    def update(delta, index, rows, inputs):
+        if len(members) == 1:
+            out = delta.sum(axis=1)[..., None]
+        else:
+            out = jnp.einsum("rmk,rmo->rko", delta, one_hot(result_of[index], len(members), rows))
+        return out.reshape(*out.shape[:2], *shape)
+
+    return update
+
+
+@column_update.register
+def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
+    a, b = node.inputs
+    n = graph.shape(a)[-1]
+    rows_a, columns_b = graph.size(a) // n, graph.size(b) // n
+    shape = graph.shape(node.outputs[0])
+
+    def update(delta, index, rows, inputs):
+        other = jnp.asarray(inputs[1 - moving], float)
+        if moving == 1:  # an element (j, c) of b moves result column c by column j of a
+            column, free, place = other.reshape(rows_a, n).T, columns_b, (index // columns_b, index % columns_b)
+        else:  # an element (i, j) of a moves result row i by row j of b
+            column, free, place = other.reshape(n, columns_b), rows_a, (index % n, index // n)
+        m = index.shape[1]
+        if m == 1 and rows is None and (place[0][:, 0] == np.arange(n)).all() and len(place[0]) == n:
+            columns = column[:, None]
+        else:
+            which = place[0] if rows is None else jnp.asarray(place[0])[rows]
+            columns = column[which]  # (r, m, n_out)
+        if free == 1:
+            out = (delta[:, 0, :, None] * columns[:, 0, None, :]) if m == 1 else jnp.einsum("rmk,rmo->rko", delta, columns)
+        elif moving == 1:
+            out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, columns, one_hot(place[1], free, rows))
+        else:
+            out = jnp.einsum("rmk,rmo,rmc->rkco", delta, columns, one_hot(place[1], free, rows))
+        return out.reshape(*out.shape[:2], *shape)
+
+    return update
+
+
+def whole(node: Apply, moving: int, graph: LogpGraph) -> Update:
+    """Run the Op itself on the change."""
+    function = jax_funcify(node.op, node=node)
+    shape = graph.shape(node.inputs[moving])
+
+    def update(delta, index, rows, inputs):
+        r, m, k = delta.shape
+        where = jnp.asarray(index) if rows is None else jnp.asarray(index)[rows]
+        change = jnp.zeros((r, int(np.prod(shape)), k), delta.dtype)
+        change = change.at[jnp.arange(r)[:, None], where].add(delta)
+        change = jnp.moveaxis(change, 2, 1).reshape(r, k, *shape)
+
+        def one(c):
+            return function(*(c if j == moving else i for j, i in enumerate(inputs)))
+
+        return jax.vmap(jax.vmap(one))(change)
+
+    return update
+
+
+@column_update.register
+def _(op: CumOp, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
+    return whole(node, moving, graph) if op.mode == "add" else None
+
+
+@column_update.register
+def _(op: Blockwise, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
+    return whole(node, moving, graph) if isinstance(op.core_op, Dot) else None

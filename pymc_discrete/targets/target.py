@@ -1,0 +1,116 @@
+"""The target of a sampler: a log density over a discrete space, with its local differences."""
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.targets.space import Space
+
+
+class Density(Protocol):
+    """What a target is made of: pure JAX functions of x and of a prepared context."""
+
+    space: Space
+    local: bool
+    exact: bool
+
+    def prepare(self, inputs: Any) -> Any:
+        """The context from its inputs: everything that does not depend on x."""
+
+    def logdensity(self, x, context): ...
+
+    def differences(self, x, context): ...
+
+    def update(self, x, differences, site, context): ...
+
+    def describe(self) -> dict[str, dict[str, Any]]: ...
+
+
+@jax.tree_util.register_pytree_node_class
+class Target:
+    """A log density of integer vectors, given a context; a pytree whose leaves are the context.
+
+    Attributes
+    ----------
+    space : Space
+        The sites, their supports and their neighbours.
+    context : pytree of arrays
+        All that the density needs besides x (other variables, data, weights), prepared once.
+    """
+
+    def __init__(self, density: Density, context: Any = None):
+        self.density, self.context = density, context
+
+    def tree_flatten(self):
+        return (self.context,), self.density
+
+    @classmethod
+    def tree_unflatten(cls, density, children):
+        return cls(density, children[0])
+
+    @property
+    def space(self) -> Space:
+        return self.density.space
+
+    def _ready(self):
+        if self.context is None:
+            self.context = self.density.prepare(self.density.default_inputs())
+        return self.context
+
+    def with_inputs(self, inputs: Any) -> "Target":
+        """The same density in another context; traceable."""
+        return Target(self.density, self.density.prepare(inputs))
+
+    def at(self, point: dict[str, Any]) -> tuple[np.ndarray, "Target"]:
+        """Split a point of the model.
+
+        Parameters
+        ----------
+        point : {value variable name: array}, as `model.initial_point()`
+
+        Returns
+        -------
+        x : (d,) int, the block's sites
+        target : Target, in the context of the point's other values
+        """
+        x, inputs, full = self.density.split(point)
+        if not hasattr(self.density, "_prepare"):
+            self.density._prepare = jax.jit(self.density.prepare)
+        target = Target(self.density, self.density._prepare(inputs))
+        target._point = full
+        return x, target
+
+    def point(self, x) -> dict[str, np.ndarray]:
+        """The full point {value variable name: array} with the block at x, the rest as it was given to `at`."""
+        return self.density.join(np.asarray(x), getattr(self, "_point", None))
+
+    def logdensity(self, x):
+        """() float, nats: log density at x, up to terms that the block does not touch."""
+        return self.density.logdensity(jnp.asarray(x), self._ready())
+
+    def differences(self, x):
+        """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
+
+        0 at the current value, -inf outside the support.
+        """
+        return self.density.differences(jnp.asarray(x), self._ready())
+
+    @property
+    def local(self) -> bool:
+        """Whether a change of one site leaves most differences as they were (see `update`)."""
+        return self.density.local
+
+    @property
+    def exact(self) -> bool:
+        """Whether every difference is exact."""
+        return self.density.exact
+
+    def update(self, x, differences, site):
+        """`differences(x)` from those before x changed at `site`, computing only what the change touches."""
+        return self.density.update(x, differences, site, self._ready())
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """{variable: {"way", "exact", "K", "reason"}}, how the differences are found."""
+        return self.density.describe()
