@@ -146,7 +146,7 @@ def _first_input(op, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 for _op in (
-    DimShuffle, Reshape, SpecifyShape, ExtractDiag, Subtensor, JoinDims, SplitDims, Alloc, ScalarFromTensor, TensorFromScalar,
+    DimShuffle, Reshape, SpecifyShape, ExtractDiag, JoinDims, SplitDims, Alloc, ScalarFromTensor, TensorFromScalar,
 ):  # fmt: skip
     elements_of.register(_op)(_first_input)
 
@@ -176,8 +176,9 @@ def _(op, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 # ---------------------------------------------------------------- gathers
-@elements_of.register
-def _(op: AdvancedSubtensor, node: Apply, graph: LogpGraph) -> Elements | None:
+@elements_of.register(AdvancedSubtensor)
+@elements_of.register(Subtensor)
+def _(op, node: Apply, graph: LogpGraph) -> Elements | None:
     x, *flat = node.inputs
     if all(isinstance(i, Constant) for i in flat):
         return moved(node, graph, (0,))
@@ -186,14 +187,16 @@ def _(op: AdvancedSubtensor, node: Apply, graph: LogpGraph) -> Elements | None:
     return gather(op, node, graph)
 
 
-def gather(op: AdvancedSubtensor, node: Apply, graph: LogpGraph) -> Elements | None:
+def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> Elements | None:
     """`x[i, :, j]` with index tensors that depend on sites: one element of x per output element, found when the indices are known."""
     x, *flat = node.inputs
     shape = graph.shape(x)
     indices = list(indices_from_subtensor(flat, op.idx_list))
     indices += [slice(None)] * (len(shape) - len(indices))
     arrays = [d for d, i in enumerate(indices) if isinstance(i, Variable)]
-    if any(np.ndim(indices[d]) and indices[d].type.dtype == "bool" for d in arrays):
+    if not arrays:
+        return None
+    if any(getattr(indices[d].type, "ndim", 0) and indices[d].type.dtype == "bool" for d in arrays):
         return None
     slices: list[Any] = []
     for index in indices:

@@ -241,6 +241,19 @@ class Differences:
             rows.append(table)
         return Local(rows)
 
+    @property
+    def cost(self) -> float:
+        """Counted operations of one transition."""
+        space = self.space
+        total = 4.0 * space.d * space.K + sum(r.cost for r in self.rows)
+        in_place = [p for _, p in self.pointwise] + [p for g in self.gradients for _, p in g.pointwise]
+        share = 1.0
+        if self.local is not None:
+            share = sum(t.shape[1] for t in self.local.rows) / space.d
+        total += share * sum(20.0 * p.rows.index.size * p.v.moves for p in in_place)
+        total += share * sum(4.0 * side["pair"].size * p.va.K * p.vb.K for *_, p in self.pairs for side in p.sides)
+        return total
+
     # ------------------------------------------------------------ evaluation
     def _build(self) -> None:
         terms = [DenseTerm(name, t, None).total for name, t in self.graph.terms]
@@ -402,7 +415,7 @@ class Differences:
         values, inside = self.space.neighbours(x, sites)
         now = x if sites is None else x[sites]
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
-        return jnp.where(values == now[:, None], 0.0, d)
+        return jnp.where(inside & (values == now[:, None]), 0.0, d)
 
     def update(self, x, differences, site, context):
         """Differences after x changed at `site`: only those that the site touches are computed anew."""

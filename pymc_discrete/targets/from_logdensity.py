@@ -53,7 +53,7 @@ class FunctionDensity:
             d = (then - now).reshape(values.shape)
             d = jnp.where(jnp.isneginf(now), jnp.where(jnp.isneginf(then.reshape(values.shape)), 0.0, jnp.inf), d)
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
-        return jnp.where(values == x[:, None], 0.0, d)
+        return jnp.where(inside & (values == x[:, None]), 0.0, d)
 
     def update(self, x, differences, site, context):
         return self.differences(x, context)

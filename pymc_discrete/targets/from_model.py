@@ -29,8 +29,21 @@ class ModelDensity:
         scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
         self.space = Space.build(supports, shapes, window, scale)
         self.plan = Differences(self.graph, self.space, differences)
+        nearest = self._nearest(window)
+        if nearest:
+            self.space = Space.build(supports, shapes, nearest, scale)
+            self.plan = Differences(self.graph, self.space, differences)
         self.local = self.plan.local is not None
         self.exact = not self.plan.gradients
+
+    def _nearest(self, window) -> dict[str, Any] | None:
+        """Windows of {x - 1, x + 1} (Grathwohl et al. 2021, footnote 1) where a first-order estimate would be asked about far values."""
+        asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
+        rows = self.plan.describe()
+        far = [
+            v.name for v in self.space.variables if not (v.finite or rows[v.name]["exact"]) and asked.get(v.name, "auto") == "auto"
+        ]
+        return {**asked, **dict.fromkeys(far, 1)} if far else None
 
     def stale(self) -> bool:
         """Whether pm.Data changed since the graph was built."""

@@ -17,7 +17,7 @@ from pytensor.scalar.basic import Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZer
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Argmax, Sum
 from pytensor.tensor.math import Any as AnyOp
-from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.targets.dense import DenseTerm
 from pymc_discrete.targets.dependence import Dependence, is_switch
@@ -47,7 +47,7 @@ def decides(node: Apply, j: int) -> bool:
     """Whether input j is only compared, or chooses a branch or an element: nothing to differentiate."""
     if isinstance(node.op, Elemwise):
         return node.outputs[0].type.dtype == "bool" or (is_switch(node) and j == 0)
-    return isinstance(node.op, All | AnyOp | Argmax) or (isinstance(node.op, AdvancedSubtensor) and j > 0)
+    return isinstance(node.op, All | AnyOp | Argmax) or (isinstance(node.op, AdvancedSubtensor | Subtensor) and j > 0)
 
 
 def steps(node: Apply) -> bool:

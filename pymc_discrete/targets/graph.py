@@ -19,7 +19,7 @@ from pytensor.scalar.basic import AND, Switch
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All, Dot
-from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 
@@ -130,8 +130,10 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     made: set[Variable] = set()
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        if isinstance(node.op, Dot) and node.outputs[0].type.ndim == 0 and all(i in dependent for i in node.inputs):
-            return [(inputs[0] * inputs[1]).sum()]  # a quadratic form, taken apart element by element
+        out = node.outputs[0]
+        if isinstance(node.op, Dot) and set(out.type.shape) <= {1} and all(i in dependent for i in node.inputs):
+            # a quadratic form, taken apart element by element
+            return [(inputs[0].reshape((-1,)) * inputs[1].reshape((-1,))).sum().reshape((1,) * out.ndim)]
         if not isinstance(node.op, Elemwise) or len(node.outputs) != 1:
             return None
         moving = [j for j, i in enumerate(node.inputs) if i in dependent]
@@ -147,7 +149,7 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
             args = iter(aligned)
             return node.op(*(x if j == moving[0] else next(args) for j in range(len(inputs))))
 
-        gather = isinstance(selection.op, AdvancedSubtensor)
+        gather = isinstance(selection.op, AdvancedSubtensor | Subtensor)
         switch = isinstance(selection.op, Elemwise) and isinstance(selection.op.scalar_op, Switch)
         parts = selection.inputs[:1] if gather else selection.inputs[1:]
         if not (gather or switch) or any(p in dependent or p in made for p in parts):

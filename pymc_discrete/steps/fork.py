@@ -1,0 +1,35 @@
+"""Notice a process that forked after JAX had started: JAX would hang there for ever."""
+
+import os
+import sys
+
+_forked_with_jax = False
+
+
+def jax_is_running() -> bool:
+    """Whether a JAX backend has been initialised in this process."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bool(bridge is not None and getattr(bridge, "_backends", None))
+
+
+def _note() -> None:
+    global _forked_with_jax
+    _forked_with_jax = _forked_with_jax or jax_is_running()
+
+
+os.register_at_fork(after_in_child=_note)
+
+
+def refuse_after_fork() -> None:
+    """Raise where JAX cannot run.
+
+    Raises
+    ------
+    RuntimeError
+        In a process forked after JAX had run in its parent.
+    """
+    if _forked_with_jax:
+        raise RuntimeError(
+            "This worker was forked after JAX had already run in the main process, and JAX hangs in such a process. Pass "
+            "mp_ctx='forkserver' (or 'spawn') to pm.sample, or cores=1."
+        )

@@ -1,0 +1,279 @@
+"""One PyMC step for every kernel."""
+
+import logging
+import warnings
+from dataclasses import field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor
+from pymc.blocking import PointType, StatsType
+from pymc.exceptions import SamplingError
+from pymc.model import modelcontext
+from pymc.step_methods.compound import BlockedStep
+from pymc.step_methods.state import dataclass_state
+from pymc.step_methods.compound import StepMethodState
+from pymc.util import get_random_generator
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_discrete.kernels import Kernel, loop
+from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.targets.from_model import block_of, target_from_model
+from pymc_discrete.targets.target import Target
+
+_log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
+
+# What PyMC spends on one call of a step, in microseconds: transitions that cost less come for free
+HOST_COST = 60.0
+CHECKED_NEIGHBOURS = 32
+
+
+@dataclass_state
+class DiscreteStepState(StepMethodState):
+    transitions: int = field(metadata={"frozen": True})
+    tune: bool
+    checked: bool
+
+
+class DiscreteStep(BlockedStep):
+    """A PyMC step that runs a kernel of `pymc_discrete` on a block of discrete variables.
+
+    A subclass gives `name`, its options and `_make_kernel`.
+
+    Attributes
+    ----------
+    target : Target
+    kernel : Kernel
+    params : pytree of the kernel's parameters
+    transitions : int, transitions per draw
+    """
+
+    name = "discrete_step"
+    stats_dtypes_shapes = {
+        "accept": (np.float64, []),
+        "accepted": (np.float64, []),
+        "discrete_n_moved": (np.int64, []),
+        "model_logp": (np.float64, []),
+    }
+    _state_class: type = DiscreteStepState
+
+    def __new__(cls, vars: Any = None, **kwargs):
+        model = modelcontext(kwargs.get("model"))
+        values = {v.name: v for v in model.value_vars}
+        return super().__new__(cls, [values[name] for name in block_of(model, vars)], **kwargs)
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        differences: str = "auto",
+        transitions: int | str = "auto",
+        support: dict[str, tuple[Any, Any]] | None = None,
+        window: Any = "auto",
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict | None = None,
+    ):
+        del compile_kwargs  # PyTensor's; this step compiles through JAX only
+        self.model = modelcontext(model)
+        self.blocked = blocked
+        self._names = block_of(self.model, vars)
+        values = {v.name: v for v in self.model.value_vars}
+        self.vars = [values[name] for name in self._names]
+        self._options = {"differences": differences, "support": support, "window": window}
+        self._initial_point = initial_point
+        check_transitions(transitions)
+        self.rng = get_random_generator(rng)
+        self.tune = True
+        self.checked = False
+        self.kernel, self.params = self._make_kernel()
+        self._build()
+        self.transitions = self._auto_transitions() if transitions == "auto" else int(transitions)
+        for name, row in self.target.describe().items():
+            _log.info(f"{type(self).__name__}: {name}: {row['way']} differences, K={row['K']} ({row['reason']})")
+
+    def _make_kernel(self) -> tuple[Kernel, Any]:
+        raise TypeError(f"{type(self).__name__} has no kernel; use one of the steps of pymc_discrete.")
+
+    # ------------------------------------------------------------ building, all of it before JAX runs
+    def _build(self) -> None:
+        point = self._initial_point
+        point = None if point is None else {k: np.asarray(v) for k, v in point.items()}
+        self._target = target_from_model(self.model, self._names, initial_point=point, **self._options)
+        self._draw_compiled: Any = None
+
+    @property
+    def target(self) -> Target:
+        if self._target is None:  # in a worker, which got the model and not what was compiled from it
+            self._build()
+        return self._target
+
+    @property
+    def _draw(self):
+        """The compiled draw: (seed (2,) uint32, x (d,), others) -> (x, summary)."""
+        if self._draw_compiled is None:
+            density, kernel, params, transitions = self.target.density, self.kernel, self.params, self.transitions
+
+            def draw(seed, x, others):
+                target = Target(density).with_inputs(others)
+                key = jax.random.wrap_key_data(seed, impl="threefry2x32")
+                state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
+                total = state.logdensity + target.context["untouched"]
+                moved = jnp.sum(state.x != x)
+                return state.x, jnp.stack([total, info.accept, info.accepted, moved]).astype(float)
+
+            self._draw_compiled = jax.jit(draw)
+        return self._draw_compiled
+
+    def _auto_transitions(self) -> int:
+        """At least one pass over the sites, and more while they cost less than the host's call."""
+        d = self.target.space.d
+        microseconds = 3.0 + self.target.density.plan.cost / 1500.0
+        return max(self._pass_length(d), int(HOST_COST / microseconds), 1)
+
+    def _pass_length(self, d: int) -> int:
+        """Transitions in which every site has its turn once, on average."""
+        return d
+
+    # ------------------------------------------------------------ sampling
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        if not self.checked:
+            self._check_start(point)
+            self.checked = True
+        graph, space = self.target.density.graph, self.target.space
+        seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
+        x = self._ravel(point)
+        others = [point[v.name] for v in graph.others]
+        y, summary = self._draw(seed, x, others)
+        y, (logp, accept, accepted, moved) = np.asarray(y), np.asarray(summary).tolist()
+        if not logp < np.inf:
+            self._raise_not_finite(point, y, logp)
+        new = dict(point)
+        for start, v in space.blocks:
+            new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)
+        stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved), "model_logp": logp}
+        return new, [stats]
+
+    def _ravel(self, point: PointType) -> np.ndarray:
+        if len(self._names) == 1:
+            return np.asarray(point[self._names[0]], np.int64).reshape(-1)
+        return np.concatenate([np.asarray(point[n], np.int64).reshape(-1) for n in self._names])
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        super().setup_chain(rng, tune, draws)
+        self.tune = tune > 0
+        self.checked = False
+
+    # ------------------------------------------------------------ the chain's first step
+    def _check_start(self, point: PointType) -> None:
+        """Before anything is drawn: the data, the support, the density, and the claims about the differences."""
+        refuse_after_fork()
+        if self.target.density.stale():
+            self._initial_point = {k: np.asarray(v) for k, v in point.items()}
+            self._build()
+        space = self.target.space
+        x = self._ravel(point)
+        for site in np.flatnonzero(~space.contains(x))[:1]:
+            name, flat = space.sites[site]
+            raise SamplingError(
+                f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
+                f"[{space.lower[site]}, {space.upper[site]}]. Pass initvals={{{name!r}: ...}} within it."
+            )
+        _, target = self.target.at(point)
+        values, inside = (np.asarray(a) for a in space.neighbours(x))
+        site, column = np.nonzero(inside & (values != x[:, None]))
+        pick = np.random.default_rng(0).permutation(len(site))[:CHECKED_NEIGHBOURS]
+        site, value = site[pick], values[site[pick], column[pick]]
+        logp, got, want = jax.jit(compare)(x, target, site, column[pick], value)
+        logp, got, want = float(logp), np.asarray(got), np.asarray(want)
+        if not logp < np.inf:
+            self._raise_not_finite(point, x, logp)
+        self._check_differences(logp, got, want, site)
+
+    def _check_differences(self, logp: float, got: np.ndarray, want: np.ndarray, site: np.ndarray) -> None:
+        if not np.isfinite(logp):
+            return
+        rows = self.target.describe()
+        names = np.array([self.target.space.sites[s][0] for s in site])
+        want = np.where(np.isnan(want), -np.inf, want)
+        eps = np.finfo(got.dtype if got.size else float).eps
+        for name, row in rows.items():
+            mine = names == name
+            a, b = got[mine], want[mine]
+            if row["exact"]:
+                off = np.where(np.isfinite(a) & np.isfinite(b), np.abs(np.where(np.isfinite(b), a - b, 0)), np.where(a == b, 0.0, np.inf))
+                if (off > 1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1)).any():
+                    raise SamplingError(
+                        f"The differences of {name!r} were taken for exact ({row['way']}: {row['reason']}) and miss the log density by "
+                        f"{off.max():.2g} nats. This is a bug in pymc_discrete: please report the model. differences='gradient' avoids it."
+                    )
+                continue
+            both = np.isfinite(a) & np.isfinite(b)
+            if both.sum() > 4 and np.ptp(b[both]) > 1e-9:
+                corr = np.corrcoef(a[both], b[both])[0, 1] if np.ptp(a[both]) > 0 else 0.0
+                if not corr >= 0.2:
+                    warnings.warn(
+                        f"The gradient says little about {name!r}: its correlation with the true differences is {corr:.2f}. The chain is "
+                        "right but slow; differences='exact' may pay.",
+                        UserWarning,
+                        stacklevel=2,
+                    )
+
+    def _raise_not_finite(self, point: PointType, x: np.ndarray, logp: float) -> None:
+        graph = self.target.density.graph
+        at = {**point, **{v.name: x[s : s + v.size].reshape(v.shape) for s, v in self.target.space.blocks}}
+        inputs = [*graph.values, *graph.others]
+        sums = [t.sum() for _, t in graph.terms]
+        f = pytensor.function(inputs, [*sums, graph.untouched], mode="FAST_COMPILE", on_unused_input="ignore")
+        with np.errstate(all="ignore"):
+            values = f(*(np.asarray(at[v.name], v.type.dtype) for v in inputs))
+        names = [name for name, _ in graph.terms] + ["a term without the block"]
+        bad = [f"{n!r} ({float(v):g})" for n, v in zip(names, values, strict=True) if not v < np.inf]
+        raise SamplingError(
+            f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
+            "their domain; a density must be finite, or -inf where it is impossible."
+        )
+
+    # ------------------------------------------------------------ PyMC's bookkeeping
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_target": None, "_draw_compiled": None, "kernel": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.kernel, _ = self._make_kernel()
+
+    @staticmethod
+    def _progressbar_config(n_chains: int = 1):
+        columns = [
+            TextColumn("{task.fields[accept]:0.2f}", table_column=Column("Accept", ratio=1)),
+            TextColumn("{task.fields[moved]}", table_column=Column("Moved", ratio=1)),
+        ]
+        return columns, {"accept": [0.0] * n_chains, "moved": [0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        def update_stats(step_stats):
+            return {"accept": step_stats["accept"], "moved": step_stats["discrete_n_moved"]}
+
+        return (update_stats,)
+
+
+def compare(x, target: Target, site, column, value):
+    """Log density at x, and differences claimed and found at some neighbours."""
+    logp = target.logdensity(x)
+    then = jax.vmap(lambda i, v: target.logdensity(jnp.asarray(x).at[i].set(v)))(site, value)
+    return logp, target.differences(x)[site, column], then - logp
+
+
+def check_transitions(transitions: Any) -> None:
+    if isinstance(transitions, str) and transitions == "auto":
+        return
+    if isinstance(transitions, int | np.integer) and not isinstance(transitions, bool) and transitions >= 1:
+        return
+    raise ValueError(f"transitions must be 'auto' or an integer of at least 1, transitions per draw, got {transitions!r}.")
