@@ -1,8 +1,9 @@
-"""The five benchmark models: in PyMC, in NumPyro where NumPyro can run them, and the summaries that are compared.
+"""The five benchmark models: in PyMC, in NumPyro where it can run them, and the summaries that are compared.
 
-The PyMC models and their data are those of the acceptance suite (same seeds, same numbers). A summary is a scalar
-per draw that does not depend on how the chain is labelled; the minimum ESS over a model's summaries is its score.
+The PyMC models and their data are those of the acceptance suite (same seeds, same numbers). A summary is a
+scalar per draw; a run's score is the minimum ESS over its model's summaries.
 """
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ class ModelSpec:
     pymc: Callable  # () -> (pm.Model, names of its discrete free variables)
     summaries: Callable  # {variable: (draws, ...)} -> {summary: (draws,)}
     numpyro: Callable | None = None  # () -> NumPyro model function
-    start_values: dict = field(default_factory=dict)  # for samplers whose form of the model cannot hold them
+    start_values: dict = field(default_factory=dict)  # for samplers whose form of the model holds none
     numpyro_missing: str = ""  # why there is no NumPyro model
     continuous: bool = True  # whether the model has continuous variables (NUTS runs beside)
     tune: int = 1000
@@ -171,7 +172,7 @@ def coal_mining():
 
 
 def coal_mining_numpyro():
-    """The two missing counts are left out (unbounded Poisson): the same posterior of everything that is compared.
+    """The two missing counts are left out (unbounded Poisson): all that is compared has the same posterior.
 
     The switchpoint is an index from 0, as NumPyro's discrete Gibbs proposes 0..K-1 whatever the support.
     """
@@ -197,7 +198,7 @@ def coal_summaries(a):
     return {"switchpoint": tau, "early": a["early"], "late": a["late"]}
 
 
-# ---------------------------------------------------------------- E: N-mixture (abundance from repeated counts)
+# ---------------------------------------------------------------- E: N-mixture, repeated counts
 def n_mixture(sites=50, visits=4):
     import pymc as pm
 
@@ -214,23 +215,45 @@ def n_mixture_summaries(a):
     return {"total N": a["N"].sum(1), "lam": a["lam"], "p": a["p"]}
 
 
-MODELS = {
-    spec.name: spec
-    for spec in [
-        ModelSpec(
-            "A", "spike-and-slab regression, n=200, p=100", spike_and_slab, spike_and_slab_summaries, spike_and_slab_numpyro
-        ),
-        ModelSpec(
-            "B", "Gaussian mixture, 500 points, 3 clusters", mixture, mixture_summaries, mixture_numpyro,
-            start_values={"mu": np.array([-3.0, 0.0, 3.0])}, complete=mixture_draw_z,
-        ),
-        ModelSpec(
-            "C", "Ising 20x20, coupling 0.4", ising, ising_summaries, ising_numpyro, continuous=False, tune=500
-        ),
-        ModelSpec("D", "coal mining changepoint, 2 missing counts", coal_mining, coal_summaries, coal_mining_numpyro),
-        ModelSpec(
-            "E", "N-mixture, 50 sites, 4 visits", n_mixture, n_mixture_summaries,
-            numpyro_missing="N is Poisson: NumPyro's discrete kernels need a finite static support",
-        ),
-    ]
-}
+SPECS = [
+    ModelSpec(
+        name="A",
+        title="spike-and-slab regression, n=200, p=100",
+        pymc=spike_and_slab,
+        summaries=spike_and_slab_summaries,
+        numpyro=spike_and_slab_numpyro,
+    ),
+    ModelSpec(
+        name="B",
+        title="Gaussian mixture, 500 points, 3 clusters",
+        pymc=mixture,
+        summaries=mixture_summaries,
+        numpyro=mixture_numpyro,
+        start_values={"mu": np.array([-3.0, 0.0, 3.0])},
+        complete=mixture_draw_z,
+    ),
+    ModelSpec(
+        name="C",
+        title="Ising 20x20, coupling 0.4",
+        pymc=ising,
+        summaries=ising_summaries,
+        numpyro=ising_numpyro,
+        continuous=False,
+        tune=500,
+    ),
+    ModelSpec(
+        name="D",
+        title="coal mining changepoint, 2 missing counts",
+        pymc=coal_mining,
+        summaries=coal_summaries,
+        numpyro=coal_mining_numpyro,
+    ),
+    ModelSpec(
+        name="E",
+        title="N-mixture, 50 sites, 4 visits",
+        pymc=n_mixture,
+        summaries=n_mixture_summaries,
+        numpyro_missing="N is Poisson: NumPyro's discrete kernels need a finite static support",
+    ),
+]
+MODELS = {spec.name: spec for spec in SPECS}

@@ -1,4 +1,5 @@
 """Keeps the summaries of one run and says when it is done."""
+
 import numpy as np
 
 FIRST_CHECK, CHECK_GROWTH = 100, 1.3  # ESS is computed at draw counts that grow by this factor
@@ -27,14 +28,15 @@ def min_ess(summaries):
 class Recorder:
     """Samplers call `ready` once after tuning, then `add` with every chunk of draws and the seconds it took.
 
-    Nothing done here is inside those seconds. `add` raises Done when the minimum ESS is at least `target` and at
-    least `min_seconds` were sampled (so that a fast sampler is timed over more than a blink), or at `limit` seconds.
+    Nothing done here is inside those seconds. `add` raises Done when the minimum ESS is at least `target` and
+    at least `min_seconds` were sampled (an ESS from a blink of a chain is optimistic), or at `limit` seconds.
     """
 
     def __init__(self, spec, target, limit, min_seconds):
         self.spec, self.target, self.limit, self.min_seconds = spec, target, limit, min_seconds
         self.chunks, self.draws, self.seconds, self.next_check = [], 0, 0.0, FIRST_CHECK
         self.compile_seconds = self.tune_seconds = float("nan")
+        self.precision = "float64"
         self.ess = {}
 
     def ready(self, compile_seconds, tune_seconds):
@@ -59,9 +61,16 @@ class Recorder:
         worst = min(self.ess, key=self.ess.get)
         moments = {name: (float(v.mean()), float(v.std())) for name, v in self.summaries().items()}
         return {
-            "status": "ok", "reached": self.ess[worst] >= self.target, "draws": self.draws,
-            "compile_seconds": self.compile_seconds, "tune_seconds": self.tune_seconds,
-            "sampling_seconds": self.seconds, "ms_per_draw": 1e3 * self.seconds / self.draws,
-            "min_ess": self.ess[worst], "min_ess_per_second": self.ess[worst] / self.seconds, "worst": worst,
+            "status": "ok",
+            "precision": self.precision,
+            "reached": self.ess[worst] >= self.target,
+            "compile_seconds": self.compile_seconds,
+            "tune_seconds": self.tune_seconds,
+            "draws": self.draws,
+            "sampling_seconds": self.seconds,
+            "ms_per_draw": 1e3 * self.seconds / self.draws,
+            "min_ess": self.ess[worst],
+            "min_ess_per_second": self.ess[worst] / self.seconds,
+            "worst": worst,
             "summaries": {n: {"ess": self.ess[n], "mean": m, "sd": s} for n, (m, s) in moments.items()},
         }

@@ -2,6 +2,7 @@
 
 python -m benchmarks.run --models A C --samplers pymc gwg-1 --seeds 3 --out benchmarks/results/NAME
 """
+
 import argparse
 import importlib.metadata
 import json
@@ -51,12 +52,9 @@ def environment():
     except OSError:
         names = []
     hardware = f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
-    precision = "float64"
     if "jax" in sys.modules:
         import jax
 
-        if "numpyro" in sys.modules and not jax.config.jax_enable_x64:
-            precision = "float32"
         if jax.default_backend() != "cpu":
             hardware += f", {jax.devices()[0].device_kind}"
     versions = {"python": platform.python_version()}
@@ -67,20 +65,23 @@ def environment():
             versions[name] = "not installed"
     git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
     return {
-        "hardware": hardware, "precision": precision, "versions": versions, "commit": git.stdout.strip() or "unknown",
+        "hardware": hardware,
+        "versions": versions,
+        "commit": git.stdout.strip() or "unknown",
         "date": time.strftime("%Y-%m-%d"),
     }
 
 
 # ---------------------------------------------------------------- all runs (in the parent)
 def run_in_child(args, model, sampler, seed):
-    """Start a run in a new process; kill it when compiling and tuning leave it no time for `limit` seconds."""
+    """Start a run in a new process; kill it when it takes far too long to compile and tune."""
     with tempfile.TemporaryDirectory() as scratch:
         env = dict(os.environ)
         if args.cold:
             env["PYTENSOR_FLAGS"] = f"{env.get('PYTENSOR_FLAGS', '')},base_compiledir={scratch}".lstrip(",")
         command = [sys.executable, "-m", "benchmarks.run", "--one", model, sampler, str(seed)]
-        command += ["--target", str(args.target), "--limit", str(args.limit), "--min-seconds", str(args.min_seconds)]
+        for option in ("target", "limit", "min_seconds"):
+            command += [f"--{option.replace('_', '-')}", str(getattr(args, option))]
         timeout = 2 * args.limit + args.setup_limit  # a run may overshoot its limit by one chunk
         try:
             child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
@@ -150,11 +151,16 @@ def header(records):
     return [*lines, f"One chain per run, {' / '.join(sorted(goal))}; median and (range) over seeds."]
 
 
-def spread(values, digits=3):
-    """median (min-max)"""
-    fmt = lambda v: f"{v:.{digits}g}" if abs(v) < 1000 else f"{v:.0f}"  # noqa: E731
-    text = fmt(np.median(values))
-    return f"{text} ({fmt(min(values))}-{fmt(max(values))})" if len(values) > 1 else text
+def spread(values):
+    """median (min-max), three digits"""
+    middle, low, high = (f"{v:.3g}" if v < 1000 else f"{v:.0f}" for v in np.quantile(values, [0.5, 0, 1]))
+    return f"{middle} ({low}-{high})" if len(values) > 1 else middle
+
+
+COLUMNS = [
+    "sampler", "compile s", "tune s", "ms per draw", "min ESS", "min ESS/s", "ratio to best peer",
+    "slowest summary", "seeds at target",
+]  # fmt: skip
 
 
 def table(records):
@@ -162,47 +168,40 @@ def table(records):
     ok = {name: [r for r in records if r["sampler"] == name and r["status"] == "ok"] for name in names}
     speed = {name: np.median([r["min_ess_per_second"] for r in ok[name]]) for name in names if ok[name]}
     best_peer = max((speed[name] for name in speed if not SAMPLERS[name].ours), default=0.0)
-    rows = [
-        "| sampler | compile s | tune s | ms per draw | min ESS | min ESS/s | ratio to best peer | slowest summary | seeds |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     for name in sorted(names, key=lambda name: (not SAMPLERS[name].ours, -speed.get(name, -1.0))):
         runs = ok[name]
         label = f"**{name}**" if SAMPLERS[name].ours else name
         if not runs:
             bad = next(r for r in records if r["sampler"] == name)
-            rows.append(f"| {label} | {bad['status']} | | | | | | | |")
+            rows.append(f"| {label} | {bad['status']} |" + " |" * (len(COLUMNS) - 2))
             continue
-        column = lambda key: spread([r[key] for r in runs])  # noqa: E731
         ratio = f"{speed[name] / best_peer:.2g}" if best_peer > 0 else "no peer"
         worst = ", ".join(dict.fromkeys(r["worst"] for r in runs))
-        reached = sum(r["reached"] for r in runs)
-        rows.append(
-            f"| {label} | {column('compile_seconds')} | {column('tune_seconds')} | {column('ms_per_draw')} | "
-            f"{column('min_ess')} | {column('min_ess_per_second')} | {ratio} | {worst} | {reached} of {len(runs)} reached |"
-        )
+        reached = f"{sum(r['reached'] for r in runs)} of {sum(r['sampler'] == name for r in records)}"
+        measured = ("compile_seconds", "tune_seconds", "ms_per_draw", "min_ess", "min_ess_per_second")
+        cells = [label, *(spread([r[key] for r in runs]) for key in measured), ratio, worst, reached]
+        rows.append("| " + " | ".join(cells) + " |")
     return rows
 
 
 def footnotes(records):
     """What the samplers are, why some have no numbers, and where two of them disagree."""
-    names = list(dict.fromkeys(r["sampler"] for r in records))
-    for name in names:
-        if SAMPLERS[name].note:
-            yield f"{name}: {SAMPLERS[name].note}"
-        for reason in dict.fromkeys(r["reason"] for r in records if r["sampler"] == name and r["status"] != "ok"):
-            yield f"{name}: {reason}"
-        if any(r["precision"] == "float32" for r in records if r["sampler"] == name and r["status"] == "ok"):
-            yield f"{name}: float32, its default"
-    for name in names:
-        runs = [r for r in records if r["sampler"] == name and r["status"] == "ok"]
-        for stuck in sorted({s for r in runs for s, v in r["summaries"].items() if v["sd"] == 0}):
-            yield f"{name}: '{stuck}' never moved in at least one run: ESS 0"
+    for name in dict.fromkeys(r["sampler"] for r in records):
+        mine = [r for r in records if r["sampler"] == name]
+        ok = [r for r in mine if r["status"] == "ok"]
+        text = [SAMPLERS[name].note] if SAMPLERS[name].note else []
+        if ok:
+            text.append(" and ".join(sorted({r["precision"] for r in ok})))
+        text += dict.fromkeys(f"{r['status']}: {r['reason']}" for r in mine if r["status"] != "ok")
+        stuck = sorted({s for r in ok for s, values in r["summaries"].items() if values["sd"] == 0})
+        text += [f"'{summary}' never moved in at least one run (its ESS counts as 0)" for summary in stuck]
+        yield f"{name}: {'; '.join(text)}"
     yield from disagreements(records)
 
 
 def disagreements(records, sigmas=5.0):
-    """Means that differ by more than `sigmas` Monte Carlo errors from those of the run with most ESS per summary."""
+    """Means that differ by more than `sigmas` Monte Carlo errors from those of the run with the most ESS."""
     ok = [r for r in records if r["status"] == "ok"]
     for summary in ok[0]["summaries"] if ok else []:
         reference = max(ok, key=lambda r: r["summaries"][summary]["ess"])
@@ -220,13 +219,19 @@ def disagreements(records, sigmas=5.0):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    p.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS), metavar="NAME",
-                   help=f"any of: {', '.join(SAMPLERS)}")
+    p.add_argument(
+        "--samplers",
+        nargs="+",
+        default=list(SAMPLERS),
+        choices=list(SAMPLERS),
+        metavar="NAME",
+        help=f"any of: {', '.join(SAMPLERS)}",
+    )
     p.add_argument("--seeds", type=int, default=3, help="number of seeds")
     p.add_argument("--target", type=float, default=400, help="minimum ESS to stop at")
     p.add_argument("--limit", type=float, default=600, help="seconds of sampling after tuning to stop at")
     p.add_argument("--setup-limit", type=float, default=600, help="seconds for compiling and tuning")
-    p.add_argument("--min-seconds", type=float, default=5, help="sample at least this long, to time it well")
+    p.add_argument("--min-seconds", type=float, default=20, help="sample at least this long, to time it well")
     p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
     p.add_argument("--resume", action="store_true", help="keep the records in --out and run what is missing")
     p.add_argument("--cold", action="store_true", help="an empty PyTensor compile cache for every run")

@@ -1,12 +1,13 @@
 """The samplers that are compared, one registered function each.
 
-A sampler is `run(spec, seed, recorder)`: it draws one chain of the model until `recorder.add` raises Done, and raises
-CannotRun where it does not take the model. To add one that goes through pm.sample:
+A sampler is `run(spec, seed, recorder)`: it draws one chain of the model until `recorder.add` raises Done,
+and raises CannotRun where it does not take the model. To add one that goes through pm.sample:
 
     @sampler("dmala", ours=True)
     def dmala(spec, seed, recorder):
         run_pymc(spec, seed, recorder, step=lambda pmd, names: pmd.DiscreteLangevin(names))
 """
+
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,9 +43,9 @@ def sampler(name, models="ABCDE", *, ours=False, note=""):
 def run_pymc(spec, seed, recorder, step=None, change=None, complete=None, initvals=None):
     """One chain of pm.sample, timed draw by draw in its callback.
 
-    Compile seconds: from before the step is built to the end of the first draw, less a typical draw. Tuning follows.
-    The first draw after tuning is dropped, as a sampler may compile again there; its excess counts as compilation.
-    Sampling seconds are those between callbacks, so they hold all that pm.sample does for a draw and none of ours.
+    Compile seconds: from before the step is built to the end of the first draw, less a typical draw. The
+    first draw after tuning is dropped, as a sampler may compile again there; its excess counts as compiling.
+    Sampling seconds are those between callbacks: all that pm.sample does for a draw, and none of our work.
 
     step : (pymc_discrete, discrete names) -> step; None is PyMC's own choice
     change : model -> model, before the clock starts
@@ -99,8 +100,18 @@ def run_pymc(spec, seed, recorder, step=None, change=None, complete=None, initva
 
             step = [step(pymc_discrete, names)]
         pm.sample(
-            draws=10**9, tune=spec.tune, chains=1, cores=1, step=step, trace=Window(model=model), random_seed=seed,
-            initvals=initvals, callback=callback, progressbar=False, compute_convergence_checks=False, return_inferencedata=False,
+            draws=10**9,
+            tune=spec.tune,
+            chains=1,
+            cores=1,
+            step=step,
+            trace=Window(model=model),
+            random_seed=seed,
+            initvals=initvals,
+            callback=callback,
+            progressbar=False,
+            compute_convergence_checks=False,
+            return_inferencedata=False,
         )
 
 
@@ -109,15 +120,18 @@ def pymc_default(spec, seed, recorder):
     run_pymc(spec, seed, recorder)
 
 
-@sampler("marginalize-nuts", "B", note="pymc_extras.marginalize and NUTS; z drawn exactly in NumPy, inside the clock")
+@sampler("marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock")
 def marginalize_nuts(spec, seed, recorder):
     import pymc_extras
     from pymc_extras.model.marginal import distributions
 
     if pymc_extras.__version__.startswith("0.12."):
-        # pytensor 3.3 refuses the way in which this release inlines its inner graph ('FrozenApply' has no attribute
-        # 'clone_with_new_inputs'), and later releases do not take pymc 6.4: bind the frozen graph instead.
-        distributions.inline_ofg_outputs = lambda op, inputs: op.fgraph.bind(dict(zip(op.inner_inputs, inputs)))
+        # pytensor 3.3 refuses the way in which this release inlines its inner graph ('FrozenApply' object
+        # has no attribute 'clone_with_new_inputs'), and later releases do not take pymc 6.4: bind it instead.
+        def inline(op, inputs):
+            return op.fgraph.bind(dict(zip(op.inner_inputs, inputs, strict=True)))
+
+        distributions.inline_ofg_outputs = inline
 
     def change(model):  # marginalize does not take a model with initial values: they go to pm.sample
         model.rvs_to_initial_values.update(dict.fromkeys(model.rvs_to_initial_values))
@@ -142,9 +156,9 @@ for n in (4, 12, 24):
 def run_numpyro(spec, seed, recorder, kernel):
     """One chain of a NumPyro kernel in a compiled loop of our own, `size` draws at a time.
 
-    Not numpyro.infer.MCMC, which (0.22 on jax 0.12) compiles again at every `run` that continues a chain: seconds
-    that are no part of sampling. The loop is the same: kernel.init, kernel.sample, kernel.postprocess_fn. `size` is
-    an argument, so one compilation serves all calls, and compile seconds are those of init and a call of no draws.
+    Not numpyro.infer.MCMC, which (0.22 on jax 0.12) compiles again at every `run` that continues a chain:
+    seconds that are no part of sampling. The loop is the same: kernel.init, .sample, .postprocess_fn. `size`
+    is traced, so one compilation serves all, and compile seconds are those of init and a call of 0 draws.
 
     kernel : model function -> MCMC kernel
     """
@@ -153,6 +167,7 @@ def run_numpyro(spec, seed, recorder, kernel):
 
     if spec.numpyro is None:
         raise CannotRun(spec.numpyro_missing)
+    recorder.precision = "float64" if jax.config.jax_enable_x64 else "float32"
     clock = time.perf_counter
     start = clock()
     mcmc = kernel(spec.numpyro())
@@ -169,7 +184,8 @@ def run_numpyro(spec, seed, recorder, kernel):
             state = mcmc.sample(state, (), {})
             return state, jax.tree.map(lambda all_, one: all_.at[i].set(one), kept, values(state))
 
-        kept = jax.tree.map(lambda one: jnp.zeros((BUFFER_DRAWS, *jnp.shape(one)), jnp.result_type(one)), values(state))
+        buffer = lambda one: jnp.zeros((BUFFER_DRAWS, *jnp.shape(one)), jnp.result_type(one))
+        kept = jax.tree.map(buffer, values(state))
         return jax.lax.fori_loop(0, size, body, (state, kept))
 
     jax.block_until_ready(loop(state, 0))
@@ -190,28 +206,39 @@ def discrete_gibbs(**options):
     """NumPyro's DiscreteHMCGibbs around NUTS; on a purely discrete model its discrete part alone."""
 
     def run(spec, seed, recorder):
-        from numpyro.infer import NUTS, DiscreteHMCGibbs, init_to_value
+        from numpyro.infer import NUTS, DiscreteHMCGibbs
         from numpyro.infer.gibbs import DiscreteGibbs
 
         def kernel(model):
             if not spec.continuous:
                 return DiscreteGibbs(model, **options)
-            start = {"init_strategy": init_to_value(values=spec.start_values)} if spec.start_values else {}
-            return DiscreteHMCGibbs(NUTS(model, **start), **options)
+            return DiscreteHMCGibbs(NUTS(model, **start_at(spec)), **options)
 
         run_numpyro(spec, seed, recorder, kernel)
 
     return run
 
 
-sampler("numpyro-gibbs", note="DiscreteHMCGibbs(NUTS)")(discrete_gibbs())
+sampler("numpyro-gibbs", note="DiscreteHMCGibbs(NUTS); on C its DiscreteGibbs alone")(discrete_gibbs())
 sampler("numpyro-gibbs-modified", note="DiscreteHMCGibbs(NUTS, modified=True)")(discrete_gibbs(modified=True))
 sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(discrete_gibbs(random_walk=True))
 
 
 @sampler("numpyro-mixed-hmc", note="MixedHMC(HMC(trajectory_length=1.2)), one update per discrete site")
 def mixed_hmc(spec, seed, recorder):
-    from numpyro.infer import HMC, MixedHMC, init_to_value
+    import jax
+    from numpyro.infer import HMC, MixedHMC
 
-    start = {"init_strategy": init_to_value(values=spec.start_values)} if spec.start_values else {}
-    run_numpyro(spec, seed, recorder, lambda model: MixedHMC(HMC(model, trajectory_length=1.2, **start)))
+    jax.config.update("jax_enable_x64", True)  # in float32 its step size collapses on B: a draw takes minutes
+
+    def kernel(model):
+        return MixedHMC(HMC(model, trajectory_length=1.2, **start_at(spec)))
+
+    run_numpyro(spec, seed, recorder, kernel)
+
+
+def start_at(spec):
+    """The option that starts HMC or NUTS at the model's start values, where it has some."""
+    from numpyro.infer import init_to_value
+
+    return {"init_strategy": init_to_value(values=spec.start_values)} if spec.start_values else {}

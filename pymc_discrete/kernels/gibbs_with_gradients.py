@@ -149,9 +149,9 @@ def gibbs_with_gradients(n_flips: float = 1, balancing: str = "sqrt") -> tuple[K
         return log_probs(state, move).sum()
 
     def arrive(target, state: State, y, move: Move) -> State:
-        if target.local and L <= target.space.d // 8:
+        if target.local and target.space.d // 8 >= L:
             changed = jnp.sum(move.active)
-            update = lambda n, d: target.update(y, d, move.site[n])  # noqa: E731
+            update = lambda n, d: target.update(y, d, move.site[n])
             differences = update(0, state.differences) if L == 1 else jax.lax.fori_loop(0, changed, update, state.differences)
         else:
             differences = target.differences(y)

@@ -3,7 +3,7 @@
 import logging
 import warnings
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,16 +13,15 @@ import pytensor
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep
+from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.step_methods.compound import StepMethodState
 from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.kernels import Kernel, loop
 from pymc_discrete.steps.fork import refuse_after_fork
-from pymc_discrete.targets.from_model import block_of, target_from_model
+from pymc_discrete.targets.from_model import ModelDensity, block_of, target_from_model
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
@@ -53,7 +52,7 @@ class DiscreteStep(BlockedStep):
     """
 
     name = "discrete_step"
-    stats_dtypes_shapes = {
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "accept": (np.float64, []),
         "accepted": (np.float64, []),
         "discrete_n_moved": (np.int64, []),
@@ -115,6 +114,10 @@ class DiscreteStep(BlockedStep):
         return self._target
 
     @property
+    def _density(self) -> ModelDensity:
+        return cast(ModelDensity, self.target.density)
+
+    @property
     def _draw(self):
         """The compiled draw: (seed (2,) uint32, x (d,), others) -> (x, summary)."""
         if self._draw_compiled is None:
@@ -134,7 +137,7 @@ class DiscreteStep(BlockedStep):
     def _auto_transitions(self) -> int:
         """At least one pass over the sites, and more while they cost less than the host's call."""
         d = self.target.space.d
-        microseconds = 3.0 + self.target.density.plan.cost / 1500.0
+        microseconds = 3.0 + self._density.plan.cost / 1500.0
         return max(self._pass_length(d), int(HOST_COST / microseconds), 1)
 
     def _pass_length(self, d: int) -> int:
@@ -146,7 +149,7 @@ class DiscreteStep(BlockedStep):
         if not self.checked:
             self._check_start(point)
             self.checked = True
-        graph, space = self.target.density.graph, self.target.space
+        graph, space = self._density.graph, self.target.space
         seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
         x = self._ravel(point)
         others = [point[v.name] for v in graph.others]
@@ -174,7 +177,7 @@ class DiscreteStep(BlockedStep):
     def _check_start(self, point: PointType) -> None:
         """Before anything is drawn: the data, the support, the density, and the claims about the differences."""
         refuse_after_fork()
-        if self.target.density.stale():
+        if self._density.stale():
             self._initial_point = {k: np.asarray(v) for k, v in point.items()}
             self._build()
         space = self.target.space
@@ -226,7 +229,7 @@ class DiscreteStep(BlockedStep):
                     )
 
     def _raise_not_finite(self, point: PointType, x: np.ndarray, logp: float) -> None:
-        graph = self.target.density.graph
+        graph = self._density.graph
         at = {**point, **{v.name: x[s : s + v.size].reshape(v.shape) for s, v in self.target.space.blocks}}
         inputs = [*graph.values, *graph.others]
         sums = [t.sum() for _, t in graph.terms]

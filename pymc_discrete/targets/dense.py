@@ -104,7 +104,7 @@ class DenseRows:
         mark_dependent(self.total, self.graph)
         self.frontier = frontier_of(self.total, dependence)
         for f in self.frontier:
-            f.rows = rows_per_variable(dependence.sites(f.source), space, pad=True)
+            f.rows = rows_per_variable(dependence.sparse(f.source), space, pad=True)
         self.rest_flops = flops([self.total], self.graph, {f.var for f in self.frontier})
         self.row_elements = sum(self.graph.size(f.var) for f in self.frontier)
 
@@ -134,7 +134,7 @@ class DenseRows:
 
     def moves(self, n: int, x, state, currents):
         """(n sites, moves) differences of one variable, nats."""
-        start, v = self.space.blocks[n]
+        v = self.space.variables[n]
         inputs = [state[i].reshape(self.graph.shape(i)) for i in self._inputs]
         now = self._rest(*(currents[f.var] for f in self.frontier), *inputs)[0]
 

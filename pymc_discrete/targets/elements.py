@@ -89,6 +89,7 @@ class Reader:
             return take(self.state[var], index, self.rows)[..., None]
         node = var.owner
         rule = self.dependence.rule(node)
+        assert rule is not None  # only sparse tensors are read
         values = []
         for reads, i in zip(rule.reads, node.inputs, strict=True):
             if reads is None:

@@ -9,8 +9,9 @@ import pymc as pm
 from pymc.model import modelcontext
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.differences import WAYS, Differences
+from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.graph import logp_graph
+from pymc_discrete.targets.plan import WAYS, Plan
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.support import refused, support_of
 from pymc_discrete.targets.target import Target
@@ -28,11 +29,12 @@ class ModelDensity:
         shapes = {name: np.shape(point[name]) for name in names}
         scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
         self.space = Space.build(supports, shapes, window, scale)
-        self.plan = Differences(self.graph, self.space, differences)
+        self.plan = Plan(self.graph, self.space, differences)
         nearest = self._nearest(window)
         if nearest:
             self.space = Space.build(supports, shapes, nearest, scale)
-            self.plan = Differences(self.graph, self.space, differences)
+            self.plan = Plan(self.graph, self.space, differences)
+        self._evaluate = Differences(self.plan)
         self.local = self.plan.local is not None
         self.exact = not self.plan.gradients
 
@@ -40,9 +42,7 @@ class ModelDensity:
         """Windows of {x - 1, x + 1} (Grathwohl et al. 2021, footnote 1) where a first-order estimate would be asked about far values."""
         asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
         rows = self.plan.describe()
-        far = [
-            v.name for v in self.space.variables if not (v.finite or rows[v.name]["exact"]) and asked.get(v.name, "auto") == "auto"
-        ]
+        far = [v.name for v in self.space.variables if not (v.finite or rows[v.name]["exact"]) and asked.get(v.name, "auto") == "auto"]
         return {**asked, **dict.fromkeys(far, 1)} if far else None
 
     def stale(self) -> bool:
@@ -50,7 +50,7 @@ class ModelDensity:
         return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
 
     def prepare(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        return self.plan.context([jnp.asarray(i, v.type.dtype) for i, v in zip(inputs, self.graph.others, strict=True)])
+        return self._evaluate.context([jnp.asarray(i, v.type.dtype) for i, v in zip(inputs, self.graph.others, strict=True)])
 
     def default_inputs(self):
         return [self.start[v.name] for v in self.graph.others]
@@ -70,13 +70,13 @@ class ModelDensity:
         return out
 
     def logdensity(self, x, context):
-        return self.plan.logdensity(x, context)
+        return self._evaluate.logdensity(x, context)
 
     def differences(self, x, context):
-        return self.plan.differences(x, context)
+        return self._evaluate.differences(x, context)
 
     def update(self, x, differences, site, context):
-        return self.plan.update(x, differences, site, context)
+        return self._evaluate.update(x, differences, site, context)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         return self.plan.describe()
@@ -84,9 +84,9 @@ class ModelDensity:
 
 def block_of(model: pm.Model, vars: Any) -> list[str]:
     """Value variable names of a block given as RVs, names or value variables, one or a list; None is every discrete one."""
-    values = {v.name: v for v in model.value_vars}
+    values = {str(v.name): v for v in model.value_vars}
     if vars is None:
-        names = [v.name for v in model.discrete_value_vars if not refused(model, v.name)]
+        names = [str(v.name) for v in model.discrete_value_vars if not refused(model, v.name)]
         if not names:
             found = [v.name for v in model.discrete_value_vars]
             why = "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or "it has no discrete free variable"
@@ -95,27 +95,27 @@ def block_of(model: pm.Model, vars: Any) -> list[str]:
     vars = [vars] if isinstance(vars, str | Variable) else list(vars)
     if not vars:
         raise ValueError("vars is empty: name at least one discrete free variable, or leave it out for all of them.")
-    names = []
+    chosen: list[str] = []
     for var in vars:
         name = value_name(model, var)
         if name not in values:
             raise ValueError(unknown(model, var))
-        if name in names:
+        if name in chosen:
             raise ValueError(f"{name!r} is named twice in vars.")
-        if values[name].type.dtype not in pm.pytensorf.discrete_types if hasattr(pm.pytensorf, "discrete_types") else not values[name].type.dtype.startswith(("int", "uint", "bool")):
+        if not values[name].type.dtype.startswith(("int", "uint", "bool")):
             raise ValueError(f"{name!r} is continuous ({values[name].type.dtype}): sample it with NUTS, and leave it out of vars.")
         why = refused(model, name)
         if why:
             raise ValueError(f"{name!r} is {why}")
-        names.append(name)
-    return names
+        chosen.append(name)
+    return chosen
 
 
 def value_name(model: pm.Model, var: Any) -> str:
+    """The name of the value variable that a user means by an RV, a name or a value variable."""
     if isinstance(var, str):
-        if var in model.named_vars and model.named_vars[var] in model.rvs_to_values:
-            return str(model.rvs_to_values[model.named_vars[var]].name)
-        return var
+        rv = model.named_vars.get(var)
+        return str(model.rvs_to_values[rv].name) if rv in model.rvs_to_values else var
     if var in model.rvs_to_values:
         return str(model.rvs_to_values[var].name)
     return str(getattr(var, "name", var))

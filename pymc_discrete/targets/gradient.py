@@ -20,9 +20,10 @@ from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.targets.dense import DenseTerm
-from pymc_discrete.targets.dependence import Dependence, is_switch
+from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.graph import context_inputs, mark_dependent, rewritten
 from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.rules import is_switch
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.tables import Pointwise, SparseTerm, rows_per_variable
 
@@ -85,7 +86,7 @@ class Gradient:
                 self._hide(f"PyTensor cannot differentiate it ({str(e).splitlines()[0][:120]})")
         self.pointwise: list[tuple[int, Pointwise]] = []
         for var, leaf in self.leaves.items():
-            for n, rows in rows_per_variable(dependence.sites(var), space).items():
+            for n, rows in rows_per_variable(dependence.sparse(var), space).items():
                 start, v = space.blocks[n]
                 self.pointwise.append((n, Pointwise(SparseTerm("", var, None), rows, start, v, leaf)))
 
@@ -151,10 +152,11 @@ class Gradient:
             return any(not decides(n, j) and not steps(n) and reaches(n.outputs[0], seen) for n, j in users.get(var, []))
 
         def only_guards(var: Variable) -> bool:
-            return all(
-                (is_guard(n) and j == 0) or ((decides(n, j) or isinstance(n.op, DimShuffle)) and not is_switch(n) and only_guards(n.outputs[0]))
-                for n, j in users.get(var, [])
-            )
+            for n, j in users.get(var, []):
+                passed_on = (decides(n, j) or isinstance(n.op, DimShuffle)) and not is_switch(n)
+                if not (is_guard(n) and j == 0) and not (passed_on and only_guards(n.outputs[0])):
+                    return False
+            return True
 
         for leaf in self.leaves.values():
             if not reaches(leaf, set()) and not only_guards(leaf):

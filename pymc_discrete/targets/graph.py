@@ -41,7 +41,7 @@ class LogpGraph:
     others: list[Variable]
     terms: list[tuple[str, Variable]]
     untouched: Variable
-    shared: list[tuple[SharedVariable, object]]
+    shared: list[tuple[SharedVariable, np.ndarray]]
     dependent: set[Variable] = field(default_factory=set)
 
     def shape(self, var: Variable) -> tuple[int, ...]:
@@ -201,9 +201,7 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray]) 
     raw = model.logp(sum=False)
     labels = [v.name for v in model.free_RVs + model.observed_RVs + model.potentials]
     shared = [(v, np.array(v.get_value(), copy=True)) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
-    typed = {
-        v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars
-    }
+    typed = {v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars}
     replace: dict[Variable, Variable] = dict(typed)
     replace.update({v: pt.constant(value, name=v.name) for v, value in shared})
     replace.update({v: _promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")})

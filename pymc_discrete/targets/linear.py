@@ -17,10 +17,10 @@ from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 
-from pymc_discrete.targets.dependence import groups, reduced_axes
 from pymc_discrete.targets.elements import take
 from pymc_discrete.targets.graph import LogpGraph
 from pymc_discrete.targets.jaxify import jax_funcify
+from pymc_discrete.targets.rules import groups, reduced_axes
 
 # (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k, *shape)
 Update = Callable
@@ -92,7 +92,7 @@ def whole(node: Apply, moving: int, graph: LogpGraph) -> Update:
     shape = graph.shape(node.inputs[moving])
 
     def update(delta, index, rows, inputs):
-        r, m, k = delta.shape
+        r, _, k = delta.shape
         where = jnp.asarray(index) if rows is None else jnp.asarray(index)[rows]
         change = jnp.zeros((r, int(np.prod(shape)), k), delta.dtype)
         change = change.at[jnp.arange(r)[:, None], where].add(delta)

@@ -129,9 +129,8 @@ class Space:
             endless = bool((upper >= UNBOUNDED).any() or (lower <= -UNBOUNDED).any())
             reach = 2.0 * np.sqrt(abs((scale or {}).get(name, 0.0))) if endless else widest / 4
             offsets = offsets_of(name, asked, max(8.0, reach))  # checked even where none is needed
-            if widest <= LARGEST_SUPPORT:
-                offsets = None
-            variables.append(Variable(name, shape, lower, upper, offsets))
+            finite = widest <= LARGEST_SUPPORT
+            variables.append(Variable(name, shape, lower, upper, None if finite else offsets))
         return cls(variables)
 
     @property

@@ -16,6 +16,14 @@ class Density(Protocol):
     local: bool
     exact: bool
 
+    def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
+        """x, the context's inputs, and the point, of a full point."""
+
+    def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
+        """The full point with the block at x."""
+
+    def default_inputs(self) -> Any: ...
+
     def prepare(self, inputs: Any) -> Any:
         """The context from its inputs: everything that does not depend on x."""
 
@@ -42,6 +50,7 @@ class Target:
 
     def __init__(self, density: Density, context: Any = None):
         self.density, self.context = density, context
+        self._point: dict[str, Any] | None = None
 
     def tree_flatten(self):
         return (self.context,), self.density
@@ -58,6 +67,19 @@ class Target:
         if self.context is None:
             self.context = self.density.prepare(self.density.default_inputs())
         return self.context
+
+    def _run(self, what: str, x):
+        function, x, context = getattr(self.density, what), jnp.asarray(x), self._ready()
+        if any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((x, context))):
+            return function(x, context)
+        return self._compiled(what, function)(x, context)
+
+    def _compiled(self, what: str, function):
+        """One compiled function per density, whoever asks."""
+        cache = self.density.__dict__.setdefault("_compiled", {})
+        if what not in cache:
+            cache[what] = jax.jit(function)
+        return cache[what]
 
     def with_inputs(self, inputs: Any) -> "Target":
         """The same density in another context; traceable."""
@@ -76,26 +98,24 @@ class Target:
         target : Target, in the context of the point's other values
         """
         x, inputs, full = self.density.split(point)
-        if not hasattr(self.density, "_prepare"):
-            self.density._prepare = jax.jit(self.density.prepare)
-        target = Target(self.density, self.density._prepare(inputs))
+        target = Target(self.density, self._compiled("prepare", self.density.prepare)(inputs))
         target._point = full
         return x, target
 
     def point(self, x) -> dict[str, np.ndarray]:
         """The full point {value variable name: array} with the block at x, the rest as it was given to `at`."""
-        return self.density.join(np.asarray(x), getattr(self, "_point", None))
+        return self.density.join(np.asarray(x), self._point)
 
     def logdensity(self, x):
         """() float, nats: log density at x, up to terms that the block does not touch."""
-        return self.density.logdensity(jnp.asarray(x), self._ready())
+        return self._run("logdensity", x)
 
     def differences(self, x):
         """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
 
         0 at the current value, -inf outside the support.
         """
-        return self.density.differences(jnp.asarray(x), self._ready())
+        return self._run("differences", x)
 
     @property
     def local(self) -> bool:

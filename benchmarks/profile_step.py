@@ -1,0 +1,124 @@
+"""Where the time of a draw goes: milliseconds per sub-step of pm.sample, and our steps' host share.
+
+python -m benchmarks.profile_step A gwg-1 --draws 1000
+
+For a step that holds its compiled callable as `_draw_compiled`, "compiled" is the time of that call until its
+result is ready and "host" is the rest of the step: reading the point, random keys, copies, statistics.
+"outside the steps" is what pm.sample does between steps: recording the draw and the callback.
+"""
+
+import argparse
+import contextlib
+import logging
+import time
+import warnings
+
+import numpy as np
+
+from benchmarks.models import MODELS
+from benchmarks.recorder import Done, Recorder
+from benchmarks.samplers import SAMPLERS
+
+
+def timed(function, times, finish=lambda result: result):
+    """`function`, appending the seconds of every call to `times`; `finish` waits for its result."""
+
+    def call(*args, **kwargs):
+        start = time.perf_counter()
+        result = finish(function(*args, **kwargs))
+        times.append(time.perf_counter() - start)
+        return result
+
+    call.is_timed = True
+    return call
+
+
+def instrument(method, steps):
+    """Time `method.step`, and its compiled draw as soon as there is one; append their row to `steps`."""
+    import jax
+
+    variables = ", ".join(v.name for v in method.vars)
+    row = {"name": f"{type(method).__name__}({variables})", "step": [], "draw": []}
+    steps.append(row)
+    step = method.step
+
+    def with_draw_timed(point):
+        draw = vars(method).get("_draw_compiled")  # None before the first step, and in PyMC's own steps
+        if draw is not None and not hasattr(draw, "is_timed"):
+            method._draw_compiled = timed(draw, row["draw"], jax.block_until_ready)
+        return step(point)
+
+    method.step = timed(with_draw_timed, row["step"])
+
+
+@contextlib.contextmanager
+def instrumented(steps):
+    """Inside, every chain of pm.sample has its steps timed."""
+    from pymc.sampling import mcmc
+
+    original = mcmc._iter_sample
+
+    def iter_sample(*, step, **kwargs):
+        methods = [step]
+        while any(hasattr(m, "methods") for m in methods):  # a compound step may hold another
+            methods = [inner for m in methods for inner in getattr(m, "methods", [m])]
+        for method in methods:
+            instrument(method, steps)
+        return original(step=step, **kwargs)
+
+    mcmc._iter_sample = iter_sample
+    try:
+        yield
+    finally:
+        mcmc._iter_sample = original
+
+
+class CountingRecorder(Recorder):
+    """Stops after a number of draws; the ESS plays no part."""
+
+    def __init__(self, spec, draws):
+        super().__init__(spec, target=np.inf, limit=np.inf, min_seconds=np.inf)
+        self.wanted = draws
+
+    def add(self, arrays, seconds):
+        super().add(arrays, seconds)
+        if self.draws >= self.wanted:
+            raise Done
+
+
+def profile(model, sampler, draws, seed=0):
+    """Markdown lines for one model and sampler."""
+    steps = []
+    recorder = CountingRecorder(MODELS[model], draws)
+    with instrumented(steps), contextlib.suppress(Done):
+        SAMPLERS[sampler].run(MODELS[model], seed, recorder)
+    total = 1e3 * recorder.seconds / recorder.draws
+    mean = lambda times: 1e3 * np.mean(times[-recorder.draws :])  # ms, after tuning
+    yield f"{model}, {sampler}: {total:.3f} ms per draw over {recorder.draws} draws"
+    yield ""
+    yield "| part | ms per draw | share |"
+    yield "|---|---|---|"
+    for row in steps:
+        ms = mean(row["step"])
+        yield f"| {row['name']} | {ms:.3f} | {ms / total:.0%} |"
+        if row["draw"]:
+            compiled = mean(row["draw"])
+            yield f"| ... of it compiled | {compiled:.3f} | {compiled / total:.0%} |"
+            yield f"| ... of it host | {ms - compiled:.3f} | {(ms - compiled) / total:.0%} |"
+    rest = total - sum(mean(row["step"]) for row in steps)
+    yield f"| outside the steps | {rest:.3f} | {rest / total:.0%} |"
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model", choices=list(MODELS))
+    p.add_argument("sampler", choices=list(SAMPLERS), metavar="sampler", help="one that goes through pm.sample")
+    p.add_argument("--draws", type=int, default=1000)
+    args = p.parse_args()
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    print("\n".join(profile(args.model, args.sampler, args.draws)))
+
+
+if __name__ == "__main__":
+    main()

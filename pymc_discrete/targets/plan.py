@@ -1,0 +1,248 @@
+"""How the differences of a block are found: the choice among the four ways, by counted cost."""
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Sub, TrueDiv
+from pytensor.tensor.basic import Join, MakeVector
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.shape import Reshape
+
+from pymc_discrete.targets.dense import DenseRows, DenseTerm, flops
+from pymc_discrete.targets.dependence import Dependence
+from pymc_discrete.targets.gradient import Gradient
+from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.tables import (
+    LARGEST_TABLES,
+    Pair,
+    Pointwise,
+    SparseTerm,
+    Unary,
+    rows_per_variable,
+)
+
+WAYS = ("auto", "exact", "gradient")
+# A rest is evaluated on every move where that costs no more than this
+SMALL = 2e5  # counted operations in all
+CHEAP = 64.0  # ... per element of the changed linear maps
+BEARABLE = 1e9  # ... in all, where the gradient is blind
+
+
+class Plan:
+    """The way taken for every term of the log density.
+
+    Parameters
+    ----------
+    graph : the log density
+    space : the block's space
+    how : "auto", "exact" or "gradient"
+    """
+
+    def __init__(self, graph: LogpGraph, space: Space, how: str = "auto"):
+        self.graph, self.space = graph, space
+        self.dependence = Dependence(graph, space.starts, space.d)
+        self.unary: list[tuple[int, Unary]] = []
+        self.pairs: list[tuple[int, int, Pair]] = []
+        self.pointwise: list[tuple[int, Pointwise]] = []
+        self.rows: list[DenseRows] = []
+        self.gradients: list[Gradient] = []
+        self.reasons: dict[int, tuple[int, str, str]] = {}
+        self._sparse: list[SparseTerm] = []
+        dense: list[DenseTerm] = []
+        for name, term in graph.terms:
+            self._split(name, term, None, dense)
+        if how == "gradient":
+            every = dense + [DenseTerm(t.name, t.var, t.weight) for t in self._sparse]
+            self._sparse, dense = [], []
+            self._use_gradient(every, forced=True)
+        for t in self._sparse:
+            self._use_tables(t)
+        for term in dense:
+            self._choose(term, how)
+        for n in range(len(space.variables)):
+            self._because(n, 0, "exact", "no term depends on it" if n not in self.reasons else "")
+        self.local = self._locality()
+
+    # ------------------------------------------------------------ which way
+    def _because(self, n: int, rank: int, way: str, reason: str) -> None:
+        if n not in self.reasons or rank > self.reasons[n][0]:
+            self.reasons[n] = (rank, way, reason)
+
+    def _split(self, name: str, var: Variable, weight: Variable | None, dense: list[DenseTerm]) -> None:
+        """Take sums apart until the terms are sparse: a sum of everything depends on every site, its parts do not."""
+        graph = self.graph
+        if var not in graph.dependent or graph.size(var) == 0:
+            return
+        sites, node = self.dependence.sites(var), var.owner
+        if sites is not None and (sites.shape[1] <= 2 or node is None):
+            self._sparse.append(SparseTerm(name, var, weight))
+            return
+        op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+        moving = [i for i in node.inputs if i in graph.dependent]
+
+        def times(factor: Any) -> Variable:
+            out = pt.as_tensor(factor) if weight is None else weight * factor
+            return out
+
+        same = all(graph.size(i) == graph.size(var) for i in moving)
+        if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add):
+            self._split(name, node.inputs[0], weight, dense)
+        elif isinstance(op, Add | Sub):
+            for j, i in enumerate(node.inputs):
+                factor = float(graph.size(var) / max(graph.size(i), 1)) * (-1.0 if isinstance(op, Sub) and j else 1.0)
+                self._split(name, i, weight if factor == 1 else times(factor), dense)
+        elif isinstance(op, Neg):
+            self._split(name, node.inputs[0], times(-1.0), dense)
+        elif isinstance(op, Identity) or (isinstance(op, Cast) and var.type.dtype.startswith("float")):
+            self._split(name, node.inputs[0], weight, dense)
+        elif isinstance(op, Mul) and len(moving) == 1 and same and self._scalars(node, moving[0]):
+            factor = pt.mul(*(i.reshape(()) for i in node.inputs if i is not moving[0]), 1.0)
+            self._split(name, moving[0], times(factor), dense)
+        elif isinstance(op, TrueDiv) and moving == [node.inputs[0]] and same and self._scalars(node, moving[0]):
+            self._split(name, moving[0], times(1.0 / node.inputs[1].reshape(())), dense)
+        elif isinstance(node.op, DimShuffle | Reshape | Join | MakeVector) and all(
+            i in graph.dependent or not isinstance(node.op, DimShuffle) for i in node.inputs
+        ):
+            for i in moving:
+                self._split(name, i, weight, dense)
+        elif sites is not None:
+            self._sparse.append(SparseTerm(name, var, weight))
+        else:
+            dense.append(DenseTerm(name, var, weight))
+
+    def _scalars(self, node, moving: Variable) -> bool:
+        return all(self.graph.size(i) == 1 for i in node.inputs if i is not moving)
+
+    def _use_tables(self, term: SparseTerm) -> None:
+        sites = self.dependence.sparse(term.var)
+        count = (sites >= 0).sum(1)
+        number = np.zeros(self.space.d, int)
+        for n, (start, v) in enumerate(self.space.blocks):
+            number[start : start + v.size] = n
+        blocks, left = self.space.blocks, count > 2
+        one = np.flatnonzero(count == 1)
+        for n in np.unique(number[sites[one, 0]]) if len(one) else ():
+            start, v = blocks[n]
+            mine = one[number[sites[one, 0]] == n]
+            if not v.finite or v.K * len(mine) > LARGEST_TABLES:
+                left[mine] = True
+                continue
+            rows = rows_per_variable(sites[mine, :1], self.space, mine)[int(n)]
+            self.unary.append((int(n), Unary(term, rows, start, v)))
+        two = np.flatnonzero(count == 2)
+        for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
+            mine = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
+            (start_a, va), (start_b, vb) = blocks[a], blocks[b]
+            # a table costs Ka Kb a context, evaluation in place Ka + Kb a transition
+            worth = (va.K + vb.K) * max(self.space.d, 10) / 2 >= va.K * vb.K
+            if not (va.finite and vb.finite and worth and va.K * vb.K * len(mine) <= LARGEST_TABLES):
+                left[mine] = True
+                continue
+            pair = Pair(term, mine, sites[mine, 0], sites[mine, 1], va, vb, start_a, start_b)
+            if not all(side["rows"].unique for side in pair.sides):  # a hub: padding would waste
+                left[mine] = True
+                continue
+            self.pairs.append((int(a), int(b), pair))
+        rest = np.flatnonzero(left)
+        if len(rest):
+            for n, rows in rows_per_variable(sites[rest], self.space, rest).items():
+                self.pointwise.append((n, Pointwise(term, rows, *blocks[n])))
+        for n in np.unique(number[sites[sites >= 0]]):
+            self._because(int(n), 1, "exact", f"every element of {term.name!r} depends on at most {count.max()} sites")
+
+    def _choose(self, term: DenseTerm, how: str) -> None:
+        rows = DenseRows(term, self.dependence, self.space)
+        elements = sum(rows.moves_of(n) for n in rows.variables) * rows.row_elements
+        once = flops([term.total], self.graph, set(self.graph.values))
+        if how == "exact" or rows.cost <= max(SMALL, CHEAP * elements * rows.linear, 16 * once):
+            self._use_rows(rows)
+            return
+        gradient = Gradient([term], self.dependence, self.space)
+        if not gradient.blind and rows.variables <= gradient.variables:
+            self.gradients.append(gradient)
+            dear = f"exact differences cost {rows.cost / max(once, 1):.0f} of its evaluations"
+            for n in gradient.variables:
+                self._because(n, 3, "gradient", f"{term.name!r} is dense ({self._dense_op(term)}); {dear}")
+            return
+        if rows.cost > BEARABLE:
+            names = ", ".join(repr(self.space.variables[n].name) for n in sorted(rows.variables))
+            raise ValueError(
+                f"No affordable differences for {names} in {term.name!r}: {gradient.blind}, so its gradient is blind, and evaluating every "
+                f"neighbour would take about {rows.cost:.1e} operations a transition. Pass differences='exact' to pay that, sample these "
+                f"variables in smaller blocks, or write the term without {self._dense_op(term)}."
+            )
+        self._use_rows(rows, f"; its gradient is blind: {gradient.blind}")
+
+    def _use_rows(self, rows: DenseRows, more: str = "") -> None:
+        self.rows.append(rows)
+        way = "incremental" if rows.linear else "brute force"
+        what = "is evaluated on changed linear maps" if rows.linear else "is evaluated at every neighbour"
+        for n in rows.variables:
+            self._because(n, 2, way, f"{rows.term.name!r} is dense ({self._dense_op(rows.term)}) and {what}{more}")
+
+    def _use_gradient(self, terms: list[DenseTerm], forced: bool) -> None:
+        gradient = Gradient(terms, self.dependence, self.space)
+        unseen = [v.name for n, v in enumerate(self.space.variables) if n not in gradient.variables]
+        if gradient.blind or unseen:
+            names = ", ".join(map(repr, unseen or [v.name for v in self.space.variables]))
+            why = gradient.blind or "the gradient does not reach it"
+            raise ValueError(f"The gradient is blind for {names}: {why}. Use differences='exact' (or 'auto').")
+        self.gradients.append(gradient)
+        for n in gradient.variables:
+            self._because(n, 3, "gradient", "asked for with differences='gradient'")
+
+    def _dense_op(self, term: DenseTerm) -> str:
+        ops = self.dependence.dense_ops
+        below = [v for n in toposort([term.var]) for v in n.outputs if v in ops]
+        return ops[below[0]] if below else str(term.var.owner.op)
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        out = {}
+        for n, v in enumerate(self.space.variables):
+            _, way, reason = self.reasons[n]
+            out[v.name] = {"way": way, "exact": way != "gradient", "K": v.K, "reason": reason}
+        return out
+
+    def _locality(self) -> list[np.ndarray] | None:
+        """Where a change of a site touches few differences, which: per variable (d, width) int local rows, one past the end for none."""
+        d = self.space.d
+        if self.rows or self.gradients or d < 4:
+            return None
+        if any(not p.rows.unique for _, p in self.pointwise):
+            return None
+        links = [np.stack([np.arange(d)] * 2, 1)]
+        for t in self._sparse:
+            s = self.dependence.sparse(t.var)
+            for a in range(s.shape[1]):
+                for b in range(s.shape[1]):
+                    both = (s[:, a] >= 0) & (s[:, b] >= 0)
+                    links.append(s[both][:, [a, b]])
+        linked = np.unique(np.concatenate(links), axis=0)
+        if np.bincount(linked[:, 0], minlength=d).max() > max(d // 4, 1):
+            return None
+        rows = []
+        for start, v in self.space.blocks:
+            mine = linked[(linked[:, 1] >= start) & (linked[:, 1] < start + v.size)]
+            counts = np.bincount(mine[:, 0], minlength=d)
+            table = np.full((d, int(counts.max(initial=0))), v.size)
+            first = np.concatenate([[0], np.cumsum(counts)])[:-1]
+            table[mine[:, 0], np.arange(len(mine)) - first[mine[:, 0]]] = mine[:, 1] - start
+            rows.append(table)
+        return rows
+
+    @property
+    def cost(self) -> float:
+        """Counted operations of one transition."""
+        space = self.space
+        total = 4.0 * space.d * space.K + sum(r.cost for r in self.rows)
+        in_place = [p for _, p in self.pointwise] + [p for g in self.gradients for _, p in g.pointwise]
+        share = 1.0
+        if self.local is not None:
+            share = sum(t.shape[1] for t in self.local) / space.d
+        total += share * sum(20.0 * p.rows.index.size * p.v.moves for p in in_place)
+        total += share * sum(4.0 * side["pair"].size * p.va.K * p.vb.K for *_, p in self.pairs for side in p.sides)
+        return total

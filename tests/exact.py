@@ -1,0 +1,188 @@
+"""Exact transition matrices of small targets, by enumeration in NumPy: nothing here is shared with the package's kernels.
+
+A target is used through `space` (the tables that define its sites), `differences` and `logdensity` only.
+"""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy import stats
+
+G = {  # balancing functions of a ratio t: g(t) = t g(1/t)
+    "sqrt": np.sqrt,
+    "barker": lambda t: t / (1 + t),
+    "min": lambda t: np.minimum(t, 1),
+    "max": lambda t: np.maximum(t, 1),
+}
+
+
+class Enumerated(NamedTuple):
+    """A target on all of its states.
+
+    states (S, d), pi (S,) normalised, logp (S,) nats, differences (S, d, K) nats, values (S, d, K), inside (S, d, K)
+    """
+
+    target: object
+    states: np.ndarray
+    pi: np.ndarray
+    logp: np.ndarray
+    differences: np.ndarray
+    values: np.ndarray
+    inside: np.ndarray
+
+    def index(self, x):
+        """(...,) the number of each state x (..., d), -1 where the density is zero."""
+        low, high = self.states.min(0), self.states.max(0)
+        within = ((x >= low) & (x <= high)).all(-1)
+        shape = tuple(high - low + 1)
+        number = np.full(shape, -1)
+        number[tuple((self.states - low).T)] = np.arange(len(self.states))
+        return np.where(within, number[tuple(np.moveaxis(np.clip(x, low, high) - low, -1, 0))], -1)
+
+
+def enumerate_target(target, ranges) -> Enumerated:
+    """Evaluate a target on the product of `ranges`, one per site, that must hold all of its mass."""
+    x = np.array(list(itertools.product(*ranges)))
+    logp = np.asarray(jax.jit(jax.vmap(target.logdensity))(x))
+    x, logp = x[logp > -np.inf], logp[logp > -np.inf]
+    differences = np.asarray(jax.jit(jax.vmap(target.differences))(x))
+    values, inside = (np.stack(a) for a in zip(*(map(np.asarray, target.space.neighbours(s)) for s in x), strict=True))
+    p = np.exp(logp - logp.max())
+    return Enumerated(target, x, p / p.sum(), logp, differences, values, inside)
+
+
+# ---------------------------------------------------------------- Gibbs-With-Gradients
+def elementary_moves(space):
+    """[(site, step)]: cyclic shifts 1..n-1 of finite sites, the window's offsets of the others; and each move's inverse."""
+    count = space.upper - space.lower + 1
+    moves = []
+    for i in range(space.d):
+        steps = space.column[i][space.exists[i]] if space.windowed[i] else range(1, count[i])
+        moves += [(i, int(s)) for s in steps]
+    inverse = [moves.index((i, -s if space.windowed[i] else int(count[i]) - s)) for i, s in moves]
+    return moves, np.array(inverse)
+
+
+def shifted(space, x, change):
+    """x + change: around the circle on finite sites, along the line on the others."""
+    count = space.upper - space.lower + 1
+    return np.where(space.windowed, x + change, space.lower + (x + change - space.lower) % count)
+
+
+def log_proposal(e: Enumerated, balancing: str):
+    """(S, M) log q(move | x), proportional to g(exp d) over all (site, neighbour) but the current and the impossible.
+
+    Grathwohl et al. 2021, Eq. 5 and 6.
+    """
+    space, (moves, _) = e.target.space, elementary_moves(e.target.space)
+    q = np.zeros((len(e.states), len(moves)))
+    for m, (i, step) in enumerate(moves):
+        change = np.zeros(space.d, int)
+        change[i] = step
+        to = shifted(space, e.states, change)[:, i]
+        for s in range(len(e.states)):
+            (column,) = np.flatnonzero((e.values[s, i] == to[s]) & e.inside[s, i]) if (e.values[s, i] == to[s])[e.inside[s, i]].any() else (-1,)
+            if column >= 0 and e.differences[s, i, column] > -np.inf:
+                q[s, m] = G[balancing](np.exp(e.differences[s, i, column]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = q / q.sum(1, keepdims=True)  # nan where there is nowhere to go
+        return np.log(q)
+
+
+def count_probabilities(n_flips: float) -> dict[int, float]:
+    """P(L) of L ~ Uniform{1..2X-1}, X the mean rounded up or down at random so that E L = n_flips."""
+    low = math.floor(n_flips)
+    out: dict[int, float] = {}
+    for X, p in ((low, 1 - (n_flips - low)), (low + 1, n_flips - low)):
+        if p > 0:
+            for n in range(1, 2 * X):
+                out[n] = out.get(n, 0.0) + p / (2 * X - 1)
+    return out
+
+
+def gwg_matrix(e: Enumerated, n_flips: float, balancing: str, proposal_ratio: bool = True):
+    """Transition matrix (S, S) of Gibbs-With-Gradients, and (S,) the total probability of what it proposes.
+
+    L independent moves from q(. | x), added up (App. D.2, Eq. 27): all multisets of moves with their multiplicity. Reversed: the
+    inverse moves from q(. | y).
+    """
+    space, S = e.target.space, len(e.states)
+    moves, inverse = elementary_moves(space)
+    logq = log_proposal(e, balancing)
+    P, proposed = np.zeros((S, S)), np.zeros(S)
+    here = np.arange(S)
+    lost = np.isnan(logq).any(1)  # nowhere to go: stay
+    logq[lost] = -np.inf
+    proposed[lost] = 1.0
+    for n, p_n in count_probabilities(n_flips).items():
+        for chosen in itertools.combinations_with_replacement(range(len(moves)), n):
+            times = math.factorial(n)
+            for repeated in np.bincount(chosen):
+                times //= math.factorial(repeated)
+            forward = logq[:, chosen].sum(1)
+            change = np.zeros(space.d, int)
+            for m in chosen:
+                change[moves[m][0]] += moves[m][1]
+            to = e.index(shifted(space, e.states, change))
+            ratio = np.where(to >= 0, e.logp[to] - e.logp, -np.inf)
+            if proposal_ratio:
+                with np.errstate(invalid="ignore"):
+                    ratio = ratio + logq[to][:, inverse[list(chosen)]].sum(1) - forward
+            p = times * p_n * np.exp(forward)
+            proposed += p
+            accept = np.exp(np.minimum(np.where(p > 0, ratio, -np.inf), 0.0))
+            np.add.at(P, (here, np.maximum(to, 0)), p * accept)
+    P[here, here] += 1 - P.sum(1)
+    return P, proposed
+
+
+# ---------------------------------------------------------------- what a transition matrix must satisfy
+def check_matrix(P, pi, proposed) -> None:
+    """Proposals sum to 1, flows are equal both ways, and pi is the only stationary distribution."""
+    # sums of up to 3000 positive numbers below 1: rounding stays below 3000 eps < 1e-12
+    assert np.abs(proposed - 1).max() <= 1e-12
+    assert (P >= -1e-13).all()
+    flow = pi[:, None] * P
+    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
+    assert np.abs(pi @ P - pi).max() <= 1e-12
+    assert (np.abs(np.linalg.eigvals(P) - 1) < 1e-9).sum() == 1
+
+
+def check_runs(e: Enumerated, kernel, params, P, runs: int = 100_000, seed: int = 0) -> None:
+    """The compiled, vmapped step from every state against the rows of P: a G-test each, Bonferroni over the rows."""
+    each = runs // len(e.states)
+
+    @jax.jit
+    def many(keys, xs, target):
+        def several(keys, x):
+            state = kernel.init(x, target)
+            return jax.vmap(lambda key: kernel.step(key, state, target, params)[0].x)(keys)
+
+        return jax.vmap(several)(keys, xs)
+
+    keys = jax.random.split(jax.random.key(seed), (len(e.states), each))
+    to = e.index(np.asarray(many(keys, e.states, e.target)))
+    assert (to >= 0).all(), "a step reached a state of density zero"
+    p_values = []
+    for row, ends in zip(P, to, strict=True):
+        got = np.bincount(ends, minlength=len(row))
+        assert got[row < 1e-13].sum() == 0, "a step did what the enumeration cannot do"
+        p_values.append(g_test(got, row))
+    # the seed is fixed: a test that holds once holds always, and 1e-3 over all rows leaves no room for a wrong matrix to hide
+    assert min(p_values) * len(p_values) > 1e-3, f"row {int(np.argmin(p_values))}: p = {min(p_values):.2g}"
+
+
+def g_test(got, p) -> float:
+    """p value of counts `got` under probabilities `p`, cells of expectation below 5 put together."""
+    want = p * got.sum()
+    rare = want < 5
+    if rare.any():
+        got, want = np.append(got[~rare], got[rare].sum()), np.append(want[~rare], want[rare].sum())
+        if want[-1] < 1e-6:  # impossible ones only
+            got, want = got[:-1], want[:-1]
+    if len(want) < 2:
+        return 1.0
+    return float(stats.power_divergence(got, want * got.sum() / want.sum(), lambda_="log-likelihood").pvalue)

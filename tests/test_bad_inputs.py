@@ -1,0 +1,156 @@
+"""One table of (what is passed, the exception, the message): each names the variable or option and the remedy."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.exceptions import SamplingError
+
+import pymc_discrete as pmd
+
+
+def everything():
+    x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
+    k, c = pm.Poisson("k", 2.0), pm.Normal("c")
+    pm.Normal("y", x.sum() + c + k, 1, observed=0.5)
+    pm.Deterministic("d", 2 * x)
+    pm.Multinomial("counts", n=5, p=np.ones(3) / 3)
+    pm.DirichletMultinomial("mixed", n=5, a=np.ones(3))
+
+
+def continuous_only():
+    pm.Normal("c")
+
+
+def constrained_only():
+    pm.Multinomial("counts", n=5, p=np.ones(3) / 3)
+
+
+def custom():
+    pm.CustomDist("w", 0.3, logp=lambda v, p: -p * v**2, random=lambda p, rng=None, size=None: np.zeros(size, "int64"), dtype="int64")
+
+
+def parity():
+    x = pm.Bernoulli("x", np.full(12, 0.5))
+    pm.Potential("parity", -3.0 * pt.mod(x.sum(), 2))
+
+
+def another_x():
+    with pm.Model():
+        return pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
+
+
+def build(model_of, *vars, **options):
+    with pm.Model() as model:
+        model_of()
+    return pmd.GibbsWithGradients(*(v(model) if callable(v) else v for v in vars), model=model, **options)
+
+
+FREE = r"discrete free variable"
+PAIR = r"'k'.*\(lower, upper\)"
+WINDOW = r"window.*'k'.*'auto', 'geometric' or an integer of at least 1"
+FLIPS = r"n_flips must be a number of at least 1"
+TRANSITIONS = r"transitions must be 'auto' or an integer of at least 1"
+BALANCING = r"balancing must be one of 'sqrt', 'barker', 'min', 'max'"
+CONSTRAINED = r"is a constrained vector.*Categorical draws.*marginalise"
+
+# what is built: (model, vars, options); the exception; a regex of its message
+BUILT = [
+    ((everything, "nope"), {}, ValueError, rf"'nope'.*{FREE}s: 'x', 'k'"),
+    ((everything, ["x", "nope"]), {}, ValueError, rf"'nope'.*{FREE}s: 'x', 'k'"),
+    ((everything, 3), {}, (TypeError, ValueError), r"vars"),
+    ((everything, ["x", "x"]), {}, ValueError, r"'x' is named twice in vars"),
+    ((everything, "c"), {}, ValueError, r"'c' is continuous.*NUTS"),
+    ((everything, lambda m: m["c"]), {}, ValueError, r"'c' is continuous.*NUTS"),
+    ((everything, "y"), {}, ValueError, rf"'y' is observed.*{FREE}s: 'x', 'k'"),
+    ((everything, lambda m: [m["y"]]), {}, ValueError, rf"'y' is observed.*{FREE}s: 'x', 'k'"),
+    ((everything, "d"), {}, ValueError, rf"'d' is no free random variable.*{FREE}s: 'x', 'k'"),
+    ((everything, another_x()), {}, ValueError, rf"'x'.*model.*{FREE}s: 'x', 'k'"),
+    ((everything, "counts"), {}, ValueError, rf"'counts' {CONSTRAINED}"),
+    ((everything, ["x", "mixed"]), {}, ValueError, rf"'mixed' {CONSTRAINED}"),
+    ((everything, []), {}, ValueError, r"vars is empty: name at least one"),
+    ((continuous_only,), {}, ValueError, rf"no {FREE}.*Leave the step out"),
+    ((constrained_only,), {}, ValueError, rf"'counts' {CONSTRAINED}"),
+    ((custom,), {}, ValueError, r"'w'.*support=\{'w': \(lower, upper\)\}"),
+    ((everything, "k"), {"support": {"k": (5, 2)}}, ValueError, r"'k' is empty.*5 is above upper bound 2.*support="),
+    ((everything, "k"), {"support": {"k": (0, np.nan)}}, ValueError, r"'k'.*nan.*None where there is no bound"),
+    ((everything, "k"), {"support": {"k": (0, 2.5)}}, ValueError, r"'k' has a bound that is no integer"),
+    ((everything, "k"), {"support": {"k": ("a", 2)}}, ValueError, PAIR + "|'k'.*no number.*Give"),
+    ((everything, "k"), {"support": {"k": 3}}, ValueError, PAIR),
+    ((everything, "k"), {"support": {"k": (0, 1, 2)}}, ValueError, PAIR),
+    ((everything, "k"), {"support": {"q": (0, 2)}}, ValueError, r"support names 'q'.*block: .*k"),
+    ((everything, "k"), {"support": {"x": (0, 1)}}, ValueError, r"support names 'x'.*block: .*k"),
+    ((everything, "k"), {"support": (0, 2)}, (TypeError, ValueError), r"support must be.*\{"),
+    ((everything, "x"), {"support": {"x": (np.zeros(2), np.ones(2))}}, ValueError, r"'x'.*shape.*\(3,\)"),
+    *(((everything, "k"), {"window": w}, ValueError, WINDOW) for w in (-1, 0, 1.5, True, np.nan, "wide", None, {"k": -1}, [1, 2])),
+    ((everything, "k"), {"window": {"q": 1}}, ValueError, r"window names 'q'.*block: .*k"),
+    *(((everything, "x"), {"balancing": b}, (TypeError, ValueError), BALANCING) for b in ("cube", None, ["sqrt"])),
+    ((everything, "x"), {"differences": "best"}, ValueError, r"differences must be one of 'auto', 'exact', 'gradient'"),
+    *(((everything, "x"), {"transitions": t}, ValueError, TRANSITIONS) for t in (0, -1, 1.5, True, None, "many")),
+    *(((everything, "x"), {"n_flips": f}, ValueError, FLIPS) for f in (0.5, 0, -1, "x", np.nan, np.inf, True, None)),
+    ((everything, "x"), {"n_flip": 2}, TypeError, r"GibbsWithGradients.*'n_flip'"),
+    ((parity,), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
+]
+
+
+def label(case):
+    (model_of, *vars), options, *_ = case
+    shown = vars if all(isinstance(v, str | list | int) for v in vars) else ["object"]
+    return f"{model_of.__name__}-{','.join(map(str, shown))}-{options}"
+
+
+@pytest.mark.parametrize(("args", "options", "error", "message"), BUILT, ids=map(label, BUILT))
+def test_refused_when_built(args, options, error, message):
+    with pytest.raises(error, match=f"(?s){message}"):
+        build(*args, **options)
+
+
+def nan_data():
+    x = pm.Bernoulli("x", np.full(3, 0.4))
+    weight = pm.Data("weight", np.array([0.0, 1.0, 1.0]))
+    pm.Potential("energy", (x * weight).sum())
+    weight.set_value(np.array([0.0, np.nan, 1.0]))
+
+
+def nan_elsewhere():
+    pm.Bernoulli("x", np.full(3, 0.4))
+    pm.Potential("elsewhere", pm.Normal("c") * np.nan)
+
+
+def infinite():
+    x = pm.Bernoulli("x", np.full(3, 0.4))
+    pm.Potential("energy", pt.switch(x.sum() > 1, np.inf, 0.0))
+
+
+def counts():
+    pm.Bernoulli("x", np.full(3, 0.4))
+    pm.Poisson("k", 3.0)
+    pm.Categorical("z", np.ones(3) / 3)
+
+
+SPIKE = r"log density is {}.*'{}'.*nan in the data"
+# where the chain starts; the message of the first step
+STARTED = [
+    (nan_data, {}, SPIKE.format("nan", "energy")),
+    (nan_elsewhere, {}, SPIKE.format("nan", "elsewhere")),
+    (infinite, {"x": [1, 1, 0]}, SPIKE.format("inf", "energy")),
+    (counts, {"x": [0, 2, 1]}, r"'x' starts outside its support: element 1 is 2.*initvals="),
+    (counts, {"z": 3}, r"'z' starts outside its support.*3.*initvals="),
+    (counts, {"k": -1}, r"'k' starts outside its support.*-1.*initvals="),
+]
+
+
+@pytest.mark.parametrize(("model_of", "start", "message"), STARTED, ids=lambda v: getattr(v, "__name__", None))
+def test_refused_at_the_first_step(model_of, start, message):
+    with pm.Model() as model:
+        model_of()
+    step = pmd.GibbsWithGradients(model=model)
+    step.setup_chain(np.random.default_rng(0), tune=0, draws=1)
+    point = {**model.initial_point(), **{k: np.array(v) for k, v in start.items()}}
+    with pytest.raises(SamplingError, match=f"(?s){message}"):
+        step.step(point)
+
+
+def test_without_a_model():
+    with pytest.raises(TypeError, match="[Mm]odel"):
+        pmd.GibbsWithGradients()

@@ -1,0 +1,125 @@
+"""Importing and building start no JAX backend, and the layers import one way."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "pymc_discrete"
+LAYERS = ("targets", "kernels", "factor_graphs", "steps", "diagnostics", "learning")
+# the modules that may know PyMC or PyTensor
+TARGETS = (
+    "dense dependence differences elements from_model gradient graph jaxify linear plan rules support tables"
+).split()  # space.py, target.py and from_logdensity.py are pure JAX
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+BUILD = """
+import sys, warnings
+import numpy as np
+warnings.simplefilter("ignore")
+import pymc_discrete as pmd
+import jax._src.xla_bridge as bridge
+import pymc as pm
+import pytensor.tensor as pt
+
+def started(after):
+    assert not bridge._backends, f"a JAX backend was started by {after}"
+    assert "blackjax" not in sys.modules, f"blackjax was imported by {after}"
+
+started("import pymc_discrete")
+public = [getattr(pmd, name) for name in pmd.__all__]
+steps = [c for c in public if isinstance(c, type) and hasattr(c, "stats_dtypes_shapes")]
+assert pmd.GibbsWithGradients in steps
+X = np.random.default_rng(0).normal(size=(7, 3))
+def scalar():
+    pm.Bernoulli("x", 0.3)
+def tables():
+    z = pm.Categorical("z", np.ones(3) / 3, shape=4)
+    mu = pm.Normal("mu", 0, 1, shape=3)
+    pm.Normal("y", mu[z], 1, observed=np.arange(4.0))
+    pm.Potential("pair", pt.eq(z[1:], z[:-1]).sum())
+def windowed():
+    pm.Binomial("y", n=pm.Poisson("k", 3.0, shape=2, initval=[4, 4]), p=0.4, observed=[1, 2])
+def linear():
+    g = pm.Bernoulli("g", 0.2, shape=3)
+    pm.Normal("y", pt.dot(X, g * pm.Normal("b", 0, 1, shape=3)), 1, observed=np.zeros(7))
+def dense():
+    g = pm.Bernoulli("g", 0.3, shape=3)
+    pm.MvNormal("y", np.zeros(7), cov=pt.eye(7) + pt.dot(X * (4.0 * g), X.T), observed=np.ones(7))
+for build in (scalar, tables, windowed, linear, dense):
+    with pm.Model() as model:
+        build()
+    for step in steps:
+        for options in ({}, {"blocked": False}, {"differences": "gradient"}):
+            if options == {"differences": "gradient"} and build is scalar:
+                continue
+            built = step(model=model, **options)
+            started(f"{step.__name__}(**{options}) on {build.__name__}")
+            for one in getattr(built, "methods", [built]):
+                one.target.describe(), one.kernel, one.params
+                started(f"describe() of {step.__name__} on {build.__name__}")
+print("quiet")
+"""
+
+
+def test_import_build_and_describe_start_no_backend():
+    done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, timeout=300)
+    assert "quiet" in done.stdout, done.stderr[-2000:]
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, at any depth, relative ones resolved."""
+    found = set()
+    here = ["pymc_discrete", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found.add(module)
+            found.update(f"{module}.{a.name}" for a in node.names)
+    return found
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_layers_import_one_way(path):
+    parts = path.relative_to(PACKAGE).parts
+    layer = parts[0] if len(parts) > 1 else path.stem
+    order = {**{name: rank for rank, name in enumerate(LAYERS)}, "sample": LAYERS.index("steps")}
+    if layer not in order:
+        assert layer == "__init__"
+        return
+    for module in imports(path):
+        root, *rest = module.split(".")
+        if root == "pymc_discrete":
+            assert rest, f"{name_of(path)} imports the package itself"
+            if rest[0] in order:
+                same = rest[0] == layer or order[rest[0]] < order[layer]
+                assert same, f"{name_of(path)} ({layer}) imports {module}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_the_allowed_modules_know_pymc(path):
+    name = name_of(path)
+    allowed = (
+        name in {f"targets/{m}.py" for m in TARGETS}
+        or name in ("factor_graphs/from_model.py", "sample.py")
+        or name.startswith(("steps/", "diagnostics/", "learning/"))
+    )
+    known = {m.split(".")[0] for m in imports(path)} & {"pymc", "pytensor"}
+    assert allowed or not known, f"{name} imports {', '.join(sorted(known))}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_blackjax_is_never_imported_at_module_level(path):
+    tree = ast.parse(path.read_text())
+    top = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    names = {a.name for n in top for a in n.names} | {n.module or "" for n in top if isinstance(n, ast.ImportFrom)}
+    assert not any(n.split(".")[0] == "blackjax" for n in names)
