@@ -16,8 +16,8 @@ from pymc_discrete.targets.elements import Moves, Reader
 from pymc_discrete.targets.graph import LogpGraph, context_inputs, mark_dependent
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.linear import column_update
+from pymc_discrete.targets.quadratic import Quadratic, is_separable_quadratic
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.space import Variable as SpaceVariable
 from pymc_discrete.targets.tables import Rows, difference, rows_per_variable
 
 MEMORY_CAP = 2**27  # bytes of moved copies at a time
@@ -107,6 +107,7 @@ class DenseRows:
             f.rows = rows_per_variable(dependence.sparse(f.source), space, pad=True)
         self.rest_flops = flops([self.total], self.graph, {f.var for f in self.frontier})
         self.row_elements = sum(self.graph.size(f.var) for f in self.frontier)
+        self.quadratic = self._quadratic()
 
     @property
     def linear(self) -> bool:
@@ -121,21 +122,57 @@ class DenseRows:
 
     @property
     def cost(self) -> float:
+        """Counted operations of all its differences."""
+        if self.quadratic is not None:
+            return 2.0 * sum(self.space.variables[n].size for n in self.variables) * self.row_elements
         return sum(self.moves_of(n) for n in self.variables) * (self.rest_flops + self.row_elements)
+
+    def _quadratic(self) -> Quadratic | None:
+        """The shortcut for a quadratic rest of one vector-valued linear map, each site moving one element of its source."""
+        if len(self.frontier) != 1:
+            return None
+        f = self.frontier[0]
+        if getattr(f.update, "columns", None) is None or any(r.index.shape[1] != 1 or not r.mask.all() for r in f.rows.values()):
+            return None
+        if not is_separable_quadratic(self.total, f.var, self.graph.size):
+            return None
+        return Quadratic(self.total, f.var)
 
     def prepare(self) -> list[Variable]:
         """Build the JAX functions; returns the context that they read."""
         stop = [f.var for f in self.frontier]
-        self._inputs = context_inputs([self.total], stop)
-        self._rest = jaxify([*stop, *self._inputs], [self.total])
         operands = [i for f in self.frontier if f.node is not None for i in f.node.inputs]
         operands = [i for i in operands if i not in self.graph.dependent and not isinstance(i, Constant)]
+        if self.quadratic is not None:
+            self._inputs = self.quadratic.prepare()
+        else:
+            self._inputs = context_inputs([self.total], stop)
+            self._rest = jaxify([*stop, *self._inputs], [self.total])
         return list(dict.fromkeys(self._inputs + operands))
 
-    def moves(self, n: int, x, state, currents):
+    def _context_inputs(self, state) -> list[Any]:
+        return [state[i].reshape(self.graph.shape(i)) for i in self._inputs]
+
+    def _columns(self, f: Frontier, n: int, state):
+        """(sites, |u|): what each site's element of the source is multiplied with."""
+        columns = f.update.columns(self._operands(f, state))
+        index = f.rows[n].index[:, 0]
+        return columns if len(columns) == len(index) and (index == np.arange(len(index))).all() else columns[index]
+
+    def context(self, state) -> dict[int, Any]:
+        """What does not depend on x: the curvature along each site's column, per variable."""
+        if self.quadratic is None:
+            return {}
+        f, inputs = self.frontier[0], self._context_inputs(state)
+        return {n: self.quadratic.context(inputs, self._columns(f, n, state), self.graph.shape(f.var)) for n in f.rows}
+
+    def moves(self, n: int, x, state, currents, context: dict[int, Any]):
         """(n sites, moves) differences of one variable, nats."""
-        v = self.space.variables[n]
-        inputs = [state[i].reshape(self.graph.shape(i)) for i in self._inputs]
+        v, inputs = self.space.variables[n], self._context_inputs(state)
+        if self.quadratic is not None:
+            f = self.frontier[0]
+            delta = self._delta(f, n, x, state, None)[:, 0]
+            return self.quadratic.moves(delta, currents[f.var], inputs, self._columns(f, n, state), context[n])
         now = self._rest(*(currents[f.var] for f in self.frontier), *inputs)[0]
 
         def rows(local):
@@ -145,51 +182,51 @@ class DenseRows:
             rest = jax.vmap(jax.vmap(lambda *f: self._rest(*f, *inputs)[0], axes), axes)
             return rest(*fixed)
 
-        size = 8 * v.size * v.moves * max(sum(self.graph.size(f.var) for f in self.frontier), int(self.rest_flops), 1)
+        size = 8 * v.size * v.moves * max(self.row_elements, int(self.rest_flops), 1)
         if size <= MEMORY_CAP:
-            then = rows(None)
-        else:
-            batch = max(1, int(MEMORY_CAP // (size / v.size)))
-            then = in_batches(rows, v.size, batch)
-        return difference(then, now)
+            return difference(rows(None), now)
+        batch = max(1, int(MEMORY_CAP // (size / v.size)))
+        return difference(in_batches(rows, v.size, batch), now)
+
+    def _moved(self, f: Frontier, n: int, x, state, local):
+        """(r, m, moves): the elements of the source that each site owns, after each move."""
+        start, v = self.space.blocks[n]
+        r = f.rows[n]
+        candidates = self.space.values_of(x, start, v, local)
+        moved = Reader(self.dependence, state, local, Moves([r.site], [candidates])).read(f.source, r.index)
+        return jnp.broadcast_to(moved, (candidates.shape[0], r.index.shape[1], v.moves))
+
+    def _delta(self, f: Frontier, n: int, x, state, local):
+        """(r, m, moves): how much they change."""
+        r = f.rows[n]
+        now = Reader(self.dependence, state, local).read(f.source, r.index)
+        change = self._moved(f, n, x, state, local).astype(float) - now.astype(float)
+        if r.mask.all():
+            return change
+        return jnp.where((r.mask if local is None else jnp.asarray(r.mask)[local])[..., None], change, 0.0)
 
     def _changed(self, f: Frontier, n: int, x, state, currents, local):
         """(r, moves, *shape): the frontier tensor after each move."""
-        start, v = self.space.blocks[n]
-        r = f.rows[n]
-        all_candidates = self.space.values_of(x, start, v, r.local if local is None else local)
-        index = r.index
-        reader = Reader(self.dependence, state, local, Moves([r.site], [all_candidates]))
-        then = reader.read(f.source, index)
-        mask = r.mask if local is None else jnp.asarray(r.mask)[local]
-        shape = self.graph.shape(f.var)
+        current = currents[f.var]
         if f.node is not None:
-            now = Reader(self.dependence, state, local).read(f.source, index)
-            delta = jnp.where(mask[..., None], then.astype(float) - now.astype(float), 0.0)
-            inputs = [self._operand(i, state) for i in f.node.inputs]
-            moved = currents[f.var] + f.update(delta, index, local, inputs)
-            if not jnp.issubdtype(currents[f.var].dtype, jnp.floating):
-                moved = jnp.round(moved).astype(currents[f.var].dtype)
-            return self._placed(moved, currents[f.var], r, local, v)
-        count = all_candidates.shape[0]
-        then = jnp.broadcast_to(then, (count, index.shape[1], v.moves))
-        size = self.graph.size(f.var)
-        base = jnp.broadcast_to(currents[f.var].reshape(1, size, 1), (count, size, v.moves)).astype(then.dtype)
-        where = jnp.where(mask, jnp.asarray(index) if local is None else jnp.asarray(index)[local], size)
+            moved = current + f.update(self._delta(f, n, x, state, local), f.rows[n].index, local, self._operands(f, state))
+            integer = not jnp.issubdtype(current.dtype, jnp.floating)
+            return jnp.round(moved).astype(current.dtype) if integer else moved
+        then, size = self._moved(f, n, x, state, local), self.graph.size(f.var)
+        count, _, k = then.shape
+        base = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k)).astype(then.dtype)
+        where = np.where(f.rows[n].mask, f.rows[n].index, size)  # one past the end where it is padding
+        where = where if local is None else jnp.asarray(where)[local]
         moved = base.at[jnp.arange(count)[:, None], where].set(then, mode="drop")
-        moved = jnp.moveaxis(moved, 2, 1).reshape(count, v.moves, *shape)
-        return self._placed(moved, currents[f.var], r, local, v)
+        return jnp.moveaxis(moved, 2, 1).reshape(count, k, *current.shape)
 
-    def _placed(self, moved, current, r: Rows, local, v: SpaceVariable):
-        if local is not None or r.complete:
-            return moved
-        everywhere = jnp.broadcast_to(current, (v.size, v.moves, *current.shape)).astype(moved.dtype)
-        return everywhere.at[r.local].set(moved)
-
-    def _operand(self, i: Variable, state):
-        if isinstance(i, Constant):
-            return np.asarray(i.data)
-        return state[i].reshape(self.graph.shape(i)) if i in state else None
+    def _operands(self, f: Frontier, state) -> list[Any]:
+        """The inputs of a linear map, None for the one that moves."""
+        inputs = []
+        for i in f.node.inputs if f.node is not None else ():
+            given = np.asarray(i.data) if isinstance(i, Constant) else state.get(i)
+            inputs.append(None if given is None else given.reshape(self.graph.shape(i)))
+        return inputs
 
 
 def in_batches(function, n: int, batch: int):

@@ -68,6 +68,7 @@ class Differences:
             "leaves": leaves,
             "untouched": jnp.asarray(untouched).reshape(()),
             "unary": unary,
+            "rows": [r.context(state) for r in self.plan.rows],
             "pairs": [p.tables(state, self.dependence) for *_, p in self.plan.pairs],
         }
 
@@ -174,7 +175,7 @@ class Differences:
         blocks = []
         for n, v in enumerate(self.space.variables):
             total = self._sparse_rows(n, x, context, state)
-            moves = [r.moves(n, x, state, currents) for r in self.plan.rows if n in r.variables]
+            moves = [r.moves(n, x, state, currents, c) for r, c in zip(self.plan.rows, context["rows"], strict=True) if n in r.variables]
             for g in self.plan.gradients:
                 for m, p in g.pointwise:
                     if m == n:

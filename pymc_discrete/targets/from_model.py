@@ -104,9 +104,9 @@ def block_of(model: pm.Model, vars: Any) -> list[str]:
             raise ValueError(f"{name!r} is named twice in vars.")
         if not values[name].type.dtype.startswith(("int", "uint", "bool")):
             raise ValueError(f"{name!r} is continuous ({values[name].type.dtype}): sample it with NUTS, and leave it out of vars.")
-        why = refused(model, name)
-        if why:
-            raise ValueError(f"{name!r} is {why}")
+        reason = refused(model, name)
+        if reason:
+            raise ValueError(f"{name!r} is {reason}")
         chosen.append(name)
     return chosen
 

@@ -15,7 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import AND, Switch
+from pytensor.scalar.basic import AND, Pow, Switch
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All, Dot
@@ -136,6 +136,8 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
             return [(inputs[0].reshape((-1,)) * inputs[1].reshape((-1,))).sum().reshape((1,) * out.ndim)]
         if not isinstance(node.op, Elemwise) or len(node.outputs) != 1:
             return None
+        if isinstance(node.op.scalar_op, Pow) and isinstance(inputs[1], Constant) and (inputs[1].data == 2).all():
+            return [pt.sqr(inputs[0])] if pt.sqr(inputs[0]).type == out.type else None
         moving = [j for j, i in enumerate(node.inputs) if i in dependent]
         others = [i for j, i in enumerate(inputs) if j not in moving]
         if len(moving) != 1 or not all(all(i.type.broadcastable) for i in others):

@@ -63,26 +63,32 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
     rows_a, columns_b = graph.size(a) // n, graph.size(b) // n
     shape = graph.shape(node.outputs[0])
 
-    def update(delta, index, rows, inputs):
+    def columns(inputs):
         other = jnp.asarray(inputs[1 - moving], float)
+        return other.reshape(rows_a, n).T if moving == 1 else other.reshape(n, columns_b)
+
+    def update(delta, index, rows, inputs):
+        column = columns(inputs)
         if moving == 1:  # an element (j, c) of b moves result column c by column j of a
-            column, free, place = other.reshape(rows_a, n).T, columns_b, (index // columns_b, index % columns_b)
+            free, place = columns_b, (index // columns_b, index % columns_b)
         else:  # an element (i, j) of a moves result row i by row j of b
-            column, free, place = other.reshape(n, columns_b), rows_a, (index % n, index // n)
+            free, place = rows_a, (index % n, index // n)
         m = index.shape[1]
         if m == 1 and rows is None and (place[0][:, 0] == np.arange(n)).all() and len(place[0]) == n:
-            columns = column[:, None]
+            picked = column[:, None]
         else:
             which = place[0] if rows is None else jnp.asarray(place[0])[rows]
-            columns = column[which]  # (r, m, n_out)
+            picked = column[which]  # (r, m, n_out)
         if free == 1:
-            out = (delta[:, 0, :, None] * columns[:, 0, None, :]) if m == 1 else jnp.einsum("rmk,rmo->rko", delta, columns)
+            out = (delta[:, 0, :, None] * picked[:, 0, None, :]) if m == 1 else jnp.einsum("rmk,rmo->rko", delta, picked)
         elif moving == 1:
-            out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, columns, one_hot(place[1], free, rows))
+            out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, picked, one_hot(place[1], free, rows))
         else:
-            out = jnp.einsum("rmk,rmo,rmc->rkco", delta, columns, one_hot(place[1], free, rows))
+            out = jnp.einsum("rmk,rmo,rmc->rkco", delta, picked, one_hot(place[1], free, rows))
         return out.reshape(*out.shape[:2], *shape)
 
+    if (columns_b if moving == 1 else rows_a) == 1:
+        update.columns = columns  # type: ignore[attr-defined]
     return update
 
 

@@ -60,15 +60,16 @@ class Rows:
         sites, elements = sites[order], elements[order]
         owner, first, counts = np.unique(sites, return_index=True, return_counts=True)
         m = int(counts.max())
-        if not pad and len(owner) * m > 4 * len(sites) + 64:  # too uneven to pad: one row per element
-            index, mask, site = elements[:, None], np.ones((len(sites), 1), bool), sites
-        else:
-            mask = np.arange(m) < counts[:, None]
-            place = np.minimum(first[:, None] + np.arange(m), len(sites) - 1)
-            index, site = np.where(mask, elements[place], elements[first][:, None]), owner
-        unique = len(owner) == len(site)
-        local = site - start
-        return cls(site, local, index, mask, unique and len(site) == size, unique)
+        if pad:  # a row for every site, however uneven
+            present, owner = owner - start, np.arange(start, start + size)
+            first, counts = (np.bincount(present, a, size).astype(int) for a in (first, counts))
+        elif len(owner) * m > 4 * len(sites) + 64:  # too uneven to pad: one row per element
+            everything = np.ones((len(sites), 1), bool)
+            return cls(sites, sites - start, elements[:, None], everything, False, False)
+        mask = np.arange(m) < counts[:, None]
+        place = np.minimum(first[:, None] + np.arange(m), len(sites) - 1)
+        index = np.where(mask, elements[place], elements[first][:, None])
+        return cls(owner, owner - start, index, mask, len(owner) == size, True)
 
     def add(self, total, values):
         """Add (R, k) values to the (n, k) total of the variable."""
