@@ -93,7 +93,10 @@ def profile(model, sampler, draws, seed=0):
     with instrumented(steps), contextlib.suppress(Done):
         SAMPLERS[sampler].run(MODELS[model], seed, recorder)
     total = 1e3 * recorder.seconds / recorder.draws
-    mean = lambda times: 1e3 * np.mean(times[-recorder.draws :])  # ms, after tuning
+
+    def mean(times):  # ms, after tuning
+        return 1e3 * np.mean(times[-recorder.draws :])
+
     yield f"{model}, {sampler}: {total:.3f} ms per draw over {recorder.draws} draws"
     yield ""
     yield "| part | ms per draw | share |"
@@ -112,7 +115,9 @@ def profile(model, sampler, draws, seed=0):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model", choices=list(MODELS))
-    p.add_argument("sampler", choices=list(SAMPLERS), metavar="sampler", help="one that goes through pm.sample")
+    p.add_argument(
+        "sampler", choices=list(SAMPLERS), metavar="sampler", help="one that goes through pm.sample"
+    )
     p.add_argument("--draws", type=int, default=1000)
     args = p.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)

@@ -48,7 +48,9 @@ def run_one(model, sampler, seed, target, limit, min_seconds):
 def environment():
     """Hardware and versions: they are part of every record, so that results cannot lose them."""
     try:
-        names = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+        names = [
+            line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")
+        ]
     except OSError:
         names = []
     hardware = f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
@@ -84,7 +86,9 @@ def run_in_child(args, model, sampler, seed):
             command += [f"--{option.replace('_', '-')}", str(getattr(args, option))]
         timeout = 2 * args.limit + args.setup_limit  # a run may overshoot its limit by one chunk
         try:
-            child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
+            child = subprocess.run(
+                command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout
+            )
         except subprocess.TimeoutExpired:
             failed = {"status": "failed", "reason": f"no result in {timeout:.0f} s with compiling and tuning"}
             return {"model": model, "sampler": sampler, "seed": seed} | failed | environment()

@@ -94,11 +94,10 @@ def run_pymc(spec, seed, recorder, step=None, change=None, complete=None, initva
         mark = clock()
 
     with model:
-        start = clock()
         if step is not None:
-            import pymc_discrete
-
-            step = [step(pymc_discrete, names)]
+            import pymc_discrete  # importing is not compiling
+        start = clock()
+        step = None if step is None else [step(pymc_discrete, names)]
         pm.sample(
             draws=10**9,
             tune=spec.tune,
@@ -120,7 +119,9 @@ def pymc_default(spec, seed, recorder):
     run_pymc(spec, seed, recorder)
 
 
-@sampler("marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock")
+@sampler(
+    "marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock"
+)
 def marginalize_nuts(spec, seed, recorder):
     import pymc_extras
     from pymc_extras.model.marginal import distributions
@@ -184,7 +185,9 @@ def run_numpyro(spec, seed, recorder, kernel):
             state = mcmc.sample(state, (), {})
             return state, jax.tree.map(lambda all_, one: all_.at[i].set(one), kept, values(state))
 
-        buffer = lambda one: jnp.zeros((BUFFER_DRAWS, *jnp.shape(one)), jnp.result_type(one))
+        def buffer(one):
+            return jnp.zeros((BUFFER_DRAWS, *jnp.shape(one)), jnp.result_type(one))
+
         kept = jax.tree.map(buffer, values(state))
         return jax.lax.fori_loop(0, size, body, (state, kept))
 
@@ -221,7 +224,9 @@ def discrete_gibbs(**options):
 
 sampler("numpyro-gibbs", note="DiscreteHMCGibbs(NUTS); on C its DiscreteGibbs alone")(discrete_gibbs())
 sampler("numpyro-gibbs-modified", note="DiscreteHMCGibbs(NUTS, modified=True)")(discrete_gibbs(modified=True))
-sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(discrete_gibbs(random_walk=True))
+sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(
+    discrete_gibbs(random_walk=True)
+)
 
 
 @sampler("numpyro-mixed-hmc", note="MixedHMC(HMC(trajectory_length=1.2)), one update per discrete site")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -15,7 +16,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import AND, Pow, Switch
+from pytensor.scalar.basic import AND, GE, LE, Exp, Pow, Sqr, Switch
+from pytensor.scalar.math import Sigmoid, Softplus
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All, Dot
@@ -121,6 +123,17 @@ def rewritten(outputs: list[Variable]) -> list[Variable]:
     return rebuild(list(fg.outputs), dict(zip(fg.inputs, inputs, strict=True)))
 
 
+def always_true(op: Any, inputs: list[Variable]) -> bool:
+    """Whether a comparison says no more than that a probability, or an exponential, is one: 0 <= sigmoid(x) <= 1."""
+    if not isinstance(op, GE | LE) or not isinstance(inputs[1], Constant):
+        return False
+    inner = inputs[0].owner
+    function = inner.op.scalar_op if inner is not None and isinstance(inner.op, Elemwise) else None
+    if isinstance(op, GE):
+        return isinstance(function, Sigmoid | Exp | Sqr | Softplus) and bool((inputs[1].data <= 0).all())
+    return isinstance(function, Sigmoid) and bool((inputs[1].data >= 1).all())
+
+
 def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     """Write what moves in the form that costs least.
 
@@ -138,6 +151,8 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
             return None
         if isinstance(node.op.scalar_op, Pow) and isinstance(inputs[1], Constant) and (inputs[1].data == 2).all():
             return [pt.sqr(inputs[0])] if pt.sqr(inputs[0]).type == out.type else None
+        if always_true(node.op.scalar_op, inputs):
+            return [pt.constant(np.ones([n or 1 for n in out.type.shape], bool))] if None not in out.type.shape else None
         moving = [j for j, i in enumerate(node.inputs) if i in dependent]
         others = [i for j, i in enumerate(inputs) if j not in moving]
         if len(moving) != 1 or not all(all(i.type.broadcastable) for i in others):
@@ -235,7 +250,7 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray]) 
     # out of the FunctionGraph, whose variables may not be used in another one
     outputs = [t for _, t in touched] + [untouched]
     memo = {v: v.clone() for v in [*values, *others]}
-    outputs = lift(rebuild(outputs, memo), [memo[v] for v in values])
+    outputs = rewritten(lift(rebuild(outputs, memo), [memo[v] for v in values]))
     return LogpGraph(
         [memo[v] for v in values],
         [memo[v] for v in others],
