@@ -34,12 +34,19 @@ class Carry(NamedTuple):
 
     Attributes
     ----------
-    weights : (d K,) float, relative to the largest
-    log_scale : () float, what turns log weights into log probabilities
+    weights : (d, K) float, divided by exp(top)
+    top : () float, the largest log weight when all were last computed
+    total : () float, the sum of the weights
     """
 
     weights: Any
-    log_scale: Any
+    top: Any
+    total: Any
+
+    @property
+    def log_scale(self):
+        """What turns log weights into log probabilities; -inf where there is nowhere to go."""
+        return self.top + jnp.log(self.total)
 
 
 def largest_count(n_flips: float) -> int:
@@ -98,12 +105,31 @@ def gibbs_with_gradients(n_flips: float = 1, balancing: str = "sqrt") -> tuple[K
     check_n_flips(n_flips)
     L = largest_count(n_flips)
 
+    def log_weights_of(x, differences, space: Space, sites=None):
+        if sites is None:
+            column, windowed, place = space.column, space.windowed, x - space.lower
+        else:
+            column, windowed = jnp.asarray(space.column)[sites], jnp.asarray(space.windowed)[sites]
+            place, differences = x[sites] - _per_site(space.lower, sites), differences[sites]
+        current = (~windowed)[:, None] & (column == place[:, None])
+        return log_weights(differences, current, balancing)
+
     def carry(x, differences, space: Space) -> Carry:
-        current = (~space.windowed)[:, None] & (space.column == (x - space.lower)[:, None])
-        logw = log_weights(differences, current, balancing).reshape(-1)
+        logw = log_weights_of(x, differences, space)
         top = jnp.max(logw)
         weights = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - top))
-        return Carry(weights, top + jnp.log(weights.sum()))
+        return Carry(weights, top, weights.sum())
+
+    def carried(x, differences, space: Space, before: Carry, touched) -> Carry:
+        """The carry at x, with the weights of the touched sites computed anew."""
+        logw = log_weights_of(x, differences, space, jnp.minimum(touched, space.d - 1))
+        rows = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - before.top))
+        weights = before.weights.at[touched].set(rows, mode="drop")
+        total = weights.sum()
+        # far from where `top` was taken the weights could overflow or vanish
+        limits = jnp.finfo(total.dtype)
+        safe = (total > limits.tiny**0.5) & (total < limits.max**0.5)
+        return jax.lax.cond(safe, lambda: Carry(weights, before.top, total), lambda: carry(x, differences, space))
 
     def log_probs(state: State, move: Move):
         # Grathwohl et al. 2021, Eq. 5 and 6, at the drawn entries
@@ -114,7 +140,7 @@ def gibbs_with_gradients(n_flips: float = 1, balancing: str = "sqrt") -> tuple[K
     def draw(key, target, state: State, params):
         space = target.space
         u = jax.random.uniform(key, (L + 2,)) if L > 1 else jax.random.uniform(key, (1,))
-        entry = draw_categorical(u[:L], state.carry.weights)
+        entry = draw_categorical(u[:L], state.carry.weights.reshape(-1))
         site, column = entry // space.K, entry % space.K
         active = jnp.ones(1, bool)
         if L > 1:
@@ -149,18 +175,20 @@ def gibbs_with_gradients(n_flips: float = 1, balancing: str = "sqrt") -> tuple[K
         return log_probs(state, move).sum()
 
     def arrive(target, state: State, y, move: Move) -> State:
-        if target.local and target.space.d // 8 >= L:
-            changed = jnp.sum(move.active)
-            update = lambda n, d: target.update(y, d, move.site[n])
-            differences = update(0, state.differences) if L == 1 else jax.lax.fori_loop(0, changed, update, state.differences)
+        sites = jnp.where(move.active, move.site, target.space.d)
+        touched = target.touched(sites).reshape(-1) if target.local else None
+        if touched is not None and 2 * touched.shape[0] <= target.space.d:
+            differences = target.update(y, state.differences, sites)
+            weights = carried(y, differences, target.space, state.carry, touched)
         else:
             differences = target.differences(y)
+            weights = carry(y, differences, target.space)
         if L == 1 and target.exact:
-            known = state.logdensity + state.differences[move.site[0], move.column[0]]
-            logdensity = jax.lax.cond(jnp.isneginf(state.logdensity), lambda: target.logdensity(y), lambda: known)
+            known_density = state.logdensity + state.differences[move.site[0], move.column[0]]
+            logdensity = jax.lax.cond(jnp.isneginf(state.logdensity), lambda: target.logdensity(y), lambda: known_density)
         else:
             logdensity = target.logdensity(y)
-        return State(y, logdensity, differences, carry(y, differences, target.space))
+        return State(y, logdensity, differences, weights)
 
     def count(move: Move):
         return jnp.sum(move.active)

@@ -194,17 +194,24 @@ class Differences:
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
         return jnp.where(inside & (values == now[:, None]), 0.0, d)
 
-    def update(self, x, differences, site, context):
-        """Differences after x changed at `site`: only those that the site touches are computed anew."""
+    def touched(self, sites):
+        """(L, m) int, the sites whose differences change with x at each of `sites` (L,), d for none."""
+        found = []
+        for (start, v), table in zip(self.space.blocks, self.plan.local, strict=True):
+            found.append(np.where(table < v.size, start + table, self.space.d))
+        return jnp.asarray(np.concatenate(found, axis=1)).at[sites].get(mode="fill", fill_value=self.space.d)
+
+    def update(self, x, differences, sites, context):
+        """Differences after x changed at `sites` (L,): only those that the sites touch are computed anew."""
         state = self._state(x, context)
         for n, (start, v) in enumerate(self.space.blocks):
             table = self.plan.local[n]
             if table.shape[1] == 0:
                 continue
-            rows = jnp.asarray(table)[site]
+            rows = jnp.asarray(table).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
             safe = jnp.minimum(rows, v.size - 1)
             part = self._sparse_rows(n, x, context, state, safe)
-            part = jnp.zeros((table.shape[1], v.K)) if part is None else part
+            part = jnp.zeros((rows.shape[0], v.K)) if part is None else part
             part = jnp.pad(part, ((0, 0), (0, self.space.K - v.K)))
             part = self._masked(x, part, start + safe)
             where = jnp.where(rows < v.size, start + rows, self.space.d)

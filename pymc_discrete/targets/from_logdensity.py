@@ -55,7 +55,10 @@ class FunctionDensity:
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
         return jnp.where(inside & (values == x[:, None]), 0.0, d)
 
-    def update(self, x, differences, site, context):
+    def touched(self, sites):
+        return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))
+
+    def update(self, x, differences, sites, context):
         return self.differences(x, context)
 
     def describe(self) -> dict[str, dict[str, Any]]:

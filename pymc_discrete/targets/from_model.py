@@ -75,8 +75,11 @@ class ModelDensity:
     def differences(self, x, context):
         return self._evaluate.differences(x, context)
 
-    def update(self, x, differences, site, context):
-        return self._evaluate.update(x, differences, site, context)
+    def update(self, x, differences, sites, context):
+        return self._evaluate.update(x, differences, sites, context)
+
+    def touched(self, sites):
+        return self._evaluate.touched(sites)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         return self.plan.describe()

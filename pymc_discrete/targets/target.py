@@ -31,7 +31,9 @@ class Density(Protocol):
 
     def differences(self, x, context): ...
 
-    def update(self, x, differences, site, context): ...
+    def update(self, x, differences, sites, context): ...
+
+    def touched(self, sites): ...
 
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
@@ -127,9 +129,13 @@ class Target:
         """Whether every difference is exact."""
         return self.density.exact
 
-    def update(self, x, differences, site):
-        """`differences(x)` from those before x changed at `site`, computing only what the change touches."""
-        return self.density.update(x, differences, site, self._ready())
+    def update(self, x, differences, sites):
+        """`differences(x)` from those before x changed at `sites` (L,), computing only what the changes touch; a site d is none."""
+        return self.density.update(x, differences, sites, self._ready())
+
+    def touched(self, sites):
+        """(L, m) int, the sites whose differences `update` computes, d where there is none."""
+        return self.density.touched(sites)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{variable: {"way", "exact", "K", "reason"}}, how the differences are found."""
