@@ -200,7 +200,7 @@ class DenseRows:
         """(r, m, moves): how much they change."""
         r = f.rows[n]
         now = Reader(self.dependence, state, local).read(f.source, r.index)
-        change = self._moved(f, n, x, state, local).astype(float) - now.astype(float)
+        change = self._moved(f, n, x, state, local).astype(jnp.result_type(float)) - now.astype(jnp.result_type(float))
         if r.mask.all():
             return change
         return jnp.where((r.mask if local is None else jnp.asarray(r.mask)[local])[..., None], change, 0.0)

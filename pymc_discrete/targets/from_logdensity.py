@@ -44,7 +44,7 @@ class FunctionDensity:
         values, inside = self.space.neighbours(x)
         if self.how == "gradient":
             # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
-            slope = jax.grad(lambda y: self.function(y, *context))(x.astype(float))
+            slope = jax.grad(lambda y: self.function(y, *context))(x.astype(jnp.result_type(float)))
             d = slope[:, None] * (values - x[:, None])
         else:
             sites = np.repeat(np.arange(self.space.d), self.space.K)

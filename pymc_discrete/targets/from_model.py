@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -50,7 +51,9 @@ class ModelDensity:
         return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
 
     def prepare(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        return self._evaluate.context([jnp.asarray(i, v.type.dtype) for i, v in zip(inputs, self.graph.others, strict=True)])
+        return self._evaluate.context(
+            [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in zip(inputs, self.graph.others, strict=True)]
+        )
 
     def default_inputs(self):
         return [self.start[v.name] for v in self.graph.others]

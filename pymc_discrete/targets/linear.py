@@ -33,7 +33,9 @@ def column_update(op: Op, node: Apply, moving: int, graph: LogpGraph) -> Update 
 
 
 def one_hot(place: np.ndarray, n: int, rows):
-    return (take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)).astype(float)
+    return (take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)).astype(
+        jnp.result_type(float)
+    )
 
 
 @column_update.register
@@ -64,7 +66,7 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
     shape = graph.shape(node.outputs[0])
 
     def columns(inputs):
-        other = jnp.asarray(inputs[1 - moving], float)
+        other = jnp.asarray(inputs[1 - moving], jnp.result_type(float))
         return other.reshape(rows_a, n).T if moving == 1 else other.reshape(n, columns_b)
 
     def update(delta, index, rows, inputs):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -276,7 +277,7 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Elements | None:
     function = getattr(jnp, name, None) if name else None
     if function is None:
         return None
-    dtype = node.outputs[0].type.dtype
+    dtype = jax.dtypes.canonicalize_dtype(node.outputs[0].type.dtype)
     return Elements([reads], lambda values, _: function(values[0], axis=-2).astype(dtype))
 
 

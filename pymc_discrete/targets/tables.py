@@ -207,7 +207,7 @@ class Pointwise:
 
 
 def weighted(values, term: SparseTerm, state):
-    values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(float)
+    values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
     if term.weight is None:
         return values
     weight = term.weight.data if hasattr(term.weight, "data") else state[term.weight]
