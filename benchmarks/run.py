@@ -48,9 +48,8 @@ def run_one(model, sampler, seed, target, limit, min_seconds):
 def environment():
     """Hardware and versions: they are part of every record, so that results cannot lose them."""
     try:
-        names = [
-            line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")
-        ]
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     except OSError:
         names = []
     hardware = f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
