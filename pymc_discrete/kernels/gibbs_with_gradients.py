@@ -12,6 +12,8 @@ from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.metropolis import Proposal, metropolis
 from pymc_discrete.targets.space import Space
 
+LARGEST_MEAN = 10_000  # a proposal holds twice as many draws
+
 
 class Move(NamedTuple):
     """Several moves of single sites, drawn from the same distribution.
@@ -199,5 +201,7 @@ def gibbs_with_gradients(n_flips: float = 1, balancing: str = "sqrt") -> tuple[K
 
 def check_n_flips(n_flips: Any) -> None:
     number = isinstance(n_flips, int | float | np.integer | np.floating) and not isinstance(n_flips, bool)
-    if not (number and np.isfinite(n_flips) and n_flips >= 1):
-        raise ValueError(f"n_flips must be a number of at least 1, the mean number of moves in a proposal, got {n_flips!r}.")
+    if not (number and 1 <= n_flips <= LARGEST_MEAN):
+        raise ValueError(
+            f"n_flips must be a number of at least 1 (and at most {LARGEST_MEAN}), the mean number of moves in a proposal, got {n_flips!r}."
+        )

@@ -61,7 +61,10 @@ def evaluate(x, target, carry: Callable) -> State:
 
 
 def loop(kernel: Kernel, key, state: State, target, params, transitions: int) -> tuple[State, Info]:
-    """`transitions` steps in one compiled loop.
+    """`transitions` steps, or one more at random, in one compiled loop.
+
+    A proposal that is always accepted alternates: on a flat target an even number of flips never changes the parity of x. The coin
+    does not look at x, so every draw is still one of the target's.
 
     Returns
     -------
@@ -69,11 +72,14 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions: int) ->
     info : Info, means over the transitions; `accepted` is the share accepted
     """
 
+    key_count, key_steps = jax.random.split(key)
+    count = transitions + jax.random.bernoulli(key_count).astype(int)
+
     def body(t, carried):
         state, total = carried
-        state, info = kernel.step(jax.random.fold_in(key, t), state, target, params)
+        state, info = kernel.step(jax.random.fold_in(key_steps, t), state, target, params)
         return state, jax.tree.map(lambda a, b: a + b, total, info)
 
     zero = Info(jnp.zeros(()), jnp.zeros((), int), jnp.zeros((), int))
-    state, total = jax.lax.fori_loop(0, transitions, body, (state, zero))
-    return state, jax.tree.map(lambda a: a / transitions, total)
+    state, total = jax.lax.fori_loop(0, count, body, (state, zero))
+    return state, jax.tree.map(lambda a: a / count, total)

@@ -47,9 +47,12 @@ def metropolis(proposal: Proposal) -> Kernel:
         # Grathwohl et al. 2021, Eq. 1: min{1, exp(f(x') - f(x)) q(x | x') / q(x' | x)}
         log_ratio = there.logdensity - state.logdensity + back - log_q
         accept = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
+        accept = jnp.where(jnp.isposinf(there.logdensity), 1.0, accept)  # an error of the model: go there, and it is seen
         # an impossible state (a start, never reached from a possible one) is left wherever it goes
         stuck = jnp.isneginf(state.logdensity) & (log_q < jnp.inf) & ~jnp.isnan(there.logdensity)
         accept = jnp.where(stuck, 1.0, accept)
+        space = target.space  # moves that stay inside one by one need not do so together
+        accept = jnp.where(jnp.all((y >= space.lower) & (y <= space.upper)), accept, 0.0)
         accepted = jax.random.uniform(key_accept) < accept
         state = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, state)
         return state, Info(accept, accepted, proposal.count(move))

@@ -8,7 +8,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
+from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState, check_options
 
 
 @dataclass_state
@@ -71,6 +71,7 @@ class GibbsWithGradients(DiscreteStep):
     _state_class = GibbsWithGradientsState
 
     def __init__(self, vars: Any = None, *, n_flips: float = 1, balancing: str = "sqrt", **options: Any):
+        check_options(type(self), options)
         self.n_flips, self.balancing = n_flips, balancing
         super().__init__(vars, **options)
 

@@ -1,5 +1,6 @@
 """One PyMC step for every kernel."""
 
+import inspect
 import logging
 import warnings
 from dataclasses import field
@@ -22,6 +23,7 @@ from rich.table import Column
 from pymc_discrete.kernels import Kernel, loop
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.targets.from_model import ModelDensity, block_of, target_from_model
+from pymc_discrete.targets.space import UNBOUNDED
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
@@ -33,9 +35,10 @@ CHECKED_NEIGHBOURS = 32
 
 @dataclass_state
 class DiscreteStepState(StepMethodState):
-    transitions: int = field(metadata={"frozen": True})
+    asked_transitions: int | str = field(metadata={"frozen": True})
     tune: bool
     checked: bool
+    impossible: bool
 
 
 class DiscreteStep(BlockedStep):
@@ -88,12 +91,13 @@ class DiscreteStep(BlockedStep):
         self._options = {"differences": differences, "support": support, "window": window}
         self._initial_point = initial_point
         check_transitions(transitions)
+        self.asked_transitions = transitions
         self.rng = get_random_generator(rng)
         self.tune = True
         self.checked = False
+        self.impossible = False
         self.kernel, self.params = self._make_kernel()
         self._build()
-        self.transitions = self._auto_transitions() if transitions == "auto" else int(transitions)
         for name, row in self.target.describe().items():
             _log.info(f"{type(self).__name__}: {name}: {row['way']} differences, K={row['K']} ({row['reason']})")
 
@@ -103,9 +107,11 @@ class DiscreteStep(BlockedStep):
     # ------------------------------------------------------------ building, all of it before JAX runs
     def _build(self) -> None:
         point = self._initial_point
-        point = None if point is None else {k: np.asarray(v) for k, v in point.items()}
+        point = None if point is None else {k: np.array(v) for k, v in point.items()}
         self._target = target_from_model(self.model, self._names, initial_point=point, **self._options)
         self._draw_compiled: Any = None
+        asked = self.asked_transitions
+        self.transitions = self._auto_transitions() if asked == "auto" else int(asked)
 
     @property
     def target(self) -> Target:
@@ -157,6 +163,7 @@ class DiscreteStep(BlockedStep):
         y, (logp, accept, accepted, moved) = np.asarray(y), np.asarray(summary).tolist()
         if not logp < np.inf:
             self._raise_not_finite(point, y, logp)
+        self.impossible = logp == -np.inf
         new = dict(point)
         for start, v in space.blocks:
             new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)
@@ -172,13 +179,23 @@ class DiscreteStep(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.tune = tune > 0
         self.checked = False
+        self.impossible = False
+
+    def stop_tuning(self) -> None:
+        super().stop_tuning()
+        if self.impossible:
+            names = ", ".join(map(repr, self._names))
+            raise SamplingError(
+                f"The log density is still -inf after tuning: the start of {names} is impossible, and nothing possible was found near it. "
+                "Pass initvals= that the data allow (a latent count no smaller than what was counted)."
+            )
 
     # ------------------------------------------------------------ the chain's first step
     def _check_start(self, point: PointType) -> None:
         """Before anything is drawn: the data, the support, the density, and the claims about the differences."""
         refuse_after_fork()
         if self._density.stale():
-            self._initial_point = {k: np.asarray(v) for k, v in point.items()}
+            self._initial_point = {k: np.array(v) for k, v in point.items()}
             self._build()
         space = self.target.space
         x = self._ravel(point)
@@ -186,7 +203,7 @@ class DiscreteStep(BlockedStep):
             name, flat = space.sites[site]
             raise SamplingError(
                 f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
-                f"[{space.lower[site]}, {space.upper[site]}]. Pass initvals={{{name!r}: ...}} within it."
+                f"{shown(space.lower[site], space.upper[site])}. Pass initvals={{{name!r}: ...}} within it."
             )
         _, target = self.target.at(point)
         values, inside = (np.asarray(a) for a in space.neighbours(x))
@@ -234,12 +251,11 @@ class DiscreteStep(BlockedStep):
         graph = self._density.graph
         at = {**point, **{v.name: x[s : s + v.size].reshape(v.shape) for s, v in self.target.space.blocks}}
         inputs = [*graph.values, *graph.others]
-        sums = [t.sum() for _, t in graph.terms]
-        f = pytensor.function(inputs, [*sums, graph.untouched], mode="FAST_COMPILE", on_unused_input="ignore")
+        terms = [*graph.terms, *graph.untouched]
+        f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
         with np.errstate(all="ignore"):
             values = f(*(np.asarray(at[v.name], v.type.dtype) for v in inputs))
-        names = [name for name, _ in graph.terms] + ["a term without the block"]
-        bad = [f"{n!r} ({float(v):g})" for n, v in zip(names, values, strict=True) if not v < np.inf]
+        bad = [f"{n!r} ({float(v):g})" for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
         raise SamplingError(
             f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
             "their domain; a density must be finite, or -inf where it is impossible."
@@ -274,6 +290,22 @@ def compare(x, target: Target, site, column, value):
     logp = target.logdensity(x)
     then = jax.vmap(lambda i, v: target.logdensity(jnp.asarray(x).at[i].set(v)))(site, value)
     return logp, target.differences(x)[site, column], then - logp
+
+
+def shown(lower: int, upper: int) -> str:
+    """Bounds as a reader would write them."""
+    low = "(-inf" if lower <= -UNBOUNDED else f"[{lower}"
+    return f"{low}, inf)" if upper >= UNBOUNDED else f"{low}, {upper}]"
+
+
+def check_options(cls: type, options: dict[str, Any]) -> None:
+    """Refuse options that a step does not have, by the step's own name."""
+    known = inspect.signature(DiscreteStep.__init__).parameters
+    for name in options:
+        if name not in known:
+            own = [p for p in inspect.signature(cls).parameters if p not in ("self", "vars", "options")]
+            choice = ", ".join([*own, *(p for p in known if p not in ("self", "vars"))])
+            raise TypeError(f"{cls.__name__} has no option {name!r}; it has {choice}.")
 
 
 def check_transitions(transitions: Any) -> None:

@@ -12,6 +12,7 @@ from pymc_discrete.targets.graph import LogpGraph, context_inputs, mark_dependen
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.tables import difference
 
 
 class Differences:
@@ -46,7 +47,7 @@ class Differences:
         if tensors:
             needed += context_inputs(tensors, self.graph.values)
         self.leaves = [v for v in dict.fromkeys(needed) if v not in self.graph.dependent]
-        self._leaf_values = jaxify(self.graph.others, [*self.leaves, self.graph.untouched])
+        self._leaf_values = jaxify(self.graph.others, [*self.leaves, *(t.sum() for _, t in self.graph.untouched)])
         inputs = [*self.graph.values, *self.leaves]
         self._total = jaxify(inputs, [total])
         self._frontier = list(dict.fromkeys([f.var for f in frontier] + slope_leaves))
@@ -54,7 +55,8 @@ class Differences:
 
     def context(self, others: list[Any]) -> dict[str, Any]:
         """What depends on the other variables only: evaluated once per draw, whatever the block does."""
-        *leaves, untouched = self._leaf_values(*others)
+        values = self._leaf_values(*others)
+        leaves, untouched = values[: len(self.leaves)], values[len(self.leaves) :]
         state = dict(zip(self.leaves, (jnp.asarray(v).reshape(-1) for v in leaves), strict=True))
         leaves = list(state.values())
         # tables hold for every x: what padding reads of x is masked
@@ -66,7 +68,7 @@ class Differences:
             unary[n] = unary[n] + table if n in unary else table
         return {
             "leaves": leaves,
-            "untouched": jnp.asarray(untouched).reshape(()),
+            "untouched": sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())),
             "unary": unary,
             "rows": [r.context(state) for r in self.plan.rows],
             "pairs": [p.tables(state, self.dependence) for *_, p in self.plan.pairs],
@@ -146,7 +148,7 @@ class Differences:
                     now = jnp.where(place == k, fields[:, k : k + 1], now)
             else:
                 now = jnp.take_along_axis(fields, place, axis=1, mode="clip")
-            total = jnp.where(jnp.isneginf(fields), -jnp.inf, fields - now)
+            total = difference(fields, now)
         moves = None
         for m, p in self.plan.pointwise:
             if m != n:

@@ -25,8 +25,8 @@ class ModelDensity:
         self.model, self.names = model, names
         self.order = list(point)
         self.start = {name: np.array(value) for name, value in point.items()}
-        self.graph = logp_graph(model, names, point)
         supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
+        self.graph = logp_graph(model, names, point, supports)
         shapes = {name: np.shape(point[name]) for name in names}
         scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
         self.space = Space.build(supports, shapes, window, scale)
@@ -59,7 +59,7 @@ class ModelDensity:
         return [self.start[v.name] for v in self.graph.others]
 
     def split(self, point: dict[str, Any]):
-        missing = [v.name for v in [*self.graph.values, *self.graph.others] if v.name not in point]
+        missing = [str(v.name) for v in [*self.graph.values, *self.graph.others] if v.name not in point]
         if missing:
             raise ValueError(f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives it.")
         x = np.concatenate([np.asarray(point[name]).reshape(-1).astype(np.int64) for name in self.names])
@@ -98,6 +98,8 @@ def block_of(model: pm.Model, vars: Any) -> list[str]:
             why = "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or "it has no discrete free variable"
             raise ValueError(f"Nothing in the model to sample: {why}. Leave the step out, or name the variables with vars=.")
         return names
+    if not isinstance(vars, str | Variable | Sequence):
+        raise TypeError(f"vars must be a variable, its name, or a list of them, got {vars!r}.")
     vars = [vars] if isinstance(vars, str | Variable) else list(vars)
     if not vars:
         raise ValueError("vars is empty: name at least one discrete free variable, or leave it out for all of them.")
@@ -105,14 +107,16 @@ def block_of(model: pm.Model, vars: Any) -> list[str]:
     for var in vars:
         name = value_name(model, var)
         if name not in values:
-            raise ValueError(unknown(model, var))
+            raise ValueError(unknown(model, name))
+        if not isinstance(var, str) and var not in model.rvs_to_values and not any(var is v for v in model.value_vars):
+            raise ValueError(f"{name!r} belongs to another model. {known_names(model)}")
         if name in chosen:
             raise ValueError(f"{name!r} is named twice in vars.")
         if not values[name].type.dtype.startswith(("int", "uint", "bool")):
             raise ValueError(f"{name!r} is continuous ({values[name].type.dtype}): sample it with NUTS, and leave it out of vars.")
         reason = refused(model, name)
         if reason:
-            raise ValueError(f"{name!r} is {reason}")
+            raise ValueError(f"{name!r} is {reason}.")
         chosen.append(name)
     return chosen
 
@@ -127,15 +131,19 @@ def value_name(model: pm.Model, var: Any) -> str:
     return str(getattr(var, "name", var))
 
 
-def unknown(model: pm.Model, var: Any) -> str:
-    name = value_name(model, var)
-    rv = model.named_vars.get(name, None)
-    known = ", ".join(repr(v.name) for v in model.discrete_value_vars) or "none"
-    if rv is not None and rv in model.observed_RVs:
-        return f"{name!r} is observed: there is nothing to sample. The model's discrete free variables: {known}."
-    if rv is not None:
-        return f"{name!r} is no free random variable of the model. Its discrete free variables: {known}."
-    return f"The model has no variable {name!r}. Its discrete free variables: {known}."
+def known_names(model: pm.Model) -> str:
+    names = [repr(v.name) for v in model.discrete_value_vars if not refused(model, str(v.name))]
+    return f"The model's discrete free variables: {', '.join(names) or 'none'}."
+
+
+def unknown(model: pm.Model, name: str) -> str:
+    """Why a name cannot be sampled, and what can."""
+    rv = model.named_vars.get(name)
+    if rv is None:
+        return f"The model has no variable {name!r}. {known_names(model)}"
+    if rv in model.observed_RVs:
+        return f"{name!r} is observed: there is nothing to sample. {known_names(model)}"
+    return f"{name!r} is no free random variable of the model. {known_names(model)}"
 
 
 def target_from_model(
@@ -178,6 +186,8 @@ def target_from_model(
     names = block_of(model, vars)
     if differences not in WAYS:
         raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    if support is not None and not isinstance(support, dict):
+        raise TypeError(f"support must be a dictionary {{name: (lower, upper)}}, got {support!r}.")
     support = {value_name(model, k): v for k, v in (support or {}).items()}
     for name in support:
         if name not in names:
@@ -185,4 +195,9 @@ def target_from_model(
     if isinstance(window, dict):
         window = {value_name(model, k): v for k, v in window.items()}
     point = model.initial_point() if initial_point is None else initial_point
+    missing = [str(v.name) for v in model.value_vars if v.name not in point]
+    if missing:
+        raise ValueError(f"initial_point has no value for {', '.join(missing)}. Give every value variable, as model.initial_point() does.")
+    if not any(np.size(point[name]) for name in names):
+        raise ValueError(f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out.")
     return Target(ModelDensity(model, names, dict(point), differences, support, window))

@@ -15,13 +15,13 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import All, Argmax, Sum
+from pytensor.tensor.math import All, Argmax
 from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.targets.dense import DenseTerm
 from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import context_inputs, mark_dependent, rewritten
+from pymc_discrete.targets.graph import context_inputs, mark_dependent, remade, rewritten
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.rules import is_switch
 from pymc_discrete.targets.space import Space
@@ -53,13 +53,6 @@ def decides(node: Apply, j: int) -> bool:
 
 def steps(node: Apply) -> bool:
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, STEPS)
-
-
-def remade(node: Apply, inputs: list[Variable]) -> list[Variable]:
-    """The node on other inputs, floats where there were integers."""
-    if isinstance(node.op, Sum):
-        return [pt.sum(inputs[0], axis=node.op.axis)]
-    return node.op.make_node(*inputs).outputs
 
 
 class Gradient:

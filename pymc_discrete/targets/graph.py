@@ -14,14 +14,16 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import AND, GE, LE, Exp, Pow, Sqr, Switch
 from pytensor.scalar.math import Sigmoid, Softplus
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import All, Dot
+from pytensor.tensor.math import All, Dot, Prod, Sum
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_discrete.targets.guards import index_guards
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 
@@ -35,14 +37,14 @@ class LogpGraph:
     values : block value variables, with static shapes
     others : the model's other value variables, with static shapes
     terms : [(name, tensor)] whose sums add to the part of the log density that depends on the block
-    untouched : scalar, the rest of the log density
+    untouched : [(name, tensor)] of the rest of the log density
     shared : [(shared variable, value when the graph was built)]
     """
 
     values: list[Variable]
     others: list[Variable]
     terms: list[tuple[str, Variable]]
-    untouched: Variable
+    untouched: list[tuple[str, Variable]]
     shared: list[tuple[SharedVariable, np.ndarray]]
     dependent: set[Variable] = field(default_factory=set)
 
@@ -97,6 +99,15 @@ def context_inputs(outputs: list[Variable], roots: list[Variable]) -> list[Varia
     return [v for v in dict.fromkeys(found) if not isinstance(v, Constant)]
 
 
+def remade(node: Apply, inputs: list[Variable]) -> list[Variable]:
+    """The node on inputs of other types, its own type found again: some Ops keep the one they were made with."""
+    if isinstance(node.op, Sum | Prod):
+        return type(node.op)(axis=node.op.axis).make_node(*inputs).outputs
+    if isinstance(node.op, MakeVector):
+        return MakeVector(dtype=np.result_type(*(i.type.dtype for i in inputs)).name).make_node(*inputs).outputs
+    return node.op.make_node(*inputs).outputs
+
+
 def rebuild(
     outputs: list[Variable],
     replace: dict[Variable, Variable],
@@ -109,7 +120,7 @@ def rebuild(
         new = rewrite(node, inputs) if rewrite else None
         if new is None and any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
             same = all(a.type == b.type for a, b in zip(inputs, node.inputs, strict=True))
-            new = (node.clone_with_new_inputs(inputs) if same else node.op.make_node(*inputs)).outputs
+            new = node.clone_with_new_inputs(inputs).outputs if same else remade(node, inputs)
         for old, out in zip(node.outputs, new or node.outputs, strict=True):
             memo.setdefault(old, out)
     return [memo.get(o, o) for o in outputs]
@@ -210,10 +221,11 @@ def _promoted(constant: Constant) -> Constant:
     return constant
 
 
-def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray]) -> LogpGraph:
+def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], supports: dict[str, Any]) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
-    Checks and asserts go; what they guarded becomes -inf. Shared variables become constants.
+    Checks and asserts go; what they guarded becomes -inf. Shared variables become constants. `supports` are the (lower, upper) of the
+    block's variables, None where unbounded.
     """
     raw = model.logp(sum=False)
     labels = [v.name for v in model.free_RVs + model.observed_RVs + model.potentials]
@@ -225,8 +237,7 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray]) 
     values = [v for v in typed.values() if v.name in names]
     values.sort(key=lambda v: names.index(v.name))
     others = [v for v in typed.values() if v.name not in names]
-    known = set(values)  # what depends on the block, while the graph is copied
-    guards: list[Variable] = []
+    guards: list[tuple[Apply, Variable]] = []
 
     def without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if not isinstance(node.op, CheckAndRaise):
@@ -236,25 +247,23 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray]) 
             if isinstance(node.op, CheckParameterValue) and expr.type.dtype.startswith("float") and _fits(cond, expr):
                 expr = pt.switch(cond, expr, -np.inf)
             else:
-                guards.append(pt.switch(cond, 0.0, -np.inf))
+                guards.append((node, pt.switch(cond, 0.0, -np.inf)))
         return [expr]
 
     terms = rebuild(raw, replace, without_checks)
-    labels += [f"a check of {model.name or 'the model'}" for _ in guards]
-    fg = FunctionGraph([*values, *others], [*terms, *guards], clone=False)
+    for node, guard in guards:  # a check counts as part of the first term it guards
+        labels.append(next(n for n, t in zip(labels, raw, strict=False) if node.outputs[0] in ancestors([t])))
+        terms.append(guard)
+    fg = FunctionGraph([*values, *others], terms, clone=False)
     optdb.query(REWRITES).rewrite(fg)
-    known = dependent_variables(fg.outputs, values)
-    touched = [(name, t) for name, t in zip(labels, fg.outputs, strict=True) if t in known]
-    rest = [t.sum() for t in fg.outputs if t not in known]
-    untouched = pt.sum(pt.stack(rest)) if rest else pt.constant(np.asarray(0.0, pytensor.config.floatX))
     # out of the FunctionGraph, whose variables may not be used in another one
-    outputs = [t for _, t in touched] + [untouched]
     memo = {v: v.clone() for v in [*values, *others]}
-    outputs = rewritten(lift(rebuild(outputs, memo), [memo[v] for v in values]))
-    return LogpGraph(
-        [memo[v] for v in values],
-        [memo[v] for v in others],
-        [(name, t) for (name, _), t in zip(touched, outputs[:-1], strict=True)],
-        outputs[-1],
-        shared,
-    )
+    values, others = [memo[v] for v in values], [memo[v] for v in others]
+    outputs = rewritten(lift(rebuild(list(fg.outputs), memo), values))
+    bounds = {v: supports[str(v.name)] for v in values}
+    for name, guard in index_guards(list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds):
+        labels.append(name)
+        outputs.append(guard)
+    known = dependent_variables(outputs, values)
+    named = list(zip(labels, outputs, strict=True))
+    return LogpGraph(values, others, [(n, t) for n, t in named if t in known], [(n, t) for n, t in named if t not in known], shared)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import jax
+
 # importing the PyTensor dispatch does not start a JAX backend
 import pytensor.link.jax.dispatch  # noqa: F401
 from pytensor.compile import mode
@@ -11,9 +13,20 @@ from pytensor.link.jax.dispatch import jax_funcify
 
 
 def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
-    """A JAX function of the inputs that returns the tuple of outputs, after PyTensor's rewrites for JAX."""
+    """A JAX function of the inputs that returns the tuple of outputs, after PyTensor's rewrites for JAX.
+
+    The graph is rewritten now and turned into JAX at the first call: that puts its constants on the device, which starts JAX.
+    """
     if not outputs:
         return lambda *_: ()
     fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
     mode.JAX.optimizer.rewrite(fgraph)
-    return jax_funcify(fgraph)
+    made: list[Callable] = []
+
+    def function(*args):
+        if not made:
+            with jax.ensure_compile_time_eval():  # constants must outlive the trace that asked first
+                made.append(jax_funcify(fgraph))
+        return made[0](*args)
+
+    return function

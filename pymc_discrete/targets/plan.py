@@ -50,7 +50,7 @@ class Plan:
         self.pointwise: list[tuple[int, Pointwise]] = []
         self.rows: list[DenseRows] = []
         self.gradients: list[Gradient] = []
-        self.reasons: dict[int, tuple[int, str, str]] = {}
+        self.reasons: dict[int, tuple[float, str, str]] = {}
         self._sparse: list[SparseTerm] = []
         dense: list[DenseTerm] = []
         for name, term in graph.terms:
@@ -61,14 +61,14 @@ class Plan:
             self._use_gradient(every, forced=True)
         for t in self._sparse:
             self._use_tables(t)
-        for term in dense:
-            self._choose(term, how)
+        for name in dict.fromkeys(t.name for t in dense):
+            self._choose([t for t in dense if t.name == name], how)
         for n in range(len(space.variables)):
             self._because(n, 0, "exact", "no term depends on it" if n not in self.reasons else "")
         self.local = self._locality()
 
     # ------------------------------------------------------------ which way
-    def _because(self, n: int, rank: int, way: str, reason: str) -> None:
+    def _because(self, n: int, rank: float, way: str, reason: str) -> None:
         if n not in self.reasons or rank > self.reasons[n][0]:
             self.reasons[n] = (rank, way, reason)
 
@@ -152,30 +152,37 @@ class Plan:
             for n, rows in rows_per_variable(sites[rest], self.space, rest).items():
                 self.pointwise.append((n, Pointwise(term, rows, *blocks[n])))
         for n in np.unique(number[sites[sites >= 0]]):
-            self._because(int(n), 1, "exact", f"every element of {term.name!r} depends on at most {count.max()} sites")
+            most = "1 site" if count.max() == 1 else f"{count.max()} sites"
+            self._because(int(n), 1 + count.max() / 100, "exact", f"every element of {term.name!r} depends on at most {most}")
 
-    def _choose(self, term: DenseTerm, how: str) -> None:
-        rows = DenseRows(term, self.dependence, self.space)
-        elements = sum(rows.moves_of(n) for n in rows.variables) * rows.row_elements
-        once = flops([term.total], self.graph, set(self.graph.values))
-        if how == "exact" or rows.cost <= max(SMALL, CHEAP * elements * rows.linear, 16 * once):
-            self._use_rows(rows)
+    def _choose(self, terms: list[DenseTerm], how: str) -> None:
+        """One way for all dense parts of a term: half of it by the gradient would cost as much and its errors would not cancel."""
+        every = [DenseRows(t, self.dependence, self.space) for t in terms]
+        variables = set[int]().union(*(r.variables for r in every))
+        cost = sum(r.cost for r in every)
+        cheap = CHEAP * sum(r.moves_of(n) * r.row_elements for r in every if r.linear for n in r.variables)
+        once = flops([t.total for t in terms], self.graph, set(self.graph.values))
+        if how == "exact" or cost <= max(SMALL, cheap, 16 * once):
+            for r in every:
+                self._use_rows(r)
             return
-        gradient = Gradient([term], self.dependence, self.space)
-        if not gradient.blind and rows.variables <= gradient.variables:
+        gradient = Gradient(terms, self.dependence, self.space)
+        name, op = terms[0].name, self._dense_op(terms[0])
+        if not gradient.blind and variables <= gradient.variables:
             self.gradients.append(gradient)
-            dear = f"exact differences cost {rows.cost / max(once, 1):.0f} of its evaluations"
+            dear = f"exact differences cost {cost / max(once, 1):.0f} of its evaluations"
             for n in gradient.variables:
-                self._because(n, 3, "gradient", f"{term.name!r} is dense ({self._dense_op(term)}); {dear}")
+                self._because(n, 3, "gradient", f"{name!r} is dense ({op}); {dear}")
             return
-        if rows.cost > BEARABLE:
-            names = ", ".join(repr(self.space.variables[n].name) for n in sorted(rows.variables))
+        if cost > BEARABLE:
+            names = ", ".join(repr(self.space.variables[n].name) for n in sorted(variables))
             raise ValueError(
-                f"No affordable differences for {names} in {term.name!r}: {gradient.blind}, so its gradient is blind, and evaluating every "
-                f"neighbour would take about {rows.cost:.1e} operations a transition. Pass differences='exact' to pay that, sample these "
-                f"variables in smaller blocks, or write the term without {self._dense_op(term)}."
+                f"No affordable differences for {names} in {name!r}: {gradient.blind}, so its gradient is blind, and evaluating every "
+                f"neighbour would take about {cost:.1e} operations a transition. Pass differences='exact' to pay that, sample these "
+                f"variables in smaller blocks, or write the term without {op}."
             )
-        self._use_rows(rows, f"; its gradient is blind: {gradient.blind}")
+        for r in every:
+            self._use_rows(r, f"; its gradient is blind: {gradient.blind}")
 
     def _use_rows(self, rows: DenseRows, more: str = "") -> None:
         self.rows.append(rows)

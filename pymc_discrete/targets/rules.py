@@ -240,14 +240,11 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
     base = np.broadcast_to(base, which.shape)
 
     def take(values, fixed):
-        flat_index, outside = fixed[0][..., None], False
+        flat_index = fixed[0][..., None]
         for d, j in zip(arrays, positions, strict=True):
             i = jnp.where(values[j] < 0, values[j] + shape[d], values[j])
-            outside = outside | (i < 0) | (i >= shape[d])
             flat_index = flat_index + jnp.clip(i, 0, shape[d] - 1) * strides[d]
-        out = jnp.asarray(values[0]).reshape(-1).at[flat_index].get(mode="promise_in_bounds")
-        # PyTensor raises on an index out of bounds; a density that cannot be computed is zero
-        return jnp.where(outside, jnp.nan, out) if jnp.issubdtype(out.dtype, jnp.floating) else out
+        return jnp.asarray(values[0]).reshape(-1).at[flat_index].get(mode="promise_in_bounds")
 
     return Elements(reads, take, fixed=(base,), passes=True)
 

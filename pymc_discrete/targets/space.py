@@ -116,6 +116,12 @@ class Space:
         for name, (low, high) in supports.items():
             low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
             shape = tuple(shapes[name]) if shapes is not None else np.broadcast_shapes(low.shape, high.shape)
+            try:
+                np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+            except ValueError:
+                raise ValueError(
+                    f"The support of {name!r} has bounds of shapes {low.shape} and {high.shape}, which do not fit its shape {shape}."
+                ) from None
             lower = np.broadcast_to(low, shape).reshape(-1).astype(np.int64)
             upper = np.broadcast_to(high, shape).reshape(-1).astype(np.int64)
             if (lower > upper).any():

@@ -9,9 +9,9 @@ import pytensor
 import pytensor.tensor.random.basic as prb
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
+from pymc.distributions.distribution import DiracDeltaRV
 from pymc.distributions.mixture import _BaseMixtureRV
 from pymc.distributions.truncated import TruncatedRV
-from pymc.logprob.utils import DiracDelta
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
@@ -101,9 +101,9 @@ def _(rv):
     return 0, K - 1
 
 
-@rule(DiracDelta)
+@rule(DiracDeltaRV)
 def _(rv):
-    value = known(rv.owner.inputs[0])
+    value = known(parameters(rv)[0])
     return value, value
 
 
@@ -162,7 +162,7 @@ def refused(model: pm.Model, name: str) -> str | None:
     if constrained:
         return (
             f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')}): its counts have a fixed sum, so a change of one site "
-            "leaves the support. Write it as Categorical draws, or as a product of Binomials, or marginalise it."
+            "leaves the support. Write it as Categorical draws, or as a product of Binomials, or marginalise it"
         )
     return None
 

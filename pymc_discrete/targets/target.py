@@ -67,7 +67,8 @@ class Target:
 
     def _ready(self):
         if self.context is None:
-            self.context = self.density.prepare(self.density.default_inputs())
+            with jax.ensure_compile_time_eval():  # a context made inside a trace must outlive it
+                self.context = self.density.prepare(self.density.default_inputs())
         return self.context
 
     def _run(self, what: str, x):
