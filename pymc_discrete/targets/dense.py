@@ -13,9 +13,9 @@ from pytensor.tensor.math import Dot
 
 from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.elements import Moves, Reader
-from pymc_discrete.targets.graph import LogpGraph, context_inputs, mark_dependent
+from pymc_discrete.targets.graph import LogpGraph, adds_up, context_inputs, mark_dependent
 from pymc_discrete.targets.jaxify import jaxify
-from pymc_discrete.targets.linear import column_update
+from pymc_discrete.targets.linear import column_update, is_tame
 from pymc_discrete.targets.quadratic import Quadratic, is_separable_quadratic
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.tables import Rows, difference, rows_per_variable
@@ -85,7 +85,8 @@ def frontier_of(total: Variable, dependence: Dependence) -> list[Frontier]:
             continue
         node = var.owner
         moving = [j for j, i in enumerate(node.inputs) if i in graph.dependent]
-        if len(moving) == 1 and dependence.sites(node.inputs[moving[0]]) is not None:
+        source = node.inputs[moving[0]]
+        if len(moving) == 1 and adds_up(var) and dependence.sites(source) is not None and is_tame(source, node, graph):
             update = column_update(node.op, node, moving[0], graph)
             if update is not None:
                 found[var] = Frontier(var, node.inputs[moving[0]], node, moving[0], update)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
+from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.compile.mode import optdb
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -16,7 +18,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import AND, GE, LE, Exp, Pow, Sqr, Switch
+from pytensor.scalar.basic import AND, GE, LE, Add, Exp, Mul, Pow, Sqr, Switch
 from pytensor.scalar.math import Sigmoid, Softplus
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
@@ -80,6 +82,11 @@ def dependent_variables(outputs: Iterable[Variable], roots: Iterable[Variable]) 
         if any(i in found for i in node.inputs):
             found.update(node.outputs)
     return found
+
+
+def adds_up(var: Variable) -> bool:
+    """Whether sums of this tensor are sums: booleans add by OR, and narrow integers wrap around."""
+    return var.type.dtype.startswith("float") or var.type.dtype == "int64"
 
 
 def mark_dependent(total: Variable, graph: LogpGraph) -> None:
@@ -155,6 +162,10 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         out = node.outputs[0]
+        booleans = {Add: pt.or_, Mul: pt.and_}
+        op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+        if type(op) in booleans and out.type.dtype == "bool":  # PyTensor's JAX adds them up instead
+            return [reduce(booleans[type(op)], inputs)]
         if isinstance(node.op, Dot) and set(out.type.shape) <= {1} and all(i in dependent for i in node.inputs):
             # a quadratic form, taken apart element by element
             return [(inputs[0].reshape((-1,)) * inputs[1].reshape((-1,))).sum().reshape((1,) * out.ndim)]
@@ -240,6 +251,10 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], 
     guards: list[tuple[Apply, Variable]] = []
 
     def without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if isinstance(node.op, SymbolicOp):  # logsumexp, xlogy and their like: the rules know what they are made of
+            return rebuild(node.op.build_inner_graph(*inputs), {}, without_checks)
+        if isinstance(node.op, OpFromGraph):
+            return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)), without_checks)
         if not isinstance(node.op, CheckAndRaise):
             return None
         expr, *conds = inputs

@@ -9,11 +9,31 @@ from functools import singledispatch
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Add
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import (
+    AND,
+    OR,
+    Abs,
+    Add,
+    Cast,
+    Clip,
+    Identity,
+    Mul,
+    Neg,
+    ScalarMaximum,
+    ScalarMinimum,
+    Second,
+    Sign,
+    Sqr,
+    Sub,
+    Switch,
+    Tanh,
+)
+from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 
@@ -24,6 +44,28 @@ from pymc_discrete.targets.rules import groups, reduced_axes
 
 # (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k, *shape)
 Update = Callable
+
+
+# functions that keep what is finite finite and of its own order of magnitude
+TAME = (Add, Sub, Mul, Neg, Identity, Cast, Switch, Clip, Abs, Sqr, Sign, ScalarMaximum, ScalarMinimum, Sigmoid, Tanh, Second)
+LARGEST_FACTOR = 1e8
+
+
+def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
+    """Whether `u + column * change` may replace the map of the changed source.
+
+    An infinite element would give inf - inf, and a huge one would leave its rounding behind when it goes.
+    """
+    for v in [*node.inputs, *(i for n in toposort([source], blockers=graph.values) for i in n.inputs)]:
+        if isinstance(v, Constant) and np.size(v.data) and not (np.abs(np.asarray(v.data, float)) <= LARGEST_FACTOR).all():
+            return False
+    for n in toposort([source], blockers=graph.values):
+        moving = any(i in graph.dependent for i in n.inputs)
+        if moving and isinstance(n.op, Elemwise) and n.outputs[0].type.dtype != "bool" and not isinstance(n.op.scalar_op, TAME):
+            return False
+        if moving and isinstance(n.op, CAReduce) and not isinstance(n.op.scalar_op, Add | AND | OR | ScalarMaximum | ScalarMinimum):
+            return False
+    return True
 
 
 @singledispatch
@@ -76,7 +118,7 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
         else:  # an element (i, j) of a moves result row i by row j of b
             free, place = rows_a, (index % n, index // n)
         m = index.shape[1]
-        if m == 1 and rows is None and (place[0][:, 0] == np.arange(n)).all() and len(place[0]) == n:
+        if m == 1 and rows is None and len(place[0]) == n and (place[0][:, 0] == np.arange(n)).all():
             picked = column[:, None]
         else:
             which = place[0] if rows is None else jnp.asarray(place[0])[rows]

@@ -14,7 +14,7 @@ from pytensor.tensor.shape import Reshape
 from pymc_discrete.targets.dense import DenseRows, DenseTerm, flops
 from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.gradient import Gradient
-from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.graph import LogpGraph, adds_up
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.tables import (
     LARGEST_TABLES,
@@ -89,7 +89,9 @@ class Plan:
             return out
 
         same = all(graph.size(i) == graph.size(var) for i in moving)
-        if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add):
+        if not adds_up(var):
+            op = None
+        if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add) and adds_up(var):
             self._split(name, node.inputs[0], weight, dense)
         elif isinstance(op, Add | Sub):
             for j, i in enumerate(node.inputs):
@@ -97,7 +99,7 @@ class Plan:
                 self._split(name, i, weight if factor == 1 else times(factor), dense)
         elif isinstance(op, Neg):
             self._split(name, node.inputs[0], times(-1.0), dense)
-        elif isinstance(op, Identity) or (isinstance(op, Cast) and var.type.dtype.startswith("float")):
+        elif isinstance(op, Identity) or (isinstance(op, Cast) and var.type.dtype.startswith("float") and adds_up(node.inputs[0])):
             self._split(name, node.inputs[0], weight, dense)
         elif isinstance(op, Mul) and len(moving) == 1 and same and self._scalars(node, moving[0]):
             factor = pt.mul(*(i.reshape(()) for i in node.inputs if i is not moving[0]), 1.0)

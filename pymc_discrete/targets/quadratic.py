@@ -11,12 +11,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytensor
+import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Pow, Sqr, Sub, TrueDiv
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
-from pymc_discrete.targets.graph import context_inputs, dependent_variables, rebuild, rewritten
+from pymc_discrete.targets.graph import adds_up, context_inputs, dependent_variables, rebuild, rewritten
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.rules import is_switch
 
@@ -32,6 +33,8 @@ def is_separable_quadratic(total: Variable, u: Variable, size) -> bool:
         if not moving:
             continue
         out = node.outputs[0]
+        if not adds_up(out):
+            return False
         degrees = [degree[i] for i in moving]
         op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
         after_sum = [i in summed for i in moving]
@@ -44,7 +47,11 @@ def is_separable_quadratic(total: Variable, u: Variable, size) -> bool:
             summed.add(out)
         elif any(size(i) != size(out) for i in moving):
             return False
-        elif isinstance(op, Add | Sub | Neg | Identity | Cast) or (is_switch(node) and node.inputs[0] not in dependent):
+        elif (
+            isinstance(op, Add | Sub | Neg | Identity)
+            or (isinstance(op, Cast) and out.type.dtype.startswith("float"))
+            or (is_switch(node) and node.inputs[0] not in dependent)
+        ):
             found = max(degrees)
         elif isinstance(op, Mul):
             found = sum(degrees) if not any(after_sum) or len(moving) == 1 else math.inf
@@ -74,7 +81,8 @@ class Quadratic:
     """
 
     def __init__(self, total: Variable, u: Variable):
-        self.u = u.type()
+        # a float in place of an integer map, whose gradient would be 0
+        self.u = pt.tensor(shape=u.type.shape, dtype=pytensor.config.floatX)
         (total,) = rebuild([total], {u: self.u})
         slope = pytensor.grad(total, self.u)
         self.slope, self.curvature = rewritten([slope, pytensor.grad(slope.sum(), self.u, disconnected_inputs="ignore")])
@@ -93,5 +101,5 @@ class Quadratic:
 
     def moves(self, delta, current, inputs: list[Any], columns: Any, half_curvature):
         """(p, k) differences for changes `delta` (p, k) of the elements that the map acts on."""
-        slope = jnp.asarray(self._slope(current, *inputs)[0]).reshape(-1)
+        slope = jnp.asarray(self._slope(current.astype(self.u.type.dtype), *inputs)[0]).reshape(-1)
         return delta * (columns @ slope)[:, None] + delta**2 * half_curvature[:, None]

@@ -28,6 +28,7 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.special import LogSumExp
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -36,7 +37,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.graph import LogpGraph, adds_up
 
 # An element that reads more than this many others is treated as dense
 LARGEST_GROUP = 64
@@ -279,9 +280,19 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 @elements_of.register
+def _(op: LogSumExp, node: Apply, graph: LogpGraph) -> Elements | None:
+    reads = groups(graph.shape(node.inputs[0]), op.axis)
+    if not 2 <= reads.shape[1] <= LARGEST_GROUP:
+        return None
+    return Elements([reads], lambda values, _: jax.nn.logsumexp(values[0], axis=-2))
+
+
+@elements_of.register
 def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
     a, b = node.inputs
     n = graph.shape(a)[-1]
+    if not adds_up(node.outputs[0]):
+        return None
     rows, columns = graph.size(a) // max(n, 1), graph.size(b) // max(n, 1)
     if n == 0 or rows * columns * n > LARGEST_TABLE:
         return None
