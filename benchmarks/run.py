@@ -85,9 +85,7 @@ def run_in_child(args, model, sampler, seed):
             command += [f"--{option.replace('_', '-')}", str(getattr(args, option))]
         timeout = 2 * args.limit + args.setup_limit  # a run may overshoot its limit by one chunk
         try:
-            child = subprocess.run(
-                command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout
-            )
+            child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
         except subprocess.TimeoutExpired:
             failed = {"status": "failed", "reason": f"no result in {timeout:.0f} s with compiling and tuning"}
             return {"model": model, "sampler": sampler, "seed": seed} | failed | environment()

@@ -119,9 +119,7 @@ def pymc_default(spec, seed, recorder):
     run_pymc(spec, seed, recorder)
 
 
-@sampler(
-    "marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock"
-)
+@sampler("marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock")
 def marginalize_nuts(spec, seed, recorder):
     import pymc_extras
     from pymc_extras.model.marginal import distributions
@@ -224,9 +222,7 @@ def discrete_gibbs(**options):
 
 sampler("numpyro-gibbs", note="DiscreteHMCGibbs(NUTS); on C its DiscreteGibbs alone")(discrete_gibbs())
 sampler("numpyro-gibbs-modified", note="DiscreteHMCGibbs(NUTS, modified=True)")(discrete_gibbs(modified=True))
-sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(
-    discrete_gibbs(random_walk=True)
-)
+sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(discrete_gibbs(random_walk=True))
 
 
 @sampler("numpyro-mixed-hmc", note="MixedHMC(HMC(trajectory_length=1.2)), one update per discrete site")
