@@ -31,7 +31,8 @@ class GibbsWithGradients(DiscreteStep):
     differences : {"auto", "exact", "gradient"}
         Where the local differences come from; see `target_from_model`.
     transitions : "auto" or int
-        Transitions per draw; by default at least one pass over the sites.
+        Transitions per draw, or one more at random (an even number of flips would never change a flat target's parity); by default at
+        least one pass over the sites.
     support : {name: (lower, upper)}, optional
         Inclusive bounds where a distribution does not give them away.
     window : "auto", "geometric", int or {name: one of these}
