@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pymc_discrete.kernels.adaptation import Tuned
+
 
 class State(NamedTuple):
     """A point of a chain and what is known about it.
@@ -47,11 +49,13 @@ class Kernel(NamedTuple):
     init : (x, target) -> State
     step : (key, state, target, params) -> (State, Info)
     refresh : (state, target) -> State, after another block moved the context
+    tuned : the parameter that adapts while tuning, if any
     """
 
     init: Callable
     step: Callable
     refresh: Callable
+    tuned: Tuned | None = None
 
 
 def evaluate(x, target, carry: Callable) -> State:
@@ -60,7 +64,7 @@ def evaluate(x, target, carry: Callable) -> State:
     return State(x, target.logdensity(x), differences, carry(x, differences, target.space))
 
 
-def loop(kernel: Kernel, key, state: State, target, params, transitions: int) -> tuple[State, Info]:
+def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tuple[State, Info]:
     """`transitions` steps, or one more at random, in one compiled loop.
 
     A proposal that is always accepted alternates: on a flat target an even number of flips never changes the parity of x. The coin

@@ -1,7 +1,7 @@
 """The Gibbs-With-Gradients step."""
 
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pymc.step_methods.state import dataclass_state
@@ -13,7 +13,7 @@ from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState, check_opti
 
 @dataclass_state
 class GibbsWithGradientsState(DiscreteStepState):
-    n_flips: float = field(metadata={"frozen": True})
+    n_flips: float | str = field(metadata={"frozen": True})
     balancing: str = field(metadata={"frozen": True})
 
 
@@ -24,8 +24,9 @@ class GibbsWithGradients(DiscreteStep):
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is no constrained vector.
-    n_flips : float, default 1
-        Mean number of moves in a proposal, at least 1; above 1 the multi-sample variant (App. D.2, Eq. 27).
+    n_flips : float or "adapt", default 1
+        Mean number of moves in a proposal, at least 1; above 1 the multi-sample variant (App. D.2, Eq. 27). "adapt" tunes it to an
+        acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
     differences : {"auto", "exact", "gradient"}
@@ -37,6 +38,8 @@ class GibbsWithGradients(DiscreteStep):
         Inclusive bounds where a distribution does not give them away.
     window : "auto", "geometric", int or {name: one of these}
         Neighbours of integers with more than 256 values.
+    start : {"point", "dispersed"}
+        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a random state of finite density.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -55,7 +58,7 @@ class GibbsWithGradients(DiscreteStep):
     Notes
     -----
     Sampler statistics: `accept` (mean acceptance probability over a draw's transitions), `accepted` (share accepted),
-    `discrete_n_moved` (sites that ended the draw at another value), `lp`.
+    `discrete_n_moved` (sites that ended the draw at another value), `discrete_n_flips`, `lp`.
 
     References
     ----------
@@ -70,8 +73,10 @@ class GibbsWithGradients(DiscreteStep):
 
     name = "gibbs_with_gradients"
     _state_class = GibbsWithGradientsState
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {**DiscreteStep.stats_dtypes_shapes, "discrete_n_flips": (np.float64, [])}
+    reported: ClassVar[dict[str, str]] = {"discrete_n_flips": "n_flips"}
 
-    def __init__(self, vars: Any = None, *, n_flips: float = 1, balancing: str = "sqrt", **options: Any):
+    def __init__(self, vars: Any = None, *, n_flips: float | str = 1, balancing: str = "sqrt", **options: Any):
         check_options(type(self), options)
         self.n_flips, self.balancing = n_flips, balancing
         super().__init__(vars, **options)
@@ -79,5 +84,5 @@ class GibbsWithGradients(DiscreteStep):
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return gibbs_with_gradients(self.n_flips, self.balancing)
 
-    def _pass_length(self, d: int) -> int:
-        return int(np.ceil(d / self.n_flips))
+    def _expected_moves(self) -> float:
+        return self.params["n_flips"]

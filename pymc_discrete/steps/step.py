@@ -20,7 +20,7 @@ from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_discrete.kernels import Kernel, loop
+from pymc_discrete.kernels import Kernel, adaptation, loop
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.targets.from_model import ModelDensity, block_of, target_from_model
 from pymc_discrete.targets.space import UNBOUNDED
@@ -33,18 +33,26 @@ HOST_COST = 60.0
 CHECKED_NEIGHBOURS = 32
 
 
+STARTS = ("point", "dispersed")
+
+
 @dataclass_state
 class DiscreteStepState(StepMethodState):
     asked_transitions: int | str = field(metadata={"frozen": True})
+    start: str = field(metadata={"frozen": True})
     tune: bool
     checked: bool
     impossible: bool
+    tune_draws: int
+    adaptation: Any
+    params: dict
+    transitions: int
 
 
 class DiscreteStep(BlockedStep):
     """A PyMC step that runs a kernel of `pymc_discrete` on a block of discrete variables.
 
-    A subclass gives `name`, its options and `_make_kernel`.
+    A subclass gives `name`, its options and `_make_kernel`, and `reported` for the parameters worth showing.
 
     Attributes
     ----------
@@ -62,6 +70,7 @@ class DiscreteStep(BlockedStep):
         "model_logp": (np.float64, []),
     }
     _state_class: type = DiscreteStepState
+    reported: ClassVar[dict[str, str]] = {}  # sampler statistic: the parameter that it shows
 
     def __new__(cls, vars: Any = None, **kwargs):
         model = modelcontext(kwargs.get("model"))
@@ -76,6 +85,7 @@ class DiscreteStep(BlockedStep):
         transitions: int | str = "auto",
         support: dict[str, tuple[Any, Any]] | None = None,
         window: Any = "auto",
+        start: str = "point",
         model: pm.Model | None = None,
         blocked: bool = True,
         rng: Any = None,
@@ -92,12 +102,16 @@ class DiscreteStep(BlockedStep):
         self._initial_point = initial_point
         check_transitions(transitions)
         self.asked_transitions = transitions
+        if start not in STARTS:
+            raise ValueError(f"start must be one of {', '.join(map(repr, STARTS))}, got {start!r}.")
+        self.start = start
         self.rng = get_random_generator(rng)
-        self.tune = True
+        self.tune, self.tune_draws = True, 0
         self.checked = False
         self.impossible = False
         self.kernel, self.params = self._make_kernel()
         self._build()
+        self._reset()
         for name, row in self.target.describe().items():
             _log.info(f"{type(self).__name__}: {name}: {row['way']} differences, K={row['K']} ({row['reason']})")
 
@@ -110,8 +124,6 @@ class DiscreteStep(BlockedStep):
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
         self._target = target_from_model(self.model, self._names, initial_point=point, **self._options)
         self._draw_compiled: Any = None
-        asked = self.asked_transitions
-        self.transitions = self._auto_transitions() if asked == "auto" else int(asked)
 
     @property
     def target(self) -> Target:
@@ -125,42 +137,73 @@ class DiscreteStep(BlockedStep):
 
     @property
     def _draw(self):
-        """The compiled draw: (seed (2,) uint32, x (d,), others) -> (x, summary)."""
+        """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, summary)."""
         if self._draw_compiled is None:
-            density, kernel, params, transitions = self.target.density, self.kernel, self.params, self.transitions
+            density, kernel = self.target.density, self.kernel
 
-            def draw(seed, x, others):
+            def draw(seed, x, others, params, transitions):
                 target = Target(density).with_inputs(others)
                 key = jax.random.wrap_key_data(seed, impl="threefry2x32")
                 state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
                 total = state.logdensity + target.context["untouched"]
                 moved = jnp.sum(state.x != x)
-                return state.x, jnp.stack([total, info.accept, info.accepted, moved]).astype(jnp.result_type(float))
+                summary = jnp.stack([total, info.accept, info.accepted, moved, info.n_moves])
+                return state.x, summary.astype(jnp.result_type(float))
 
             self._draw_compiled = jax.jit(draw)
         return self._draw_compiled
 
-    def _auto_transitions(self) -> int:
-        """At least one pass over the sites, and more while they cost less than the host's call."""
-        d = self.target.space.d
-        microseconds = 3.0 + self._density.plan.cost / 1500.0
-        return max(self._pass_length(d), int(HOST_COST / microseconds), 1)
+    # ------------------------------------------------------------ tuning
+    def _reset(self) -> None:
+        """What belongs to one chain, as it was before the chain."""
+        self.checked = False
+        self.impossible = False
+        _, self.params = self._make_kernel()
+        tuned = self.kernel.tuned
+        if tuned is not None:
+            self.params[tuned.name] = float(np.clip(self.params[tuned.name], *self._bounds))
+        self.adaptation = None if tuned is None else adaptation.start(self.params[tuned.name])
+        asked = self.asked_transitions
+        self.transitions = self._auto_transitions(self._expected_moves()) if asked == "auto" else int(asked)
 
-    def _pass_length(self, d: int) -> int:
-        """Transitions in which every site has its turn once, on average."""
-        return d
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        assert self.kernel.tuned is not None
+        return self.kernel.tuned.bounds(self.target.space)
+
+    def _auto_transitions(self, n_moves: float) -> int:
+        """At least one pass over the sites, and more while they cost less than the host's call."""
+        microseconds = 3.0 + self._density.plan.cost / 1500.0
+        one_pass = int(np.ceil(self.target.space.d / max(n_moves, 1.0)))
+        return max(one_pass, int(HOST_COST / microseconds), 1)
+
+    def _expected_moves(self) -> float:
+        """Moves in a proposal before anything was measured."""
+        return 1.0
+
+    def _adapt(self, x: np.ndarray, accept: float, n_moves: float) -> None:
+        """After a tuning draw that ended at x."""
+        tuned = self.kernel.tuned
+        if tuned is None:
+            return
+        self.adaptation = adaptation.update(self.adaptation, accept, *self._bounds, self.tune_draws)
+        self.params[tuned.name] = float(np.exp(self.adaptation.log_value))
+        if self.asked_transitions == "auto":
+            self.transitions = self._auto_transitions(n_moves)
 
     # ------------------------------------------------------------ sampling
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if not self.checked:
             self._check_start(point)
-            self.checked = True
         graph, space = self._density.graph, self.target.space
-        seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
         x = self._ravel(point)
+        if not self.checked and self.start == "dispersed":
+            x = dispersed(x, self.target.at(point)[1], self.rng)
+        self.checked = True
+        seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
         others = [point[v.name] for v in graph.others]
-        y, summary = self._draw(seed, x, others)
-        y, (logp, accept, accepted, moved) = np.asarray(y), np.asarray(summary).tolist()
+        y, summary = self._draw(seed, x, others, self.params, self.transitions)
+        y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
         if not logp < np.inf:
             self._raise_not_finite(point, y, logp)
         self.impossible = logp == -np.inf
@@ -168,6 +211,9 @@ class DiscreteStep(BlockedStep):
         for start, v in space.blocks:
             new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)
         stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved), "model_logp": logp}
+        stats.update({stat: self.params[name] for stat, name in self.reported.items()})
+        if self.tune:
+            self._adapt(y, accept, n_moves)
         return new, [stats]
 
     def _ravel(self, point: PointType) -> np.ndarray:
@@ -177,17 +223,31 @@ class DiscreteStep(BlockedStep):
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
-        self.tune = tune > 0
-        self.checked = False
-        self.impossible = False
+        self.tune, self.tune_draws = tune > 0, tune
+        self._reset()
 
     def stop_tuning(self) -> None:
         super().stop_tuning()
+        self._freeze()
         if self.impossible:
             names = ", ".join(map(repr, self._names))
             raise SamplingError(
                 f"The log density is still -inf after tuning: the start of {names} is impossible, and nothing possible was found near it. "
                 "Pass initvals= that the data allow (a latent count no smaller than what was counted)."
+            )
+
+    def _freeze(self) -> None:
+        """The tuned value is the mean over the second half of tuning."""
+        tuned = self.kernel.tuned
+        if tuned is None or not self.adaptation.seen:
+            return
+        value = float(np.exp(self.adaptation.mean))
+        self.params[tuned.name] = value
+        if value <= 1.05 * self._bounds[0] and self.adaptation.accept < adaptation.TARGET_ACCEPT - 0.1:
+            _log.warning(
+                f"{type(self).__name__}: {tuned.name} is at its lower bound {self._bounds[0]:g} and the acceptance is "
+                f"{self.adaptation.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this proposal. "
+                "pmd.BlockGibbs may do better, or pmd.GibbsWithGradients."
             )
 
     # ------------------------------------------------------------ the chain's first step
@@ -197,6 +257,7 @@ class DiscreteStep(BlockedStep):
         if self._density.stale():
             self._initial_point = {k: np.array(v) for k, v in point.items()}
             self._build()
+            self._reset()
         space = self.target.space
         x = self._ravel(point)
         for site in np.flatnonzero(~space.contains(x))[:1]:
@@ -290,6 +351,23 @@ def compare(x, target: Target, site, column, value):
     logp = target.logdensity(x)
     then = jax.vmap(lambda i, v: target.logdensity(jnp.asarray(x).at[i].set(v)))(site, value)
     return logp, target.differences(x)[site, column], then - logp
+
+
+def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
+    """A random state of finite log density: every site anywhere in its support (within its window where that is wide), or else as many
+    sites as the density allows."""
+    share, space = 1.0, target.space
+    for attempt in range(200):
+        y = x.copy()
+        for i in np.flatnonzero(rng.random(space.d) < share):
+            if not space.windowed[i]:
+                y[i] = rng.integers(space.lower[i], space.upper[i] + 1)
+            else:
+                y[i] = np.clip(x[i] + rng.choice(space.column[i][space.exists[i]]), space.lower[i], space.upper[i])
+        if float(target.logdensity(y)) > -np.inf:
+            return y
+        share = share if attempt < 20 else 0.9 * share
+    return x
 
 
 def shown(lower: int, upper: int) -> str:
