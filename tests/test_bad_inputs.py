@@ -40,16 +40,24 @@ def another_x():
         return pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
 
 
-def build(model_of, *vars, **options):
+MODELS = (everything, continuous_only, constrained_only, custom, parity)
+BAD_LENGTHS = (0, 0.5, -1, None, True, "long", np.nan, (2, 1), (0, 3), (1, 2.5), (1, 2, 3), [2])
+BAD_STEPS = (0, -1, None, True, "small", np.nan, np.inf)
+ON_OFF = ("recompute", "backtrack")
+
+
+def build(*args, **options):
+    """A step, GibbsWithGradients where none is named first, on a model."""
+    step, model_of, *vars = args if isinstance(args[0], str) else ("GibbsWithGradients", *args)
     with pm.Model() as model:
         model_of()
-    return pmd.GibbsWithGradients(*(v(model) if callable(v) else v for v in vars), model=model, **options)
+    return getattr(pmd, step)(*(v(model) if callable(v) else v for v in vars), model=model, **options)
 
 
 FREE = r"discrete free variable"
 PAIR = r"'k'.*\(lower, upper\)"
 WINDOW = r"window.*'k'.*'auto', 'geometric' or an integer of at least 1"
-FLIPS = r"n_flips must be a number of at least 1"
+FLIPS = r"n_flips must be 'adapt' or a number of at least 1"
 TRANSITIONS = r"transitions must be 'auto' or an integer of at least 1"
 BALANCING = r"balancing must be one of 'sqrt', 'barker', 'min', 'max'"
 CONSTRAINED = r"is a constrained vector.*Categorical draws.*marginalise"
@@ -89,14 +97,27 @@ BUILT = [
     *(((everything, "x"), {"transitions": t}, ValueError, TRANSITIONS) for t in (0, -1, 1.5, True, None, "many")),
     *(((everything, "x"), {"n_flips": f}, ValueError, FLIPS) for f in (0.5, 0, -1, "x", np.nan, np.inf, True, None)),
     ((everything, "x"), {"n_flip": 2}, TypeError, r"GibbsWithGradients.*'n_flip'"),
+    *(((everything, "x"), {"start": v}, ValueError, r"start must be one of 'point', 'dispersed'") for v in ("prior", None, 1)),
+    *((("PathAuxiliary", everything, "x"), {"path_length": v}, ValueError, r"path_length must be") for v in BAD_LENGTHS),
+    *((("PathAuxiliary", everything, "x"), {n: v}, ValueError, rf"{n} must be True or False") for n in ON_OFF for v in (1, None, "no")),
+    (("PathAuxiliary", everything, "x"), {"n_flips": 2}, TypeError, r"PathAuxiliary has no option 'n_flips'; it has path_length"),
+    (("PathAuxiliary", everything, "c"), {}, ValueError, r"'c' is continuous.*NUTS"),
+    *((("DiscreteLangevin", everything, "x"), {"step_size": v}, ValueError, r"step_size must be 'adapt' or a positive") for v in BAD_STEPS),
+    *(
+        (("DiscreteLangevin", everything, "x"), {"proposal": v}, ValueError, r"proposal must be one of 'dlp', 'dlmc'")
+        for v in ("mala", None)
+    ),
+    (("DiscreteLangevin", everything, "x"), {"adjusted": "no"}, ValueError, r"adjusted must be True or False"),
+    (("DiscreteLangevin", everything, "x"), {"balancing": "cube"}, ValueError, BALANCING),
+    (("DiscreteLangevin", parity), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
     ((parity,), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
 ]
 
 
 def label(case):
-    (model_of, *vars), options, *_ = case
-    shown = [str(v) if isinstance(v, str | list | int) else "object" for v in vars]
-    return "-".join([model_of.__name__, *shown, *map(str, options.items())])
+    args, options, *_ = case
+    shown = [v.__name__ if any(v is m for m in MODELS) else str(v) if isinstance(v, str | list | int) else "object" for v in args]
+    return "-".join([*shown, *map(str, options.items())])
 
 
 @pytest.mark.parametrize(("args", "options", "error", "message"), BUILT, ids=map(label, BUILT))

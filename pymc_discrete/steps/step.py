@@ -2,7 +2,6 @@
 
 import inspect
 import logging
-import warnings
 from dataclasses import field
 from typing import Any, ClassVar, cast
 
@@ -10,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import pytensor
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
@@ -21,19 +19,15 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.kernels import Kernel, adaptation, loop
+from pymc_discrete.steps.checks import STARTS, check_choice, check_start, check_transitions, dispersed, names_of, raise_not_finite
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.targets.from_model import ModelDensity, block_of, target_from_model
-from pymc_discrete.targets.space import UNBOUNDED
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
 
 # What PyMC spends on one call of a step, in microseconds: transitions that cost less come for free
 HOST_COST = 60.0
-CHECKED_NEIGHBOURS = 32
-
-
-STARTS = ("point", "dispersed")
 
 
 @dataclass_state
@@ -45,6 +39,7 @@ class DiscreteStepState(StepMethodState):
     impossible: bool
     tune_draws: int
     adaptation: Any
+    accepted_in_tuning: float
     params: dict
     transitions: int
 
@@ -72,7 +67,9 @@ class DiscreteStep(BlockedStep):
     _state_class: type = DiscreteStepState
     reported: ClassVar[dict[str, str]] = {}  # sampler statistic: the parameter that it shows
 
-    def __new__(cls, vars: Any = None, **kwargs):
+    def __new__(cls, vars: Any = None, *more, **kwargs):
+        if more:
+            raise TypeError(f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name only.")
         model = modelcontext(kwargs.get("model"))
         values = {v.name: v for v in model.value_vars}
         return super().__new__(cls, [values[name] for name in block_of(model, vars)], **kwargs)
@@ -102,8 +99,7 @@ class DiscreteStep(BlockedStep):
         self._initial_point = initial_point
         check_transitions(transitions)
         self.asked_transitions = transitions
-        if start not in STARTS:
-            raise ValueError(f"start must be one of {', '.join(map(repr, STARTS))}, got {start!r}.")
+        check_choice("start", start, STARTS)
         self.start = start
         self.rng = get_random_generator(rng)
         self.tune, self.tune_draws = True, 0
@@ -162,6 +158,7 @@ class DiscreteStep(BlockedStep):
         tuned = self.kernel.tuned
         if tuned is not None:
             self.params[tuned.name] = float(np.clip(self.params[tuned.name], *self._bounds))
+        self.accepted_in_tuning = 0.0
         self.adaptation = None if tuned is None else adaptation.start(self.params[tuned.name])
         asked = self.asked_transitions
         self.transitions = self._auto_transitions(self._expected_moves()) if asked == "auto" else int(asked)
@@ -194,7 +191,7 @@ class DiscreteStep(BlockedStep):
     # ------------------------------------------------------------ sampling
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if not self.checked:
-            self._check_start(point)
+            self._first(point)
         graph, space = self._density.graph, self.target.space
         x = self._ravel(point)
         if not self.checked and self.start == "dispersed":
@@ -205,16 +202,28 @@ class DiscreteStep(BlockedStep):
         y, summary = self._draw(seed, x, others, self.params, self.transitions)
         y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
         if not logp < np.inf:
-            self._raise_not_finite(point, y, logp)
+            raise_not_finite(self.target, point, y, logp)
         self.impossible = logp == -np.inf
+        if self.impossible and not self.tune:
+            self._raise_impossible()
         new = dict(point)
         for start, v in space.blocks:
             new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)
         stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved), "model_logp": logp}
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
         if self.tune:
+            self.accepted_in_tuning += accepted
             self._adapt(y, accept, n_moves)
         return new, [stats]
+
+    def _first(self, point: PointType) -> None:
+        """Before a chain's first draw."""
+        refuse_after_fork()
+        if self._density.stale():
+            self._initial_point = {k: np.array(v) for k, v in point.items()}
+            self._build()
+            self._reset()
+        check_start(self.target, point, self._ravel(point))
 
     def _ravel(self, point: PointType) -> np.ndarray:
         if len(self._names) == 1:
@@ -230,11 +239,18 @@ class DiscreteStep(BlockedStep):
         super().stop_tuning()
         self._freeze()
         if self.impossible:
-            names = ", ".join(map(repr, self._names))
-            raise SamplingError(
-                f"The log density is still -inf after tuning: the start of {names} is impossible, and nothing possible was found near it. "
-                "Pass initvals= that the data allow (a latent count no smaller than what was counted)."
+            self._raise_impossible()
+        if self.tune_draws >= 100 and not self.accepted_in_tuning:
+            _log.warning(
+                f"{type(self).__name__}: no move of {names_of(self.target)} was accepted in {self.tune_draws} tuning draws: the chain "
+                "stands still. Either only one value is possible, or a gradient misleads it: try differences='exact' or balancing='barker'."
             )
+
+    def _raise_impossible(self) -> None:
+        raise SamplingError(
+            f"The log density is -inf: the start of {names_of(self.target)} is impossible, and tuning found nothing possible near it. "
+            "Pass initvals= that the data allow (a latent count no smaller than what was counted)."
+        )
 
     def _freeze(self) -> None:
         """The tuned value is the mean over the second half of tuning."""
@@ -249,78 +265,6 @@ class DiscreteStep(BlockedStep):
                 f"{self.adaptation.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this proposal. "
                 "pmd.BlockGibbs may do better, or pmd.GibbsWithGradients."
             )
-
-    # ------------------------------------------------------------ the chain's first step
-    def _check_start(self, point: PointType) -> None:
-        """Before anything is drawn: the data, the support, the density, and the claims about the differences."""
-        refuse_after_fork()
-        if self._density.stale():
-            self._initial_point = {k: np.array(v) for k, v in point.items()}
-            self._build()
-            self._reset()
-        space = self.target.space
-        x = self._ravel(point)
-        for site in np.flatnonzero(~space.contains(x))[:1]:
-            name, flat = space.sites[site]
-            raise SamplingError(
-                f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
-                f"{shown(space.lower[site], space.upper[site])}. Pass initvals={{{name!r}: ...}} within it."
-            )
-        _, target = self.target.at(point)
-        values, inside = (np.asarray(a) for a in space.neighbours(x))
-        site, column = np.nonzero(inside & (values != x[:, None]))
-        pick = np.random.default_rng(0).permutation(len(site))[:CHECKED_NEIGHBOURS]
-        site, value = site[pick], values[site[pick], column[pick]]
-        logp, got, want = jax.jit(compare)(x, target, site, column[pick], value)
-        logp, got, want = float(logp), np.asarray(got), np.asarray(want)
-        if not logp < np.inf:
-            self._raise_not_finite(point, x, logp)
-        self._check_differences(logp, got, want, site)
-
-    def _check_differences(self, logp: float, got: np.ndarray, want: np.ndarray, site: np.ndarray) -> None:
-        if not np.isfinite(logp):
-            return
-        rows = self.target.describe()
-        names = np.array([self.target.space.sites[s][0] for s in site])
-        want = np.where(np.isnan(want), -np.inf, want)
-        eps = np.finfo(got.dtype if got.size else float).eps
-        for name, row in rows.items():
-            mine = names == name
-            a, b = got[mine], want[mine]
-            if row["exact"]:
-                with np.errstate(invalid="ignore"):
-                    off = np.where(a == b, 0.0, np.abs(a - b))
-                room = 1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1)
-                if not (off <= room).all():
-                    raise SamplingError(
-                        f"The differences of {name!r} were taken for exact ({row['way']}: {row['reason']}) and miss the log density by "
-                        f"{off.max():.2g} nats. This is a bug in pymc_discrete: please report the model. differences='gradient' avoids it."
-                    )
-                continue
-            both = np.isfinite(a) & np.isfinite(b)
-            if both.sum() > 4 and np.ptp(b[both]) > 1e-9:
-                corr = np.corrcoef(a[both], b[both])[0, 1] if np.ptp(a[both]) > 0 else 0.0
-                if not corr >= 0.2:
-                    warnings.warn(
-                        f"The gradient says little about {name!r}: its correlation with the true differences is {corr:.2f}. The chain is "
-                        "right but slow; differences='exact' may pay.",
-                        UserWarning,
-                        stacklevel=2,
-                    )
-
-    def _raise_not_finite(self, point: PointType, x: np.ndarray, logp: float) -> None:
-        graph = self._density.graph
-        at = {**point, **{v.name: x[s : s + v.size].reshape(v.shape) for s, v in self.target.space.blocks}}
-        inputs = [*graph.values, *graph.others]
-        terms = [*graph.terms, *graph.untouched]
-        f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
-        with np.errstate(all="ignore"):
-            values = f(*(np.asarray(at[v.name], v.type.dtype) for v in inputs))
-        bad = [f"{n!r} ({float(v):g})" for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
-        raise SamplingError(
-            f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
-            "their domain; a density must be finite, or -inf where it is impossible."
-        )
 
     # ------------------------------------------------------------ PyMC's bookkeeping
     def __getstate__(self) -> dict[str, Any]:
@@ -346,36 +290,6 @@ class DiscreteStep(BlockedStep):
         return (update_stats,)
 
 
-def compare(x, target: Target, site, column, value):
-    """Log density at x, and differences claimed and found at some neighbours."""
-    logp = target.logdensity(x)
-    then = jax.vmap(lambda i, v: target.logdensity(jnp.asarray(x).at[i].set(v)))(site, value)
-    return logp, target.differences(x)[site, column], then - logp
-
-
-def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
-    """A random state of finite log density: every site anywhere in its support (within its window where that is wide), or else as many
-    sites as the density allows."""
-    share, space = 1.0, target.space
-    for attempt in range(200):
-        y = x.copy()
-        for i in np.flatnonzero(rng.random(space.d) < share):
-            if not space.windowed[i]:
-                y[i] = rng.integers(space.lower[i], space.upper[i] + 1)
-            else:
-                y[i] = np.clip(x[i] + rng.choice(space.column[i][space.exists[i]]), space.lower[i], space.upper[i])
-        if float(target.logdensity(y)) > -np.inf:
-            return y
-        share = share if attempt < 20 else 0.9 * share
-    return x
-
-
-def shown(lower: int, upper: int) -> str:
-    """Bounds as a reader would write them."""
-    low = "(-inf" if lower <= -UNBOUNDED else f"[{lower}"
-    return f"{low}, inf)" if upper >= UNBOUNDED else f"{low}, {upper}]"
-
-
 def check_options(cls: type, options: dict[str, Any]) -> None:
     """Refuse options that a step does not have, by the step's own name."""
     known = inspect.signature(DiscreteStep.__init__).parameters
@@ -384,11 +298,3 @@ def check_options(cls: type, options: dict[str, Any]) -> None:
             own = [p for p in inspect.signature(cls).parameters if p not in ("self", "vars", "options")]
             choice = ", ".join([*own, *(p for p in known if p not in ("self", "vars"))])
             raise TypeError(f"{cls.__name__} has no option {name!r}; it has {choice}.")
-
-
-def check_transitions(transitions: Any) -> None:
-    if isinstance(transitions, str) and transitions == "auto":
-        return
-    if isinstance(transitions, int | np.integer) and not isinstance(transitions, bool) and transitions >= 1:
-        return
-    raise ValueError(f"transitions must be 'auto' or an integer of at least 1, transitions per draw, got {transitions!r}.")

@@ -1,0 +1,145 @@
+"""What a step looks at before it draws: options, the start, the density there, and the claims about the differences."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytensor
+from pymc.blocking import PointType
+from pymc.exceptions import SamplingError
+
+from pymc_discrete.targets.space import UNBOUNDED
+from pymc_discrete.targets.target import Target
+
+CHECKED_NEIGHBOURS = 32
+STARTS = ("point", "dispersed")
+
+
+def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
+    """The support, the density, and the claims about the differences, at the start x of a chain.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        Outside the support, where the density is nan or +inf, where differences said to be exact are not.
+    NotImplementedError
+        Where the model has an Op without a JAX version.
+    """
+    space = target.space
+    for site in np.flatnonzero(~space.contains(x))[:1]:
+        name, flat = space.sites[site]
+        raise SamplingError(
+            f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
+            f"{shown(space.lower[site], space.upper[site])}. Pass initvals={{{name!r}: ...}} within it."
+        )
+    values, inside = (np.asarray(a) for a in space.neighbours(x))
+    site, column = np.nonzero(inside & (values != x[:, None]))
+    pick = np.random.default_rng(0).permutation(len(site))[:CHECKED_NEIGHBOURS]
+    site, value = site[pick], values[site[pick], column[pick]]
+    try:
+        logp, got, want = jax.jit(compare)(x, target.at(point)[1], site, column[pick], value)
+    except NotImplementedError as e:
+        raise NotImplementedError(
+            f"A term that depends on {names_of(target)} has an Op without a JAX version: {str(e).splitlines()[0]} Write the term with "
+            "other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with pm.Metropolis."
+        ) from e
+    logp, got, want = float(logp), np.asarray(got), np.asarray(want)
+    if not logp < np.inf:
+        raise_not_finite(target, point, x, logp)
+    check_differences(target, logp, got, want, site)
+
+
+def check_differences(target: Target, logp: float, got: np.ndarray, want: np.ndarray, site: np.ndarray) -> None:
+    if not np.isfinite(logp):
+        return
+    rows = target.describe()
+    names = np.array([target.space.sites[s][0] for s in site])
+    want = np.where(np.isnan(want), -np.inf, want)
+    eps = np.finfo(got.dtype if got.size else float).eps
+    for name, row in rows.items():
+        mine = names == name
+        a, b = got[mine], want[mine]
+        if row["exact"]:
+            with np.errstate(invalid="ignore"):
+                off = np.where(a == b, 0.0, np.abs(a - b))
+            room = 1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1)
+            if not (off <= room).all():
+                raise SamplingError(
+                    f"The differences of {name!r} were taken for exact ({row['way']}: {row['reason']}) and miss the log density by "
+                    f"{off.max():.2g} nats. This is a bug in pymc_discrete: please report the model. differences='gradient' avoids it."
+                )
+            continue
+        both = np.isfinite(a) & np.isfinite(b)
+        if both.sum() > 4 and np.ptp(b[both]) > 1e-9:
+            corr = np.corrcoef(a[both], b[both])[0, 1] if np.ptp(a[both]) > 0 else 0.0
+            if not corr >= 0.2:
+                warnings.warn(
+                    f"The gradient says little about {name!r}: its correlation with the true differences is {corr:.2f}. The chain is "
+                    "right but slow; differences='exact' may pay.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+
+def raise_not_finite(target: Target, point: PointType, x: np.ndarray, logp: float) -> None:
+    graph = target.density.graph
+    at = {**point, **{v.name: x[s : s + v.size].reshape(v.shape) for s, v in target.space.blocks}}
+    inputs = [*graph.values, *graph.others]
+    terms = [*graph.terms, *graph.untouched]
+    f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
+    with np.errstate(all="ignore"):
+        values = f(*(np.asarray(at[v.name], v.type.dtype) for v in inputs))
+    bad = [f"{n!r} ({float(v):g})" for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
+    raise SamplingError(
+        f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
+        "their domain; a density must be finite, or -inf where it is impossible."
+    )
+
+
+def names_of(target: Target) -> str:
+    return ", ".join(repr(v.name) for v in target.space.variables)
+
+
+def compare(x, target: Target, site, column, value):
+    """Log density at x, and differences claimed and found at some neighbours."""
+    logp = target.logdensity(x)
+    then = jax.vmap(lambda i, v: target.logdensity(jnp.asarray(x).at[i].set(v)))(site, value)
+    return logp, target.differences(x)[site, column], then - logp
+
+
+def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
+    """A random state of finite log density: every site anywhere in its support (within its window where that is wide), or else as many
+    sites as the density allows."""
+    share, space = 1.0, target.space
+    for attempt in range(200):
+        y = x.copy()
+        for i in np.flatnonzero(rng.random(space.d) < share):
+            if not space.windowed[i]:
+                y[i] = rng.integers(space.lower[i], space.upper[i] + 1)
+            else:
+                y[i] = np.clip(x[i] + rng.choice(space.column[i][space.exists[i]]), space.lower[i], space.upper[i])
+        if float(target.logdensity(y)) > -np.inf:
+            return y
+        share = share if attempt < 20 else 0.9 * share
+    return x
+
+
+def shown(lower: int, upper: int) -> str:
+    """Bounds as a reader would write them."""
+    low = "(-inf" if lower <= -UNBOUNDED else f"[{lower}"
+    return f"{low}, inf)" if upper >= UNBOUNDED else f"{low}, {upper}]"
+
+
+def check_transitions(transitions: Any) -> None:
+    if isinstance(transitions, str) and transitions == "auto":
+        return
+    if isinstance(transitions, int | np.integer) and not isinstance(transitions, bool) and transitions >= 1:
+        return
+    raise ValueError(f"transitions must be 'auto' or an integer of at least 1, transitions per draw, got {transitions!r}.")
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
