@@ -153,13 +153,22 @@ def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None)
     return low, high
 
 
+def is_constrained(rv: Variable) -> bool:
+    return isinstance(rv.owner.op, CONSTRAINED) or "DirichletMultinomial" in type(rv.owner.op).__name__
+
+
+def can_take(rv: Variable) -> bool:
+    """Whether a random variable is discrete, unconstrained and of a known support."""
+    discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
+    return discrete and rv.owner is not None and not is_constrained(rv) and bounds_of(rv) is not None
+
+
 def refused(model: pm.Model, name: str) -> str | None:
     """Why a discrete variable cannot be sampled one site at a time, or None."""
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
         return None
-    constrained = isinstance(rv.owner.op, CONSTRAINED) or "DirichletMultinomial" in type(rv.owner.op).__name__
-    if constrained:
+    if is_constrained(rv):
         return (
             f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')}): its counts have a fixed sum, so a change of one site "
             "leaves the support. Write it as Categorical draws, or as a product of Binomials, or marginalise it"

@@ -1,0 +1,119 @@
+"""The automatic choice of a step, and its registration with PyMC."""
+
+import inspect
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pymc.model import modelcontext
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
+
+from pymc_discrete.steps.block_gibbs import BlockGibbs
+from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
+from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.targets.from_model import block_of, target_from_model
+from pymc_discrete.targets.support import can_take
+
+_log = logging.getLogger("pymc.discrete")
+
+
+class AutoStep(BlockedStep):
+    """The best step of `pymc_discrete` for each discrete variable of a model.
+
+    Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, `DiscreteLangevin` in continuous time
+    for those known by a gradient only; both, in a `CompoundStep`, where a model has both kinds. One logged line says what and why.
+
+    Parameters
+    ----------
+    vars : RV, name or value variable, or a list of them, optional
+        What to sample; by default every discrete free variable that is no constrained vector.
+    differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
+        As in `GibbsWithGradients`.
+
+    Raises
+    ------
+    ValueError
+        For variables or options that cannot be sampled so, each with the reason and the remedy.
+
+    Notes
+    -----
+    Where conditionals are exact, a sweep over all sites costs about one evaluation of all differences, and every other method of this
+    package pays as much for a proposal that moves some of the sites and may be rejected. See "Which sampler?" in the documentation.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     z = pm.Categorical("z", p=[0.2, 0.3, 0.5], shape=10)
+    ...     idata = pm.sample(step=pmd.AutoStep())  # doctest: +SKIP
+    """
+
+    name = "auto_step"
+
+    def __new__(cls, vars: Any = None, **options: Any):
+        known = inspect.signature(DiscreteStep.__init__).parameters
+        for name in options:
+            if name not in known:
+                choice = ", ".join(p for p in known if p not in ("self", "vars"))
+                raise TypeError(f"AutoStep has no option {name!r}; it has {choice}. For the options of one method, name that method.")
+        model = modelcontext(options.get("model"))
+        names = block_of(model, vars)
+        asked = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
+        rows = target_from_model(model, names, **asked).describe()
+        exact = [name for name in names if rows[name]["exact"]]
+        steps = []
+        for chosen, kind, more in ((exact, BlockGibbs, {}), ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"})):
+            if not chosen:
+                continue
+            shown = ", ".join(map(repr, chosen))
+            why = "conditionals are exact" if kind is BlockGibbs else f"differences are first-order ({rows[chosen[0]]['reason']})"
+            _log.info(f"AutoStep: {kind.__name__} for {shown}: {why}")
+            steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
+        return steps[0] if len(steps) == 1 else CompoundStep(steps)
+
+    def step(self, point):
+        raise NotImplementedError("AutoStep gives another step in its place.")
+
+    @staticmethod
+    def competence(var: Any, has_grad: bool) -> Competence:
+        return Competence.IDEAL if can_take(var) else Competence.INCOMPATIBLE
+
+
+def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[str, Any]:
+    """The options that name variables, for some of these only."""
+    out = {}
+    for key in ("support", "window"):
+        if isinstance(options.get(key), dict):
+            out[key] = {k: v for k, v in options[key].items() if block_of(model, k)[0] in names}
+    return out
+
+
+def register() -> None:
+    """Let a bare `pm.sample()` use `AutoStep` for every discrete variable that it can take; everything else stays with PyMC's own steps."""
+    if AutoStep not in STEP_METHODS:
+        STEP_METHODS.insert(0, AutoStep)  # first, since ties go to the first
+
+
+def unregister() -> None:
+    """Undo `register`."""
+    if AutoStep in STEP_METHODS:
+        STEP_METHODS.remove(AutoStep)
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """`register` within a `with` block.
+
+    Examples
+    --------
+    >>> with pmd.registered(), model:
+    ...     idata = pm.sample()  # doctest: +SKIP
+    """
+    before = AutoStep in STEP_METHODS
+    register()
+    try:
+        yield
+    finally:
+        if not before:
+            unregister()
