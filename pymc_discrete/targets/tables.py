@@ -17,8 +17,8 @@ import numpy as np
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.elements import Moves, Reader
-from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.elements import Moves, Reader, take
+from pymc_discrete.targets.space import Space, picked
 from pymc_discrete.targets.space import Variable as SpaceVariable
 
 LARGEST_TABLES = 5_000_000  # entries
@@ -70,6 +70,14 @@ class Rows:
         place = np.minimum(first[:, None] + np.arange(m), len(sites) - 1)
         index = np.where(mask, elements[place], elements[first][:, None])
         return cls(owner, owner - start, index, mask, len(owner) == size, True)
+
+    def place(self, rows, size: int):
+        """(r,) which row belongs to each local site `rows`, -1 for none; static where `rows` is. Not where a site has two rows."""
+        if self.complete:
+            return rows
+        where = np.full(size + 1, -1)
+        where[self.local] = np.arange(len(self.local))
+        return picked(where, rows)
 
     def add(self, total, values):
         """Add (R, k) values to the (n, k) total of the variable."""
@@ -150,13 +158,11 @@ class Pair:
         return [padded[self.sides[0]["pair"]], padded.transpose(0, 2, 1)[self.sides[1]["pair"]]]
 
     def fields(self, side: int, table, x, rows=None):
-        """(r, K): sum over a site's pairs of P[k, x across]."""
-        across, v = self.sides[side]["across"], (self.vb, self.va)[side]
+        """(r, K): sum over a site's pairs of P[k, x across], `table` being that of the rows."""
+        across, v = picked(self.sides[side]["across"], rows), (self.vb, self.va)[side]
         start = (self.start_b, self.start_a)[side]
-        if rows is not None:
-            across, table = jnp.asarray(across)[rows], table[rows]
-        value = x.at[across].get(mode="promise_in_bounds")
-        lower = v.lower[0] if (v.lower == v.lower[0]).all() else jnp.asarray(v.lower)[across - start]
+        value = take(x, across) if isinstance(across, np.ndarray) else x.at[across].get(mode="promise_in_bounds")
+        lower = v.lower[0] if (v.lower == v.lower[0]).all() else picked(v.lower, across - start)
         place = (value - lower)[..., None]
         return select_last(table, place).sum(axis=1)
 
@@ -187,7 +193,7 @@ class Pointwise:
 
     def moves(self, x, space: Space, dependence: Dependence, reader_state, rows=None):
         """(r, moves) nats."""
-        local = self.rows.local if rows is None else jnp.asarray(self.rows.local)[rows]
+        local = picked(self.rows.local, rows)
         complete = self.rows.complete and rows is None
         candidates = space.values_of(x, self.start, self.v, None if complete else local)
         index, var = self.rows.index, self.term.var
@@ -201,7 +207,7 @@ class Pointwise:
             change = difference(weighted(then, self.term, reader_state), weighted(now, self.term, reader_state))
         mask = self.rows.mask
         if rows is not None and not mask.all():
-            mask = jnp.asarray(mask)[rows]
+            mask = picked(mask, rows)
         n = len(self.rows.site) if rows is None else rows.shape[0]
         return jnp.broadcast_to(masked_sum(change, mask), (n, self.v.moves))
 
