@@ -1,6 +1,7 @@
 """Sites that may be drawn together: colourings of the graph of which sites interact."""
 
 from collections import deque
+from itertools import pairwise
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def colour_classes(links: np.ndarray, members: np.ndarray) -> list[np.ndarray]:
     inside = np.isin(links, members).all(1)
     a, b = np.searchsorted(members, links[inside]).T
     starts = np.searchsorted(a, np.arange(len(members) + 1))
-    neighbours = [b[i:j].tolist() for i, j in zip(starts[:-1], starts[1:], strict=True)]
+    neighbours = [b[i:j].tolist() for i, j in pairwise(starts)]
     colour = greedy(neighbours, breadth_first(neighbours))
     if colour.max(initial=0) > 1:
         other = greedy(neighbours, np.argsort(-np.diff(starts), kind="stable").tolist())
