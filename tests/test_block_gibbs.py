@@ -240,6 +240,12 @@ def test_conditionals_equal_differences(build):
         fresh = want(target, x)[start + sites, : v.K]
         close(static(target, x), fresh)
         close(traced(target, x, sites), fresh)
+        if v.finite:
+            logits = np.asarray(jax.jit(lambda target, x, n=n, sites=sites: target.logits(n, sites)(x))(target, x))
+            if logits.shape[1] == 1:
+                close(logits, fresh[:, 1:] - fresh[:, :1])
+            else:
+                close(logits - logits.max(1, keepdims=True), fresh - fresh.max(1, keepdims=True))
         values, inside = (np.asarray(a) for a in target.space.neighbours(x))
         x = x.copy()
         for i in start + sites[::2]:

@@ -91,14 +91,15 @@ def visits_of(target) -> list:
 def visit_colour(target, n: int, sites: np.ndarray):
     """Draw the sites of one colour together."""
     start, v = target.space.blocks[n]
-    of = target.rows(n, sites)
+    of = (target.logits if v.finite else target.rows)(n, sites)
     every = len(sites) == v.size
     place = np.zeros(v.size, int)
     place[sites] = np.arange(len(sites))
     mine = np.isin(np.arange(v.size), sites)
 
     def put(x, values):
-        # a select by static places: scattering is slow
+        # a select by static places: scattering is slow; and behind a barrier, or XLA draws anew for every site it puts
+        values = jax.lax.optimization_barrier(values)
         block = values if every else jnp.where(mine, values[place], x[start : start + v.size])
         return jax.lax.dynamic_update_slice(x, block, (start,))
 
@@ -126,9 +127,10 @@ def visit_colours(target, n: int, colours: list[np.ndarray]):
             x, total = carried
             c = jnp.where(backward, len(colours) - 1 - t, t)
             sites = jnp.asarray(table)[c]
-            of = target.rows(n, sites)
+            of = (target.logits if v.finite else target.rows)(n, sites)
 
             def put(values):
+                values = jax.lax.optimization_barrier(values)
                 block = jnp.where(colour == c, values[place], x[start : start + v.size])
                 return jax.lax.dynamic_update_slice(x, block, (start,))
 
@@ -177,7 +179,7 @@ def draw(key, v: Variable, rows, now, differences, again) -> tuple[Any, Any]:
     v : the variable
     rows : (r,) int, the sites, counted within it
     now : (r,) int, their values
-    differences : (r, K) nats
+    differences : (r, K) nats; for finite variables up to a constant a site, or (r, 1) the log odds of the upper of two values
     again : (values (r,)) -> (r, K) nats, the differences once the sites are there
 
     Returns
@@ -185,14 +187,15 @@ def draw(key, v: Variable, rows, now, differences, again) -> tuple[Any, Any]:
     values : (r,) int
     accept : (r,) float, acceptance probability of windowed sites, 0 (r, 1) for exact draws
     """
-    d = jnp.minimum(differences, LARGEST_DIFFERENCE)
     exact = jnp.zeros((1,))
     if v.finite and (v.counts == 2).all():
-        one = jax.random.uniform(key, now.shape) < jax.nn.sigmoid(d[:, 1] - d[:, 0])
+        odds = differences[:, 0] if differences.shape[1] == 1 else differences[:, 1] - differences[:, 0]
+        one = jax.random.uniform(key, now.shape) < jax.nn.sigmoid(odds)
         return (picked(v.lower, rows) + one).astype(now.dtype), exact
     if v.finite:
-        k = choose(jax.random.uniform(key, now.shape), d)
+        k = choose(jax.random.uniform(key, now.shape), differences)
         return jnp.where(k < v.K, picked(v.lower, rows) + k, now).astype(now.dtype), exact
+    d = jnp.minimum(differences, LARGEST_DIFFERENCE)
     u = jax.random.uniform(key, (2, *now.shape))
     # the stay is as good a draw as any: it makes the window symmetric around no one
     k = choose(u[0], jnp.concatenate([jnp.zeros_like(d[:, :1]), d], axis=1))
@@ -217,6 +220,7 @@ def log_window(d):
 def choose(uniforms, log_weights):
     """(r,) int, inverse-CDF draws from the rows of `log_weights` (r, K); K where rounding leaves none. Weight 0 is never drawn."""
     K = log_weights.shape[1]
+    log_weights = jnp.minimum(log_weights, jnp.finfo(log_weights.dtype).max)  # an error of the model: go there, and it is seen
     w = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     if K > 8:
         ends = running_sum(w)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pymc_discrete.targets.colours import colour_classes, links_of
 from pymc_discrete.targets.differences import Differences
+from pymc_discrete.targets.space import picked
 
 
 class Conditionals:
@@ -60,15 +61,48 @@ class Conditionals:
 
     # ------------------------------------------------------------ colours
     def rows(self, n: int, rows, context):
-        """(x) -> (r, K) differences of the sites `rows` (r,) of variable n, None for all; only their terms are evaluated."""
-        if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(self.space.variables[n].size)):
-            rows = None  # slices instead of gathers
+        """(x) -> (r, K) differences of the sites `rows` (r,) of variable n; only their terms are evaluated."""
+        rows = self._shortened(n, rows)
         tables = self.differences.tables(n, context, rows)
 
         def at(x):
             return self._masked(n, x, self.differences.sparse_rows(n, x, context, self.differences.state(x, context), rows, tables), rows)
 
         return at
+
+    def logits(self, n: int, rows, context):
+        """(x) -> (r, K) log conditional probabilities of the sites `rows` (r,) of a finite variable n, up to a constant a site.
+
+        Where every site has two values (r, 1), the log odds of the upper one: their tables are subtracted once, not at every x.
+        """
+        v, rows = self.space.variables[n], self._shortened(n, rows)
+        binary = bool((v.counts == 2).all())
+        if any(m == n for m, _ in self.plan.pointwise):
+            of = self.rows(n, np.arange(v.size) if rows is None else rows, context)
+            return lambda x: log_odds(of(x)) if binary else of(x)
+        unary, pairs = self.differences.tables(n, context, rows)
+        if binary:
+            unary = None if unary is None else log_odds(unary)
+            pairs = [(p, side, at, log_odds(table, axis=2)) for p, side, at, table in pairs]
+        exists = np.arange(v.K) < v.counts[:, None]
+
+        def at(x):
+            fields = self.differences.fields(n, x, (unary, pairs))
+            if fields is None:
+                fields = jnp.zeros((v.size if rows is None else rows.shape[0], 1 if binary else v.K))
+            # nan: every value is impossible, and none more than the others
+            if binary:
+                return jnp.where(jnp.isnan(fields), 0.0, fields)
+            fields = jnp.where(jnp.isnan(fields), -jnp.inf, fields)
+            fields = jnp.where((fields == -jnp.inf).all(axis=1, keepdims=True), 0.0, fields)
+            return fields if exists.all() else jnp.where(picked(exists, rows), fields, -jnp.inf)
+
+        return at
+
+    def _shortened(self, n: int, rows):
+        """None, which means slices instead of gathers, where `rows` are all the sites of the variable."""
+        every = isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(self.space.variables[n].size))
+        return None if every else rows
 
     def _masked(self, n: int, x, d, rows):
         values, inside, now = self.space.neighbours_of(x, n, rows)
@@ -102,3 +136,10 @@ class Conditionals:
             if n in r.variables:
                 then.update(r.moved(n, x, state, currents, site[None], value[None]))
         return tuple(then.values())
+
+
+def log_odds(values, axis: int = 1):
+    """Log density at the upper of two values less that at the lower, the axis kept; 0 where both are impossible."""
+    values = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    lower, upper = jnp.split(values, 2, axis=axis)
+    return jnp.where(lower == upper, 0.0, upper - lower)

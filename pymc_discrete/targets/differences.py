@@ -107,7 +107,7 @@ class Differences:
         return jnp.take_along_axis(padded, shift, axis=1, mode="clip")
 
     def tables(self, n: int, context, rows=None):
-        """What `_fields` reads of the context for some sites of a variable, whatever x is.
+        """What `fields` reads of the context for some sites of a variable, whatever x is.
 
         Returns
         -------
@@ -124,14 +124,14 @@ class Differences:
                     pairs.append((p, side, at, tables[side] if rows is None else tables[side][at]))
         return unary, pairs
 
-    def _fields(self, n: int, x, tables):
+    def fields(self, n: int, x, tables):
         """(r, K) what the tables add to the log density at each value, or None."""
         total, pairs = tables
         for p, side, at, table in pairs:
             own, v = p.sides[side]["rows"], self.space.variables[n]
             part = p.fields(side, table, x, at)
             if at is None and not own.complete:
-                part = jnp.zeros((v.size, v.K), part.dtype).at[own.local].add(part)
+                part = jnp.zeros((v.size, part.shape[1]), part.dtype).at[own.local].add(part)
             elif not own.complete:
                 part = jnp.where((at >= 0)[:, None], part, 0.0)
             total = part if total is None else total + part
@@ -158,7 +158,7 @@ class Differences:
         """(r, K) differences from tables and from elements evaluated in place, or None."""
         start, v = self.space.blocks[n]
         total = None
-        fields = self._fields(n, x, self.tables(n, context, rows) if tables is None else tables)
+        fields = self.fields(n, x, self.tables(n, context, rows) if tables is None else tables)
         if fields is not None:
             now = x[start : start + v.size] if rows is None else x[start + rows]
             place = (now - picked(v.lower, rows))[:, None]

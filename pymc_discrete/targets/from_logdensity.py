@@ -74,6 +74,8 @@ class FunctionDensity:
     def rows(self, n: int, rows, context):
         raise TypeError("The sites of a function are scanned one at a time.")
 
+    logits = rows
+
     def carried(self, x, context) -> tuple[Any, ...]:
         return ()
 

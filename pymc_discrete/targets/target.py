@@ -37,7 +37,7 @@ class Density(Protocol):
 
     @property
     def conditionals(self) -> Any:
-        """The differences of some sites only: `colours`, `scanned`, `rows`, `carried`, `row` and `moved` (see `Conditionals`)."""
+        """The differences of some sites only: `colours`, `scanned`, `rows`, `logits`, `carried`, `row` and `moved` (see `Conditionals`)."""
 
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
@@ -158,6 +158,13 @@ class Target:
         What does not depend on x is computed at once, outside any loop over x.
         """
         return self.density.conditionals.rows(n, rows, self._ready())
+
+    def logits(self, n: int, rows):
+        """A function (x) -> (r, K) of the log conditional probabilities of sites of a finite variable, up to a constant a site.
+
+        As `rows`, and cheaper; (r, 1), the log odds of the upper value, where every site has two values.
+        """
+        return self.density.conditionals.logits(n, rows, self._ready())
 
     def carried(self, x):
         """What a scan of single sites carries along: the tensors in which the sites mix, at x."""
