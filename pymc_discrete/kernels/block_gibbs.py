@@ -188,6 +188,7 @@ def draw(key, v: Variable, rows, now, differences, again) -> tuple[Any, Any]:
     accept : (r,) float, acceptance probability of windowed sites, 0 (r, 1) for exact draws
     """
     exact = jnp.zeros((1,))
+    differences = jax.lax.optimization_barrier(differences)  # computed once, though read several times
     if v.finite and (v.counts == 2).all():
         odds = differences[:, 0] if differences.shape[1] == 1 else differences[:, 1] - differences[:, 0]
         one = jax.random.uniform(key, now.shape) < jax.nn.sigmoid(odds)
@@ -202,7 +203,7 @@ def draw(key, v: Variable, rows, now, differences, again) -> tuple[Any, Any]:
     offsets = jnp.asarray(np.append(0, v.offsets), now.dtype)
     step = jnp.where(k <= v.K, offsets[jnp.minimum(k, v.K)], 0)
     gain = jnp.where(step == 0, 0.0, jnp.take_along_axis(d, jnp.maximum(k - 1, 0)[:, None], axis=1, mode="clip")[:, 0])
-    there = jnp.minimum(again(now + step), LARGEST_DIFFERENCE)
+    there = jnp.minimum(jax.lax.optimization_barrier(again(now + step)), LARGEST_DIFFERENCE)
     # Zanella 2020: min{1, Z(x) / Z(y)}, with Z relative to p(x) and to p(y)
     log_ratio = log_window(d) - gain - log_window(there)
     accept = jnp.exp(jnp.minimum(log_ratio, 0.0))

@@ -112,30 +112,34 @@ class Conditionals:
 
     # ------------------------------------------------------------ one site at a time
     def carried(self, x, context) -> tuple[Any, ...]:
-        """The tensors in which the sites mix, at x."""
-        if not self.differences.frontier:
-            return ()
-        return tuple(map(jnp.asarray, self.differences.currents(*self.differences.inputs(x, context))))
+        """The tensors in which the sites mix, at x, and the dense terms there."""
+        return self._with_terms(map(jnp.asarray, self.differences.currents(*self.differences.inputs(x, context))), x, context)
+
+    def _with_terms(self, tensors, x, context) -> tuple[Any, ...]:
+        state, tensors = self.differences.state(x, context), tuple(tensors)
+        currents = dict(zip(self.differences.frontier, tensors, strict=True))
+        return tensors, tuple(r.rest(state, currents) for r in self.plan.rows)
 
     def row(self, n: int, site, x, carried, context):
         """(1, K) differences of site `site` () of variable n."""
         state, rows = self.differences.state(x, context), site[None]
-        currents = dict(zip(self.differences.frontier, carried, strict=True))
+        tensors, terms = carried
+        currents = dict(zip(self.differences.frontier, tensors, strict=True))
         total = self.differences.sparse_rows(n, x, context, state, rows)
-        for r, c in zip(self.plan.rows, context["rows"], strict=True):
+        for r, c, now in zip(self.plan.rows, context["rows"], terms, strict=True):
             if n in r.variables:
-                part = self.differences.by_value(x, n, r.moves(n, x, state, currents, c, rows), rows)
+                part = self.differences.by_value(x, n, r.moves(n, x, state, currents, c, rows, now), rows)
                 total = part if total is None else total + part
         return self._masked(n, x, total, rows)
 
     def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
         """`carried` after site `site` () of variable n went from x to `value` (): by one column of a linear map."""
-        state, currents = self.differences.state(x, context), dict(zip(self.differences.frontier, carried, strict=True))
+        state, currents = self.differences.state(x, context), dict(zip(self.differences.frontier, carried[0], strict=True))
         then = dict(currents)
         for r in self.plan.rows:
             if n in r.variables:
                 then.update(r.moved(n, x, state, currents, site[None], value[None]))
-        return tuple(then.values())
+        return self._with_terms(then.values(), x, context)
 
 
 def log_odds(values, axis: int = 1):

@@ -167,8 +167,14 @@ class DenseRows:
         f, inputs = self.frontier[0], self._context_inputs(state)
         return {n: self.quadratic.context(inputs, self._columns(f, n, state), self.graph.shape(f.var)) for n in f.rows}
 
-    def moves(self, n: int, x, state, currents, context: dict[int, Any], local=None):
-        """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,)."""
+    def rest(self, state, currents):
+        """() nats, the term at the current frontier; 0 where `moves` does not ask."""
+        if self.quadratic is not None:
+            return jnp.zeros(())
+        return jnp.asarray(self._rest(*(currents[f.var] for f in self.frontier), *self._context_inputs(state))[0]).reshape(())
+
+    def moves(self, n: int, x, state, currents, context: dict[int, Any], local=None, now=None):
+        """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,). `now` as `rest`, if known."""
         v, inputs = self.space.variables[n], self._context_inputs(state)
         if self.quadratic is not None:
             f = self.frontier[0]
@@ -176,7 +182,7 @@ class DenseRows:
             if local is not None:
                 columns, curvature = jnp.asarray(columns)[local], curvature[local]
             return self.quadratic.moves(delta, currents[f.var], inputs, columns, curvature)
-        now = self._rest(*(currents[f.var] for f in self.frontier), *inputs)[0]
+        now = self.rest(state, currents) if now is None else now
 
         def rows(local):
             changed = [self._changed(f, n, x, state, currents, local) if n in f.rows else None for f in self.frontier]
