@@ -38,9 +38,8 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     def sweeper(target):
         if not target.exact:
             raise ValueError("Block Gibbs needs exact conditionals, and this target has first-order differences.")
-        visits, backs = visits_of(target), len(visits_of(target)) - 1
-        space = target.space
-        windowed = int(space.windowed.sum())
+        visits, space = visits_of(target), target.space
+        backs, windowed = len(visits) - 1, int(space.windowed.sum())
 
         def sweep(key, x, params):
             key_coin, key_visits = jax.random.split(key)
@@ -198,7 +197,7 @@ def draw(key, v: Variable, rows, now, differences, again) -> tuple[Any, Any]:
         return jnp.where(k < v.K, picked(v.lower, rows) + k, now).astype(now.dtype), exact
     d = jnp.minimum(differences, LARGEST_DIFFERENCE)
     u = jax.random.uniform(key, (2, *now.shape))
-    # the stay is as good a draw as any: it makes the window symmetric around no one
+    # the current value is in the window: entry 0
     k = choose(u[0], jnp.concatenate([jnp.zeros_like(d[:, :1]), d], axis=1))
     offsets = jnp.asarray(np.append(0, v.offsets), now.dtype)
     step = jnp.where(k <= v.K, offsets[jnp.minimum(k, v.K)], 0)

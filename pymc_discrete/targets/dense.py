@@ -201,8 +201,7 @@ class DenseRows:
 
     def moved(self, n: int, x, state, currents, local, values) -> dict[Variable, Any]:
         """The frontier tensors that change when one site, `local` (1,) of variable n, goes from x to `values` (1,)."""
-        changed = {f.var: self._changed(f, n, x, state, currents, local, values[:, None]) for f in self.frontier if n in f.rows}
-        return {var: tensor[0, 0] for var, tensor in changed.items()}
+        return {f.var: self._changed(f, n, x, state, currents, local, values[:, None])[0, 0] for f in self.frontier if n in f.rows}
 
     def _moved(self, f: Frontier, n: int, x, state, local, candidates=None):
         """(r, m, moves): the elements of the source that each site owns, after each move, or at each of its `candidates` (r, moves)."""
