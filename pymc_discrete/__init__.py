@@ -1,6 +1,8 @@
 """Gradient-informed sampling of discrete unknowns in PyMC models."""
 
 from pymc_discrete import kernels
+from pymc_discrete.steps.auto import AutoStep, register, registered, unregister
+from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.gibbs_with_gradients import GibbsWithGradients
 from pymc_discrete.steps.path_auxiliary import PathAuxiliary
@@ -10,12 +12,17 @@ from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
 __all__ = [
+    "AutoStep",
+    "BlockGibbs",
     "DiscreteLangevin",
     "GibbsWithGradients",
     "PathAuxiliary",
     "Space",
     "Target",
     "kernels",
+    "register",
+    "registered",
     "target_from_logdensity",
     "target_from_model",
+    "unregister",
 ]

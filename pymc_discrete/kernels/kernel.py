@@ -50,12 +50,15 @@ class Kernel(NamedTuple):
     step : (key, state, target, params) -> (State, Info)
     refresh : (state, target) -> State, after another block moved the context
     tuned : the parameter that adapts while tuning, if any
+    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone: a loop of its steps then
+        evaluates densities and differences only where it ends
     """
 
     init: Callable
     step: Callable
     refresh: Callable
     tuned: Tuned | None = None
+    sweeper: Callable | None = None
 
 
 def evaluate(x, target, carry: Callable) -> State:
@@ -78,6 +81,18 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
 
     key_count, key_steps = jax.random.split(key)
     count = transitions + jax.random.bernoulli(key_count).astype(int)
+
+    if kernel.sweeper is not None:
+        sweep = kernel.sweeper(target)
+
+        def sweeps(t, carried):
+            x, total = carried
+            x, info = sweep(jax.random.fold_in(key_steps, t), x, params)
+            return x, jax.tree.map(lambda a, b: a + b, total, info)
+
+        zero = Info(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), int))
+        x, total = jax.lax.fori_loop(0, count, sweeps, (state.x, zero))
+        return kernel.init(x, target), jax.tree.map(lambda a: a / count, total)
 
     def body(t, carried):
         state, total = carried

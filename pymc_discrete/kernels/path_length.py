@@ -10,6 +10,7 @@ from pymc_discrete.targets.space import Space
 
 LARGEST_MEAN = 10_000  # a proposal holds twice as many draws
 LARGEST_TUNED = 1_000
+SMALLEST_TUNED = 1.5  # where one move alone is never accepted (parity), more are still tried
 START = 3.0
 
 
@@ -33,7 +34,7 @@ class PathLength:
             self.mean = sum(self.range) / 2
         elif not self.adapt:
             self.mean = check_mean(name, asked)
-        self.tuned = Tuned(name, lambda space: (1.0, self._largest_mean(space))) if self.adapt else None
+        self.tuned = Tuned(name, lambda space: (min(SMALLEST_TUNED, self._largest_mean(space)), self._largest_mean(space))) if self.adapt else None
 
     @property
     def start(self) -> float:

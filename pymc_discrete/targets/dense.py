@@ -167,14 +167,22 @@ class DenseRows:
         f, inputs = self.frontier[0], self._context_inputs(state)
         return {n: self.quadratic.context(inputs, self._columns(f, n, state), self.graph.shape(f.var)) for n in f.rows}
 
-    def moves(self, n: int, x, state, currents, context: dict[int, Any]):
-        """(n sites, moves) differences of one variable, nats."""
+    def rest(self, state, currents):
+        """() nats, the term at the current frontier; 0 where `moves` does not ask."""
+        if self.quadratic is not None:
+            return jnp.zeros(())
+        return jnp.asarray(self._rest(*(currents[f.var] for f in self.frontier), *self._context_inputs(state))[0]).reshape(())
+
+    def moves(self, n: int, x, state, currents, context: dict[int, Any], local=None, now=None):
+        """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,). `now` as `rest`, if known."""
         v, inputs = self.space.variables[n], self._context_inputs(state)
         if self.quadratic is not None:
             f = self.frontier[0]
-            delta = self._delta(f, n, x, state, None)[:, 0]
-            return self.quadratic.moves(delta, currents[f.var], inputs, self._columns(f, n, state), context[n])
-        now = self._rest(*(currents[f.var] for f in self.frontier), *inputs)[0]
+            delta, columns, curvature = self._delta(f, n, x, state, local)[:, 0], self._columns(f, n, state), context[n]
+            if local is not None:
+                columns, curvature = jnp.asarray(columns)[local], curvature[local]
+            return self.quadratic.moves(delta, currents[f.var], inputs, columns, curvature)
+        now = self.rest(state, currents) if now is None else now
 
         def rows(local):
             changed = [self._changed(f, n, x, state, currents, local) if n in f.rows else None for f in self.frontier]
@@ -183,37 +191,43 @@ class DenseRows:
             rest = jax.vmap(jax.vmap(lambda *f: self._rest(*f, *inputs)[0], axes), axes)
             return rest(*fixed)
 
+        if local is not None:
+            return difference(rows(local), now)
         size = 8 * v.size * v.moves * max(self.row_elements, int(self.rest_flops), 1)
         if size <= MEMORY_CAP:
             return difference(rows(None), now)
         batch = max(1, int(MEMORY_CAP // (size / v.size)))
         return difference(in_batches(rows, v.size, batch), now)
 
-    def _moved(self, f: Frontier, n: int, x, state, local):
-        """(r, m, moves): the elements of the source that each site owns, after each move."""
+    def moved(self, n: int, x, state, currents, local, values) -> dict[Variable, Any]:
+        """The frontier tensors that change when one site, `local` (1,) of variable n, goes from x to `values` (1,)."""
+        return {f.var: self._changed(f, n, x, state, currents, local, values[:, None])[0, 0] for f in self.frontier if n in f.rows}
+
+    def _moved(self, f: Frontier, n: int, x, state, local, candidates=None):
+        """(r, m, moves): the elements of the source that each site owns, after each move, or at each of its `candidates` (r, moves)."""
         start, v = self.space.blocks[n]
         r = f.rows[n]
-        candidates = self.space.values_of(x, start, v, local)
+        candidates = self.space.values_of(x, start, v, local) if candidates is None else candidates
         moved = Reader(self.dependence, state, local, Moves([r.site], [candidates])).read(f.source, r.index)
-        return jnp.broadcast_to(moved, (candidates.shape[0], r.index.shape[1], v.moves))
+        return jnp.broadcast_to(moved, (candidates.shape[0], r.index.shape[1], candidates.shape[1]))
 
-    def _delta(self, f: Frontier, n: int, x, state, local):
+    def _delta(self, f: Frontier, n: int, x, state, local, candidates=None):
         """(r, m, moves): how much they change."""
         r = f.rows[n]
         now = Reader(self.dependence, state, local).read(f.source, r.index)
-        change = self._moved(f, n, x, state, local).astype(jnp.result_type(float)) - now.astype(jnp.result_type(float))
+        change = self._moved(f, n, x, state, local, candidates).astype(jnp.result_type(float)) - now.astype(jnp.result_type(float))
         if r.mask.all():
             return change
         return jnp.where((r.mask if local is None else jnp.asarray(r.mask)[local])[..., None], change, 0.0)
 
-    def _changed(self, f: Frontier, n: int, x, state, currents, local):
+    def _changed(self, f: Frontier, n: int, x, state, currents, local, candidates=None):
         """(r, moves, *shape): the frontier tensor after each move."""
         current = currents[f.var]
         if f.node is not None:
-            moved = current + f.update(self._delta(f, n, x, state, local), f.rows[n].index, local, self._operands(f, state))
+            moved = current + f.update(self._delta(f, n, x, state, local, candidates), f.rows[n].index, local, self._operands(f, state))
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
             return jnp.round(moved).astype(current.dtype) if integer else moved
-        then, size = self._moved(f, n, x, state, local), self.graph.size(f.var)
+        then, size = self._moved(f, n, x, state, local, candidates), self.graph.size(f.var)
         count, _, k = then.shape
         base = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k)).astype(then.dtype)
         where = np.where(f.rows[n].mask, f.rows[n].index, size)  # one past the end where it is padding

@@ -11,8 +11,8 @@ from pymc_discrete.targets.dense import DenseTerm
 from pymc_discrete.targets.graph import LogpGraph, context_inputs, mark_dependent
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.plan import Plan
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.tables import difference
+from pymc_discrete.targets.space import Space, picked
+from pymc_discrete.targets.tables import Pointwise, difference
 
 
 class Differences:
@@ -50,8 +50,8 @@ class Differences:
         self._leaf_values = jaxify(self.graph.others, [*self.leaves, *(t.sum() for _, t in self.graph.untouched)])
         inputs = [*self.graph.values, *self.leaves]
         self._total = jaxify(inputs, [total])
-        self._frontier = list(dict.fromkeys([f.var for f in frontier] + slope_leaves))
-        self._currents = jaxify(inputs, self._frontier)
+        self.frontier = list(dict.fromkeys([f.var for f in frontier] + slope_leaves))
+        self.currents = jaxify(inputs, self.frontier)
 
     def context(self, others: list[Any]) -> dict[str, Any]:
         """What depends on the other variables only: evaluated once per draw, whatever the block does."""
@@ -74,7 +74,7 @@ class Differences:
             "pairs": [p.tables(state, self.dependence) for *_, p in self.plan.pairs],
         }
 
-    def _state(self, x, context) -> dict[Variable, Any]:
+    def state(self, x, context) -> dict[Variable, Any]:
         state = dict(zip(self.leaves, context["leaves"], strict=True))
         for v, part in zip(self.graph.values, self._parts(x), strict=True):
             state[v] = part
@@ -83,65 +83,85 @@ class Differences:
     def _parts(self, x) -> list[Any]:
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
-    def _inputs(self, x, context) -> list[Any]:
+    def inputs(self, x, context) -> list[Any]:
         parts = [p.reshape(v.shape) for p, v in zip(self._parts(x), self.space.variables, strict=True)]
         leaves = [a.reshape(self.graph.shape(v)) for v, a in zip(self.leaves, context["leaves"], strict=True)]
         return parts + leaves
 
     def logdensity(self, x, context):
         """() nats, of the terms that depend on the block."""
-        return jnp.asarray(self._total(*self._inputs(x, context))[0]).reshape(())
+        return jnp.asarray(self._total(*self.inputs(x, context))[0]).reshape(())
 
-    def _by_value(self, x, n: int, moves, rows=None):
+    def by_value(self, x, n: int, moves, rows=None):
         """(r, moves) differences of the moves -> (r, K) by neighbour."""
         start, v = self.space.blocks[n]
         if not v.finite:
             return moves
-        local = np.arange(v.size) if rows is None else rows
-        lower, counts = jnp.asarray(v.lower)[local], jnp.asarray(v.counts)[local]
-        place = (x[start + local] - lower)[:, None]
+        lower, counts = picked(v.lower, rows), picked(v.counts, rows)
+        now = x[start : start + v.size] if rows is None else x[start + rows]
+        place = (now - lower)[:, None]
         if v.K == 2:
             return jnp.where(np.arange(2) == place, 0.0, moves)
         shift = jnp.remainder(np.arange(v.K) - place, counts[:, None])
         padded = jnp.concatenate([jnp.zeros_like(moves[:, :1]), moves], axis=1)
         return jnp.take_along_axis(padded, shift, axis=1, mode="clip")
 
-    def _fields(self, n: int, x, context, rows=None):
-        """(r, K) what the tables add to the log density at each value, or None."""
-        total = None
-        if n in context["unary"]:
-            total = context["unary"][n] if rows is None else context["unary"][n][rows]
+    def tables(self, n: int, context, rows=None):
+        """What `fields` reads of the context for some sites of a variable, whatever x is.
+
+        Returns
+        -------
+        unary : (r, K) or None
+        pairs : [(pair, side, its rows, their table)]
+        """
+        unary = context["unary"].get(n)
+        unary = unary if unary is None or rows is None else unary[rows]
+        pairs = []
         for (a, b, p), tables in zip(self.plan.pairs, context["pairs"], strict=True):
             for side, m in ((0, a), (1, b)):
-                if m != n:
-                    continue
-                own = p.sides[side]["rows"]
-                if rows is None:
-                    part = p.fields(side, tables[side], x)
-                    v = self.space.variables[n]
-                    part = part if own.complete else jnp.zeros((v.size, v.K), part.dtype).at[own.local].add(part)
-                else:
-                    part = self._some(own, rows, lambda r, p=p, s=side, t=tables: p.fields(s, t[s], x, r))
-                total = part if total is None else total + part
+                if m == n:
+                    at = None if rows is None else p.sides[side]["rows"].place(rows, self.space.variables[n].size)
+                    pairs.append((p, side, at, p.table_of(tables[side], at)))
+        return unary, pairs
+
+    def fields(self, n: int, x, tables):
+        """(r, K) what the tables add to the log density at each value, or None."""
+        total, pairs = tables
+        for p, side, at, table in pairs:
+            own, v = p.sides[side]["rows"], self.space.variables[n]
+            part = p.fields(side, table, x, at)
+            if at is None and not own.complete:
+                part = jnp.zeros((v.size, part.shape[1]), part.dtype).at[own.local].add(part)
+            elif not own.complete:
+                part = jnp.where((at >= 0)[:, None], part, 0.0)
+            total = part if total is None else total + part
         return total
 
-    def _some(self, own, rows, function):
-        """Rows of a table that need not have one for every site."""
-        if own.complete:
-            return function(rows)
-        place = np.full(int(self.space.d) + 1, -1)
-        place[own.local] = np.arange(len(own.local))
-        at = jnp.asarray(place)[rows]
-        return jnp.where((at >= 0)[:, None], function(jnp.maximum(at, 0)), 0.0)
+    def _moves(self, n: int, p: Pointwise, x, state, rows=None):
+        """(r, moves) what the elements of a term evaluated in place change."""
+        v, own = self.space.variables[n], p.rows
+        if rows is not None and own.unique:
+            at = own.place(rows, v.size)
+            part = p.moves(x, self.space, self.dependence, state, at)
+            return part if own.complete else jnp.where((at >= 0)[:, None], part, 0.0)
+        if isinstance(rows, np.ndarray):  # several rows to a site: those of the sites wanted, added up
+            mine = np.flatnonzero(np.isin(own.local, rows))
+            part = p.moves(x, self.space, self.dependence, state, mine)
+            order = np.argsort(rows)
+            where = order[np.searchsorted(rows, own.local[mine], sorter=order)]
+            return jnp.zeros((len(rows), v.moves), part.dtype).at[where].add(part)
+        part = p.moves(x, self.space, self.dependence, state)
+        part = part if own.complete else own.add(jnp.zeros((v.size, v.moves), part.dtype), part)
+        return part if rows is None else part[rows]
 
-    def _sparse_rows(self, n: int, x, context, state, rows=None):
-        """(r, K) differences from tables and from elements evaluated in place."""
+    def sparse_rows(self, n: int, x, context, state, rows=None, tables=None):
+        """(r, K) differences from tables and from elements evaluated in place, or None."""
         start, v = self.space.blocks[n]
         total = None
-        fields = self._fields(n, x, context, rows)
+        fields = self.fields(n, x, self.tables(n, context, rows) if tables is None else tables)
         if fields is not None:
-            local = np.arange(v.size) if rows is None else rows
-            place = (x[start + local] - jnp.asarray(v.lower)[local])[:, None]
+            now = x[start : start + v.size] if rows is None else x[start + rows]
+            place = (now - picked(v.lower, rows))[:, None]
             if v.K <= 8:
                 now = fields[:, :1]
                 for k in range(1, v.K):
@@ -151,40 +171,34 @@ class Differences:
             total = difference(fields, now)
         moves = None
         for m, p in self.plan.pointwise:
-            if m != n:
-                continue
-            if rows is None:
-                part = p.moves(x, self.space, self.dependence, state)
-                part = part if p.rows.complete else p.rows.add(jnp.zeros((v.size, v.moves), part.dtype), part)
-            else:
-                part = self._some(p.rows, rows, lambda r, p=p: p.moves(x, self.space, self.dependence, state, r))
-            moves = part if moves is None else moves + part
+            if m == n:
+                part = self._moves(n, p, x, state, rows)
+                moves = part if moves is None else moves + part
         if moves is not None:
-            moves = self._by_value(x, n, moves, rows)
+            moves = self.by_value(x, n, moves, rows)
             total = moves if total is None else total + moves
         return total
 
     def differences(self, x, context):
         """(d, K) nats."""
-        state = self._state(x, context)
+        state = self.state(x, context)
         currents: dict[Variable, Any] = {}
-        if self._frontier:
-            currents = dict(zip(self._frontier, map(jnp.asarray, self._currents(*self._inputs(x, context))), strict=True))
+        if self.frontier:
+            currents = dict(zip(self.frontier, map(jnp.asarray, self.currents(*self.inputs(x, context))), strict=True))
         for g in self.plan.gradients:
             state.update(
                 g.evaluate([p.reshape(v.shape) for p, v in zip(self._parts(x), self.space.variables, strict=True)], state, currents)
             )
         blocks = []
         for n, v in enumerate(self.space.variables):
-            total = self._sparse_rows(n, x, context, state)
+            total = self.sparse_rows(n, x, context, state)
             moves = [r.moves(n, x, state, currents, c) for r, c in zip(self.plan.rows, context["rows"], strict=True) if n in r.variables]
             for g in self.plan.gradients:
                 for m, p in g.pointwise:
                     if m == n:
-                        part = p.moves(x, self.space, self.dependence, state)
-                        moves.append(part if p.rows.complete else p.rows.add(jnp.zeros((v.size, v.moves), part.dtype), part))
+                        moves.append(self._moves(n, p, x, state))
             for part in moves:
-                part = self._by_value(x, n, part)
+                part = self.by_value(x, n, part)
                 total = part if total is None else total + part
             total = jnp.zeros((v.size, v.K)) if total is None else total
             blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
@@ -205,14 +219,14 @@ class Differences:
 
     def update(self, x, differences, sites, context):
         """Differences after x changed at `sites` (L,): only those that the sites touch are computed anew."""
-        state = self._state(x, context)
+        state = self.state(x, context)
         for n, (start, v) in enumerate(self.space.blocks):
             table = self.plan.local[n]
             if table.shape[1] == 0:
                 continue
             rows = jnp.asarray(table).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
             safe = jnp.minimum(rows, v.size - 1)
-            part = self._sparse_rows(n, x, context, state, safe)
+            part = self.sparse_rows(n, x, context, state, safe)
             part = jnp.zeros((rows.shape[0], v.K)) if part is None else part
             part = jnp.pad(part, ((0, 0), (0, self.space.K - v.K)))
             part = self._masked(x, part, start + safe)

@@ -25,6 +25,8 @@ def take(array, index: np.ndarray, rows=None):
 
     Regular indices become slices and broadcasts, which XLA fuses; the rest is a gather.
     """
+    if isinstance(rows, np.ndarray):  # known when compiled: as static as the index
+        index, rows = index[rows], None
     shape = index.shape if rows is None else (*jnp.shape(rows), *index.shape[1:])
     if index.size == 0:
         return jnp.zeros(shape, jnp.asarray(array).dtype)

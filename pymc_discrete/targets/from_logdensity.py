@@ -1,7 +1,7 @@
 """A target from a plain JAX log density."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +50,7 @@ class FunctionDensity:
             sites = np.repeat(np.arange(self.space.d), self.space.K)
             now = self.logdensity(x, context)
             then = jax.vmap(lambda i, v: self.logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
-            d = (then - now).reshape(values.shape)
-            d = jnp.where(jnp.isneginf(now), jnp.where(jnp.isneginf(then.reshape(values.shape)), 0.0, jnp.inf), d)
+            return masked(values, inside, x, then.reshape(values.shape), now)
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
         return jnp.where(inside & (values == x[:, None]), 0.0, d)
 
@@ -61,10 +60,45 @@ class FunctionDensity:
     def update(self, x, differences, sites, context):
         return self.differences(x, context)
 
+    # ------------------------------------------------------------ conditionals: one site at a time, every value evaluated
+    @property
+    def conditionals(self) -> "FunctionDensity":
+        return self
+
+    colours: ClassVar[list[Any]] = []
+
+    @property
+    def scanned(self) -> list[tuple[int, np.ndarray]]:
+        return [(n, np.arange(v.size)) for n, v in enumerate(self.space.variables)]
+
+    def rows(self, n: int, rows, context):
+        raise TypeError("The sites of a function are scanned one at a time.")
+
+    logits = rows
+
+    def carried(self, x, context) -> tuple[Any, ...]:
+        return ()
+
+    def row(self, n: int, site, x, carried, context):
+        values, inside, now = self.space.neighbours_of(x, n, site[None])
+        at = self.space.starts[n] + site
+        then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(jnp.append(jnp.asarray(values[0], x.dtype), now))
+        return masked(values, inside, now, then[None, :-1], then[-1])
+
+    def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
+        return ()
+
     def describe(self) -> dict[str, dict[str, Any]]:
         exact = self.how != "gradient"
         way, reason = ("brute force", "every neighbour is evaluated") if exact else ("gradient", "asked for")
         return {v.name: {"way": way, "exact": exact, "K": v.K, "reason": reason} for v in self.space.variables}
+
+
+def masked(values, inside, now, then, logp):
+    """(r, K) differences of log densities `then` (r, K) from `logp` (), 0 at the current values `now` (r,), -inf outside."""
+    d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
+    d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
+    return jnp.where(inside & (values == now[:, None]), 0.0, d)
 
 
 def target_from_logdensity(fn: Callable, space: Space, *, differences: str = "auto", inputs: tuple[Any, ...] = ()) -> Target:

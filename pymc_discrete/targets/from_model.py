@@ -1,5 +1,6 @@
 """A target from a PyMC model and some of its discrete variables."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pymc as pm
 from pymc.model import modelcontext
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.targets.conditionals import Conditionals
 from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.graph import logp_graph
 from pymc_discrete.targets.plan import WAYS, Plan
@@ -84,6 +86,10 @@ class ModelDensity:
 
     def touched(self, sites):
         return self._evaluate.touched(sites)
+
+    @functools.cached_property
+    def conditionals(self) -> Conditionals:
+        return Conditionals(self._evaluate)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         return self.plan.describe()

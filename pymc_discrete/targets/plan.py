@@ -51,15 +51,15 @@ class Plan:
         self.rows: list[DenseRows] = []
         self.gradients: list[Gradient] = []
         self.reasons: dict[int, tuple[float, str, str]] = {}
-        self._sparse: list[SparseTerm] = []
+        self.sparse: list[SparseTerm] = []
         dense: list[DenseTerm] = []
         for name, term in graph.terms:
             self._split(name, term, None, dense)
         if how == "gradient":
-            every = dense + [DenseTerm(t.name, t.var, t.weight) for t in self._sparse]
-            self._sparse, dense = [], []
+            every = dense + [DenseTerm(t.name, t.var, t.weight) for t in self.sparse]
+            self.sparse, dense = [], []
             self._use_gradient(every, forced=True)
-        for t in self._sparse:
+        for t in self.sparse:
             self._use_tables(t)
         for name in dict.fromkeys(t.name for t in dense):
             self._choose([t for t in dense if t.name == name], how)
@@ -79,7 +79,7 @@ class Plan:
             return
         sites, node = self.dependence.sites(var), var.owner
         if sites is not None and (sites.shape[1] <= 2 or node is None):
-            self._sparse.append(SparseTerm(name, var, weight))
+            self.sparse.append(SparseTerm(name, var, weight))
             return
         op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
         moving = [i for i in node.inputs if i in graph.dependent]
@@ -112,7 +112,7 @@ class Plan:
             for i in moving:
                 self._split(name, i, weight, dense)
         elif sites is not None:
-            self._sparse.append(SparseTerm(name, var, weight))
+            self.sparse.append(SparseTerm(name, var, weight))
         else:
             dense.append(DenseTerm(name, var, weight))
 
@@ -224,7 +224,7 @@ class Plan:
         if any(not p.rows.unique for _, p in self.pointwise):
             return None
         links = [np.stack([np.arange(d)] * 2, 1)]
-        for t in self._sparse:
+        for t in self.sparse:
             s = self.dependence.sparse(t.var)
             for a in range(s.shape[1]):
                 for b in range(s.shape[1]):

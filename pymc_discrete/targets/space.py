@@ -155,7 +155,7 @@ class Space:
         """(n, moves) values of the other neighbours of one variable's sites, cyclic shifts 1..K-1 on finite sites."""
         lower, counts = v.lower, v.counts
         if rows is not None:
-            lower, counts = jnp.asarray(lower)[rows], jnp.asarray(counts)[rows]
+            lower, counts = picked(lower, rows), picked(counts, rows)
             now = x[start + rows]
         else:
             now = x[start : start + v.size]
@@ -190,9 +190,27 @@ class Space:
         inside = exists & (values >= lower[:, None]) & (values <= upper[:, None])
         return values, inside
 
+    def neighbours_of(self, x, n: int, rows=None):
+        """`neighbours` of one variable's sites `rows`, counted within it, no wider than it needs: values, inside (r, K), and now (r,)."""
+        start, v = self.blocks[n]
+        now = x[start : start + v.size] if rows is None else x[start + rows]
+        lower, upper = picked(v.lower, rows)[:, None], picked(v.upper, rows)[:, None]
+        if v.finite:
+            values = lower + np.arange(v.K)
+            return values, values <= upper, now
+        values = now[:, None] + jnp.asarray(v.offsets, x.dtype)
+        return values, (values >= lower) & (values <= upper), now
+
     def contains(self, x: np.ndarray) -> np.ndarray:
         """(d,) bool, which sites of x lie in their support."""
         return (x >= self.lower) & (x <= self.upper)
+
+
+def picked(array: np.ndarray, rows):
+    """`array[rows]`: static where `rows` is, everything where it is None."""
+    if rows is None or isinstance(rows, np.ndarray):
+        return array if rows is None else array[rows]
+    return jnp.asarray(array)[rows]
 
 
 def bound(name: str, value: Any, missing: int) -> np.ndarray:

@@ -17,8 +17,8 @@ import numpy as np
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.elements import Moves, Reader
-from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.elements import Moves, Reader, take
+from pymc_discrete.targets.space import Space, picked
 from pymc_discrete.targets.space import Variable as SpaceVariable
 
 LARGEST_TABLES = 5_000_000  # entries
@@ -70,6 +70,14 @@ class Rows:
         place = np.minimum(first[:, None] + np.arange(m), len(sites) - 1)
         index = np.where(mask, elements[place], elements[first][:, None])
         return cls(owner, owner - start, index, mask, len(owner) == size, True)
+
+    def place(self, rows, size: int):
+        """(r,) which row belongs to each local site `rows`, -1 for none; static where `rows` is. Not where a site has two rows."""
+        if self.complete:
+            return rows
+        where = np.full(size + 1, -1)
+        where[self.local] = np.arange(len(self.local))
+        return picked(where, rows)
 
     def add(self, total, values):
         """Add (R, k) values to the (n, k) total of the variable."""
@@ -153,20 +161,30 @@ class Pair:
         by_site = [padded[self.sides[0]["pair"]], padded.transpose(0, 2, 1)[self.sides[1]["pair"]]]
         return [{"some": t, "all": jnp.moveaxis(t, 0, -1)} for t in by_site]
 
-    def fields(self, side: int, tables, x, rows=None):
-        """(r, K): sum over a site's pairs of P[k, x across]."""
-        across, v = self.sides[side]["across"], (self.vb, self.va)[side]
+    @staticmethod
+    def table_of(tables, rows):
+        """The table of the rows: (r, deg, K, K across) where they are known at run time only, else (deg, K, K across, r)."""
+        if rows is None:
+            return tables["all"]
+        return tables["all"][..., rows] if isinstance(rows, np.ndarray) else tables["some"][rows]
+
+    @staticmethod
+    def values_axis(rows) -> int:
+        """The axis of K in the table of the rows."""
+        return 1 if rows is None or isinstance(rows, np.ndarray) else 2
+
+    def fields(self, side: int, table, x, rows=None):
+        """(r, K): sum over a site's pairs of P[k, x across], `table` being that of the rows."""
+        across, v = picked(self.sides[side]["across"], rows), (self.vb, self.va)[side]
         start = (self.start_b, self.start_a)[side]
-        if rows is None:
-            across = across.T
-        else:
-            across = jnp.asarray(across)[rows]
-        value = x.at[across].get(mode="promise_in_bounds")
-        lower = v.lower[0] if (v.lower == v.lower[0]).all() else jnp.asarray(v.lower)[across - start]
+        static = isinstance(across, np.ndarray)
+        across = across.T if static else across
+        value = take(x, across) if static else x.at[across].get(mode="promise_in_bounds")
+        lower = v.lower[0] if (v.lower == v.lower[0]).all() else picked(v.lower, across - start)
         place = value - lower
-        if rows is None:
-            return selected(tables["all"], place[:, None], 2).sum(axis=0).T
-        return selected(tables["some"][rows], place[..., None], 3).sum(axis=1)
+        if static:
+            return selected(table, place[:, None], 2).sum(axis=0).T
+        return selected(table, place[..., None], 3).sum(axis=1)
 
 
 def selected(table, place, axis: int):
@@ -196,7 +214,7 @@ class Pointwise:
 
     def moves(self, x, space: Space, dependence: Dependence, reader_state, rows=None):
         """(r, moves) nats."""
-        local = self.rows.local if rows is None else jnp.asarray(self.rows.local)[rows]
+        local = picked(self.rows.local, rows)
         complete = self.rows.complete and rows is None
         candidates = space.values_of(x, self.start, self.v, None if complete else local)
         index, var = self.rows.index, self.term.var
@@ -210,7 +228,7 @@ class Pointwise:
             change = difference(weighted(then, self.term, reader_state), weighted(now, self.term, reader_state))
         mask = self.rows.mask
         if rows is not None and not mask.all():
-            mask = jnp.asarray(mask)[rows]
+            mask = picked(mask, rows)
         n = len(self.rows.site) if rows is None else rows.shape[0]
         return jnp.broadcast_to(masked_sum(change, mask), (n, self.v.moves))
 

@@ -35,6 +35,10 @@ class Density(Protocol):
 
     def touched(self, sites): ...
 
+    @property
+    def conditionals(self) -> Any:
+        """The differences of some sites only: `colours`, `scanned`, `rows`, `logits`, `carried`, `row` and `moved` (see `Conditionals`)."""
+
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
 
@@ -137,6 +141,42 @@ class Target:
     def touched(self, sites):
         """(L, m) int, the sites whose differences `update` computes, d where there is none."""
         return self.density.touched(sites)
+
+    @property
+    def colours(self) -> list[tuple[int, np.ndarray]]:
+        """[(variable number, (r,) int sites counted within it)]: groups of sites that do not interact, of all sites but the `scanned`."""
+        return self.density.conditionals.colours
+
+    @property
+    def scanned(self) -> list[tuple[int, np.ndarray]]:
+        """[(variable number, (r,) int sites counted within it)]: sites of dense terms, where every site interacts with every other."""
+        return self.density.conditionals.scanned
+
+    def rows(self, n: int, rows):
+        """A function (x) -> (r, K) of the differences of the sites `rows` (r,) of variable n, which evaluates only their terms.
+
+        What does not depend on x is computed at once, outside any loop over x.
+        """
+        return self.density.conditionals.rows(n, rows, self._ready())
+
+    def logits(self, n: int, rows):
+        """A function (x) -> (r, K) of the log conditional probabilities of sites of a finite variable, up to a constant a site.
+
+        As `rows`, and cheaper; (r, 1), the log odds of the upper value, where every site has two values.
+        """
+        return self.density.conditionals.logits(n, rows, self._ready())
+
+    def carried(self, x):
+        """What a scan of single sites carries along: the tensors in which the sites mix, at x."""
+        return self.density.conditionals.carried(x, self._ready())
+
+    def row(self, n: int, site, x, carried):
+        """(1, K) float, nats: differences of the scanned site `site` () of variable n."""
+        return self.density.conditionals.row(n, site, x, carried, self._ready())
+
+    def moved(self, n: int, site, value, x, carried):
+        """`carried` once site `site` () of variable n has gone from x to `value` ()."""
+        return self.density.conditionals.moved(n, site, value, x, carried, self._ready())
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{variable: {"way", "exact", "K", "reason"}}, how the differences are found."""

@@ -1,0 +1,93 @@
+"""The block Gibbs step."""
+
+from typing import Any
+
+from pymc.step_methods.state import dataclass_state
+
+from pymc_discrete.kernels.block_gibbs import block_gibbs
+from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState, check_options
+
+
+@dataclass_state
+class BlockGibbsState(DiscreteStepState):
+    pass
+
+
+class BlockGibbs(DiscreteStep):
+    """Block Gibbs for discrete variables: exact conditionals, colour by colour or site by site.
+
+    Where the terms of the log density are sparse, the graph of which sites interact is coloured, and each colour is drawn at once: a
+    mixture, an occupancy or an outlier model is one exact draw, a hidden Markov model or a lattice two. Sites of a dense term
+    (spike-and-slab, a Boltzmann machine) are scanned in turn; the linear map in which they mix is moved by one column a site.
+    Integers with a window instead of a full support accept or reject, each site for itself.
+
+    Parameters
+    ----------
+    vars : RV, name or value variable, or a list of them, optional
+        What to sample; by default every discrete free variable that is no constrained vector.
+    differences : {"auto", "exact"}
+        Where the conditionals come from; "exact" pays for every neighbour where "auto" would take a gradient. See
+        `target_from_model`.
+    transitions : "auto" or int
+        Sweeps per draw, or one more at random; by default one, and more while they cost less than PyMC's call.
+    support : {name: (lower, upper)}, optional
+        Inclusive bounds where a distribution does not give them away.
+    window : "auto", "geometric", int or {name: one of these}
+        Neighbours of integers with more than 256 values.
+    start : {"point", "dispersed"}
+        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a random state of finite density.
+    model, blocked, rng, initial_point, compile_kwargs
+        As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
+
+    Attributes
+    ----------
+    target : Target
+    kernel : Kernel
+    params : {}
+    transitions : int
+
+    Raises
+    ------
+    ValueError
+        Where a conditional is not exact, and for variables or options that cannot be sampled so, each with the reason and the remedy.
+
+    Notes
+    -----
+    Sampler statistics: `accept` (mean acceptance probability over the sites, 1 for exact draws), `accepted` (the same),
+    `discrete_n_moved` (sites that ended the draw at another value), `lp`.
+
+    References
+    ----------
+    Geman and Geman 1984, Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of images.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     z = pm.Bernoulli("z", 0.3, shape=10)
+    ...     idata = pm.sample(step=pmd.BlockGibbs())  # doctest: +SKIP
+    """
+
+    name = "block_gibbs"
+    _state_class = BlockGibbsState
+
+    def __init__(self, vars: Any = None, **options: Any):
+        check_options(type(self), options)
+        if options.get("differences") == "gradient":
+            raise ValueError("BlockGibbs needs exact conditionals, and differences='gradient' asks for estimates. Pass 'auto' or 'exact'.")
+        super().__init__(vars, **options)
+
+    def _build(self) -> None:
+        super()._build()
+        for name, row in self.target.describe().items():
+            if not row["exact"]:
+                raise ValueError(
+                    f"BlockGibbs needs exact conditionals, and those of {name!r} are not: {row['reason']}. Use pmd.PathAuxiliary or "
+                    "pmd.GibbsWithGradients, or pass differences='exact' to pay for exact ones."
+                )
+
+    def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
+        return block_gibbs()
+
+    def _expected_moves(self) -> float:
+        return float(self.target.space.d)

@@ -1,0 +1,149 @@
+"""The conditionals of a block's sites: which sites may be drawn together, and the differences of some sites only.
+
+Sites that only sparse terms read are coloured, and a colour's sites are drawn together. Sites that a dense term reads all interact: they
+are scanned one at a time, and what the sites mix in (`u = X @ (gamma * beta)`) is carried along and moved by one column.
+"""
+
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.targets.colours import colour_classes, links_of
+from pymc_discrete.targets.differences import Differences
+from pymc_discrete.targets.space import picked
+
+
+class Conditionals:
+    """Parts of the differences of a block.
+
+    Parameters
+    ----------
+    differences : Differences, without a gradient
+
+    Attributes
+    ----------
+    colours : [(variable number, (r,) int sites counted within it)]
+        Groups of sites of one variable that do not interact; together all sites that no dense term reads.
+    scanned : [(variable number, (r,) int sites counted within it)]
+        The other sites.
+    """
+
+    def __init__(self, differences: Differences):
+        self.differences = differences
+        self.plan, self.space = differences.plan, differences.space
+
+    @functools.cached_property
+    def _dense(self) -> np.ndarray:
+        """(d,) bool, sites that a dense term reads."""
+        dense = np.zeros(self.space.d, bool)
+        for r in self.plan.rows:
+            for f in r.frontier:
+                for n, rows in f.rows.items():
+                    start, v = self.space.blocks[n]
+                    dense[start : start + v.size] |= rows.mask.any(1)
+        return dense
+
+    @functools.cached_property
+    def colours(self) -> list[tuple[int, np.ndarray]]:
+        links = links_of([self.plan.dependence.sparse(t.var) for t in self.plan.sparse], self.space.d)
+        found = []
+        for n, (start, v) in enumerate(self.space.blocks):
+            members = start + np.flatnonzero(~self._dense[start : start + v.size])
+            found += [(n, sites - start) for sites in colour_classes(links, members)]
+        return found
+
+    @functools.cached_property
+    def scanned(self) -> list[tuple[int, np.ndarray]]:
+        own = [(n, np.flatnonzero(self._dense[start : start + v.size])) for n, (start, v) in enumerate(self.space.blocks)]
+        return [(n, sites) for n, sites in own if len(sites)]
+
+    # ------------------------------------------------------------ colours
+    def rows(self, n: int, rows, context):
+        """(x) -> (r, K) differences of the sites `rows` (r,) of variable n; only their terms are evaluated."""
+        rows = self._shortened(n, rows)
+        tables = self.differences.tables(n, context, rows)
+
+        def at(x):
+            return self._masked(n, x, self.differences.sparse_rows(n, x, context, self.differences.state(x, context), rows, tables), rows)
+
+        return at
+
+    def logits(self, n: int, rows, context):
+        """(x) -> (r, K) log conditional probabilities of the sites `rows` (r,) of a finite variable n, up to a constant a site.
+
+        Where every site has two values (r, 1), the log odds of the upper one: their tables are subtracted once, not at every x.
+        """
+        v, rows = self.space.variables[n], self._shortened(n, rows)
+        binary = bool((v.counts == 2).all())
+        if any(m == n for m, _ in self.plan.pointwise):
+            of = self.rows(n, np.arange(v.size) if rows is None else rows, context)
+            return lambda x: log_odds(of(x)) if binary else of(x)
+        unary, pairs = self.differences.tables(n, context, rows)
+        if binary:
+            unary = None if unary is None else log_odds(unary)
+            pairs = [(p, side, at, log_odds(table, p.values_axis(at))) for p, side, at, table in pairs]
+        exists = np.arange(v.K) < v.counts[:, None]
+
+        def at(x):
+            fields = self.differences.fields(n, x, (unary, pairs))
+            if fields is None:
+                fields = jnp.zeros((v.size if rows is None else rows.shape[0], 1 if binary else v.K))
+            # nan: every value is impossible, and none more than the others
+            if binary:
+                return jnp.where(jnp.isnan(fields), 0.0, fields)
+            fields = jnp.where(jnp.isnan(fields), -jnp.inf, fields)
+            fields = jnp.where((fields == -jnp.inf).all(axis=1, keepdims=True), 0.0, fields)
+            return fields if exists.all() else jnp.where(picked(exists, rows), fields, -jnp.inf)
+
+        return at
+
+    def _shortened(self, n: int, rows):
+        """None, which means slices instead of gathers, where `rows` are all the sites of the variable."""
+        every = isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(self.space.variables[n].size))
+        return None if every else rows
+
+    def _masked(self, n: int, x, d, rows):
+        values, inside, now = self.space.neighbours_of(x, n, rows)
+        d = jnp.zeros(values.shape) if d is None else d
+        d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
+        return jnp.where(inside & (values == now[:, None]), 0.0, d)
+
+    # ------------------------------------------------------------ one site at a time
+    def carried(self, x, context) -> tuple[Any, ...]:
+        """The tensors in which the sites mix, at x, and the dense terms there."""
+        return self._with_terms(map(jnp.asarray, self.differences.currents(*self.differences.inputs(x, context))), x, context)
+
+    def _with_terms(self, tensors, x, context) -> tuple[Any, ...]:
+        state, tensors = self.differences.state(x, context), tuple(tensors)
+        currents = dict(zip(self.differences.frontier, tensors, strict=True))
+        return tensors, tuple(r.rest(state, currents) for r in self.plan.rows)
+
+    def row(self, n: int, site, x, carried, context):
+        """(1, K) differences of site `site` () of variable n."""
+        state, rows = self.differences.state(x, context), site[None]
+        tensors, terms = carried
+        currents = dict(zip(self.differences.frontier, tensors, strict=True))
+        total = self.differences.sparse_rows(n, x, context, state, rows)
+        for r, c, now in zip(self.plan.rows, context["rows"], terms, strict=True):
+            if n in r.variables:
+                part = self.differences.by_value(x, n, r.moves(n, x, state, currents, c, rows, now), rows)
+                total = part if total is None else total + part
+        return self._masked(n, x, total, rows)
+
+    def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
+        """`carried` after site `site` () of variable n went from x to `value` (): by one column of a linear map."""
+        state, currents = self.differences.state(x, context), dict(zip(self.differences.frontier, carried[0], strict=True))
+        then = dict(currents)
+        for r in self.plan.rows:
+            if n in r.variables:
+                then.update(r.moved(n, x, state, currents, site[None], value[None]))
+        return self._with_terms(then.values(), x, context)
+
+
+def log_odds(values, axis: int = 1):
+    """Log density at the upper of two values less that at the lower, the axis kept; 0 where both are impossible."""
+    values = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    lower, upper = jnp.split(values, 2, axis=axis)
+    return jnp.where(lower == upper, 0.0, upper - lower)

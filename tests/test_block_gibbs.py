@@ -1,0 +1,357 @@
+"""Block Gibbs against enumeration: the sweep's own matrix, what the compiled sweep does, and the conditionals it reads."""
+
+import functools
+import importlib
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from exact import Enumerated, check_runs, enumerate_target, run_steps
+from small_models import binary, bounded, categorical, geometric, mixed, windowed
+from test_kernels_exact import close
+
+import pymc_discrete as pmd
+from pymc_discrete.kernels import block_gibbs, loop
+from pymc_discrete.targets.colours import colour_classes, links_of
+
+
+def quadratic():
+    r = np.random.default_rng(8)
+    g = pm.Bernoulli("g", 0.3, shape=6)
+    pm.Normal("y", pt.dot(r.normal(size=(7, 6)), g * r.normal(size=6)), 1.0, observed=r.normal(size=7))
+    return [range(2)] * 6, {}
+
+
+def softplus():
+    r = np.random.default_rng(9)
+    g, k = pm.Bernoulli("g", 0.3, shape=4), pm.DiscreteUniform("k", 1, 3, shape=2)
+    pm.Potential("e", pt.softplus(pt.dot(r.normal(size=(5, 4)), g) + pt.dot(r.normal(size=(5, 2)), k)).sum())
+    return [range(2)] * 4 + [range(1, 4)] * 2, {}
+
+
+SMALL = (binary, categorical, bounded, windowed, geometric, mixed)
+DENSE = (quadratic, softplus)
+FORMS = ("as it is", "loop of colours", "scan", "function")
+
+
+# ---------------------------------------------------------------- the sweep, enumerated
+def site_matrix(e: Enumerated, i: int) -> np.ndarray:
+    """(S, S): site i drawn given the others; within its window and with its own accept/reject where it has one."""
+    S, p = len(e.states), np.exp(e.logp - e.logp.max())
+    windowed = e.target.space.windowed[i]
+    near = [np.unique(np.append(e.values[s, i][e.inside[s, i]], e.states[s, i])) for s in range(S)]
+
+    def reach(s):
+        y = np.repeat(e.states[s][None], len(near[s]), axis=0)
+        y[:, i] = near[s]
+        to = e.index(y)
+        return to[to >= 0]
+
+    reached = [reach(s) for s in range(S)]
+    Z = np.array([p[to].sum() for to in reached])
+    P = np.zeros((S, S))
+    for s, to in enumerate(reached):
+        q = p[to] / Z[s]
+        P[s, to] = q * (np.minimum(1, Z[s] / Z[to]) if windowed else 1.0)
+    P[np.arange(S), np.arange(S)] += 1 - P.sum(1)
+    return P
+
+
+def groups_of(target) -> list[list[int]]:
+    """Sites drawn together, in the order of a forward sweep."""
+    starts = target.space.starts
+    colours = [(starts[n] + sites).tolist() for n, sites in target.colours]
+    return colours + [[starts[n] + int(i)] for n, sites in target.scanned for i in sites]
+
+
+def sweep_matrix(e: Enumerated) -> np.ndarray:
+    """(S, S): all groups in order or all in reverse, by a fair coin."""
+    forward, backward = np.eye(len(e.states)), np.eye(len(e.states))
+    for group in groups_of(e.target):
+        G = np.eye(len(e.states))
+        for i in group:
+            P = site_matrix(e, i)
+            np.testing.assert_allclose(G @ P, P @ G, atol=1e-13)  # sites of a colour do not interact
+            G = G @ P
+        forward, backward = forward @ G, G @ backward
+    return (forward + backward) / 2
+
+
+@functools.cache
+def small(build, form):
+    with pm.Model() as model:
+        ranges, options = build()
+        if form == "scan":
+            together = pt.cumsum(pt.concatenate([v.flatten() for v in model.free_RVs]))
+            pm.Potential("dense", -0.2 * pt.sqr(together - 2).sum())
+    target = pmd.target_from_model(model, **options)
+    if form == "function":
+        target = pmd.target_from_logdensity(target.logdensity, target.space)
+    e = enumerate_target(target, ranges)
+    return e, sweep_matrix(e)
+
+
+CASES = [*itertools.product(SMALL, FORMS), *((build, "as it is") for build in DENSE)]
+FEW = [
+    (binary, "as it is"),
+    (bounded, "loop of colours"),
+    (mixed, "as it is"),
+    (windowed, "scan"),
+    (quadratic, "as it is"),
+    (softplus, "as it is"),
+]
+
+
+def marked(cases):
+    return [pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}") for c in cases]
+
+
+@pytest.mark.parametrize(("build", "form"), marked(CASES))
+def test_sweep_is_reversible_and_irreducible(build, form):
+    e, P = small(build, form)
+    assert bool(e.target.scanned) == (form in ("scan", "function") or build in DENSE)
+    flow = e.pi[:, None] * P
+    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
+    assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
+    assert (np.abs(np.linalg.eigvals(P) - 1) < 1e-9).sum() == 1
+
+
+@pytest.mark.parametrize(("build", "form"), marked(CASES))
+def test_compiled_sweeps_do_what_was_enumerated(build, form, monkeypatch):
+    if form == "loop of colours":
+        monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
+    e, P = small(build, form)
+    check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
+
+
+def test_the_checks_see_a_missing_acceptance():
+    e, P = small(windowed, "as it is")
+    Q = np.exp(e.logp)[None] * (np.abs(e.states[:, None] - e.states[None]).max(-1) <= 2)
+    assert np.abs(e.pi @ (Q / Q.sum(1, keepdims=True)) - e.pi).max() > 1e-3
+    assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
+
+
+# ---------------------------------------------------------------- colours
+def ising():
+    x = pm.Bernoulli("x", np.full((6, 7), 0.5), shape=(6, 7))
+    s = 2 * x - 1
+    pm.Potential("e", 0.4 * ((s[:, 1:] * s[:, :-1]).sum() + (s[1:] * s[:-1]).sum()))
+
+
+def hidden_markov():
+    r = np.random.default_rng(1)
+    z = pm.Categorical("z", p=np.ones(3) / 3, shape=30)
+    pm.Potential("chain", pt.log(pt.as_tensor(r.dirichlet(np.ones(3), 3)))[z[:-1], z[1:]].sum())
+    pm.Normal("y", pm.Normal("mu", 0, 2, shape=3)[z], 0.8, observed=r.normal(size=30))
+
+
+def mixture():
+    z = pm.Categorical("z", p=[0.2, 0.3, 0.5], shape=30)
+    pm.Normal("y", pm.Normal("mu", 0, 2, shape=3)[z], 0.8, observed=np.random.default_rng(2).normal(size=30))
+
+
+def n_mixture():
+    r = np.random.default_rng(3)
+    y = r.binomial(r.poisson(6.0, 26)[:, None], 0.45, size=(26, 3))
+    N = pm.Poisson("N", pm.Gamma("lam", 2, 0.5), shape=26, initval=y.max(1) + 3)
+    pm.Binomial("y", n=N[:, None], p=pm.Beta("p", 1, 1), observed=y)
+
+
+def partly_dense():
+    """One variable in a linear map, half of another in a sum, and one that no dense term reads."""
+    r = np.random.default_rng(4)
+    g, h = pm.Bernoulli("g", 0.3, shape=6), pm.Categorical("h", p=[0.2, 0.5, 0.3], shape=8)
+    k = pm.Poisson("k", 3.0, shape=5)
+    pm.Normal("y", pt.dot(r.normal(size=(9, 6)), g * pm.Normal("b", 0, 1, shape=6)), 1.0, observed=r.normal(size=9))
+    pm.Potential("sum", -0.1 * pt.sqr(h[:4].sum() - 3) - 0.3 * pt.eq(h[1:], h[:-1]).sum())
+    pm.Normal("w", k + h[:5], 1.5, observed=r.normal(3, 1, 5))
+
+
+def logistic():
+    r = np.random.default_rng(5)
+    g, k = pm.Bernoulli("g", 0.3, shape=7), pm.Poisson("k", 2.0, shape=2)
+    eta = pt.dot(r.normal(size=(12, 7)), g) + 0.3 * pt.dot(r.normal(size=(12, 2)), k)
+    pm.Bernoulli("y", logit_p=eta, observed=r.integers(0, 2, 12))
+
+
+def hub():
+    """A count that 80 others read: too uneven to pad."""
+    r = np.random.default_rng(6)
+    k = pm.Poisson("k", 4.0, shape=81)
+    pm.Normal("y", k[1:] * k[0], 5.0, observed=r.normal(12, 5, 80))
+
+
+def two_sites_of_many():
+    """Elements of three sites, bounds of their own, and sites that only some elements read."""
+    k = pm.DiscreteUniform("k", np.arange(12) % 3, 3 + np.arange(12) % 2, shape=12)
+    pm.Potential("three", 0.1 * (k[:4] * k[4:8] * k[8:]).sum() - 0.2 * pt.sqr(k[2:5] - 1).sum())
+
+
+CONDITIONALS = (binary, ising, hidden_markov, mixture, n_mixture, mixed, partly_dense, logistic, hub, two_sites_of_many)
+
+
+@functools.cache
+def target_of(build):
+    """(target in a context of its own, a start of positive density)."""
+    with pm.Model() as model:
+        build()
+    r = np.random.default_rng(7)
+    point = {k: v + 0.3 * r.normal(size=v.shape) if v.dtype.kind == "f" else v for k, v in model.initial_point().items()}
+    x, target = pmd.target_from_model(model, [v.name for v in model.discrete_value_vars]).at(point)
+    return target, x
+
+
+@pytest.mark.parametrize(("build", "number"), [(mixture, 1), (n_mixture, 1), (hidden_markov, 2), (ising, 2), (hub, 2)])
+def test_number_of_colours(build, number):
+    target, _ = target_of(build)
+    assert len(target.colours) == number
+    assert not target.scanned
+
+
+@pytest.mark.parametrize("build", CONDITIONALS)
+def test_every_site_is_drawn_once(build):
+    target, _ = target_of(build)
+    assert sorted(itertools.chain(*groups_of(target))) == list(range(target.space.d))
+
+
+@pytest.mark.parametrize(
+    "edges", [[(0, 1), (1, 2), (2, 0)], [(i, j) for i in range(5) for j in range(i)], [], [(0, 3), (3, 1), (1, 4), (4, 2)]]
+)
+def test_colours_have_no_link_inside(edges):
+    links = links_of([np.array(edges, int).reshape(-1, 2)], 6)
+    classes = colour_classes(links, np.arange(6))
+    assert sorted(np.concatenate(classes)) == list(range(6))
+    colour = {int(i): c for c, sites in enumerate(classes) for i in sites}
+    assert all(colour[a] != colour[b] for a, b in links.tolist())
+
+
+@pytest.mark.parametrize("build", CONDITIONALS)
+def test_conditionals_equal_differences(build):
+    """Colour by colour from static and from traced sites, site by site with what is carried, moving on the way."""
+    target, x = target_of(build)
+    want = jax.jit(lambda target, x: target.differences(x))
+    for n, sites in target.colours:
+        start, v = target.space.blocks[n]
+        static = jax.jit(lambda target, x, n=n, sites=sites: target.rows(n, sites)(x))
+        traced = jax.jit(lambda target, x, sites, n=n: target.rows(n, sites)(x))
+        fresh = want(target, x)[start + sites, : v.K]
+        close(static(target, x), fresh)
+        close(traced(target, x, sites), fresh)
+        if v.finite:
+            logits = np.asarray(jax.jit(lambda target, x, n=n, sites=sites: target.logits(n, sites)(x))(target, x))
+            if logits.shape[1] == 1:
+                close(logits, fresh[:, 1:] - fresh[:, :1])
+            else:
+                close(logits - logits.max(1, keepdims=True), fresh - fresh.max(1, keepdims=True))
+        values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+        x = x.copy()
+        for i in start + sites[::2]:
+            possible = np.flatnonzero(inside[i] & (np.asarray(want(target, x))[i] > -np.inf))
+            x[i] = values[i, possible[-1]]
+    carried = jax.jit(lambda target, x: target.carried(x))(target, x)
+    for n, sites in target.scanned:
+        start, v = target.space.blocks[n]
+        row = jax.jit(lambda target, site, x, carried, n=n: target.row(n, site, x, carried))
+        moved = jax.jit(lambda target, site, value, x, carried, n=n: target.moved(n, site, value, x, carried))
+        for i in sites:
+            close(row(target, i, x, carried), want(target, x)[start + i, : v.K][None])
+            values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+            value = values[start + i, np.flatnonzero(inside[start + i])[-1]]
+            carried = moved(target, i, value, x, carried)
+            x = x.copy()
+            x[start + i] = value
+
+
+@pytest.mark.parametrize("build", [ising, n_mixture, partly_dense])
+def test_no_stale_cache(build):
+    target, x = target_of(build)
+    kernel, params = block_gibbs()
+
+    @jax.jit
+    def run(key, target):
+        state, info = loop(kernel, key, kernel.init(x, target), target, params, 20)
+        again, _ = kernel.step(key, state, target, params)
+        return [(s, kernel.refresh(s, target)) for s in (state, again)], info
+
+    pairs, info = run(jax.random.key(3), target)
+    assert 0.3 < float(info.accept) <= 1
+    for state, fresh in pairs:
+        assert (np.asarray(state.x) != x).sum() > 1
+        close(state.logdensity, fresh.logdensity)
+        close(state.differences, fresh.differences)
+
+
+# ---------------------------------------------------------------- starts, refusals
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("top", [4, 400])
+def test_an_impossible_start_is_left(top, together):
+    with pm.Model() as model:
+        x = pm.DiscreteUniform("x", 0, top, shape=3)
+        pm.Potential("e", pt.switch(x.sum() < 8, -np.inf, 0.0) if together else pt.switch(x < 3, -np.inf, 0.0).sum())
+    target = pmd.target_from_model(model).at(model.initial_point())[1]
+    kernel, params = block_gibbs()
+
+    def sweep(state, key):
+        state, _ = kernel.step(key, state, target, params)
+        return state, state.logdensity
+
+    _, logp = jax.jit(lambda keys: jax.lax.scan(sweep, kernel.init(jnp.zeros(3, int), target), keys))(
+        jax.random.split(jax.random.key(0), 40)
+    )
+    possible = np.asarray(logp) > -np.inf
+    assert possible[-1]
+    assert (np.diff(possible.astype(int)) >= 0).all()  # and never entered again
+
+
+def cholesky():
+    X = np.random.default_rng(17).normal(size=(80, 60))
+    g = pm.Bernoulli("g", 0.3, shape=60)
+    pm.MvNormal("y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (4.0 * g), X.T), observed=np.zeros(80))
+
+
+def test_refuses_estimates():
+    with pm.Model() as model:
+        cholesky()
+    with pytest.raises(
+        ValueError, match=r"BlockGibbs needs exact conditionals, and those of 'g' are not: 'y' is dense \(.*\).*PathAuxiliary.*exact"
+    ):
+        pmd.BlockGibbs(model=model)
+    assert pmd.BlockGibbs(model=model, differences="exact").target.exact
+    with pytest.raises(ValueError, match=r"BlockGibbs needs exact conditionals.*gradient"):
+        pmd.BlockGibbs(model=model, differences="gradient")
+    with pytest.raises(TypeError, match=r"BlockGibbs has no option 'n_flips'"):
+        pmd.BlockGibbs(model=model, n_flips=2)
+    kernel, params = block_gibbs()
+    with pm.Model() as model:
+        binary()
+    target = pmd.target_from_model(model, differences="gradient")
+    with pytest.raises(ValueError, match=r"exact conditionals"):
+        kernel.step(jax.random.key(0), kernel.init(np.zeros(4, int), target), target, params)
+
+
+# ---------------------------------------------------------------- beside NUTS
+@pytest.mark.slow
+def test_mixture_beside_nuts():
+    """Against the marginalised likelihood on a grid of mu; 5 Monte Carlo standard errors of at least 400 effective draws."""
+    y = np.array([-2.1, -1.4, 0.3, 1.2, 1.9, 2.6])
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 2, shape=2)
+        z = pm.Categorical("z", p=[0.3, 0.7], shape=6)
+        pm.Normal("y", mu[z], 1.0, observed=y)
+        step = pmd.BlockGibbs()
+        idata = pm.sample(2000, tune=1000, chains=4, cores=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+    grid = np.linspace(-8, 8, 401)
+    a, b = np.meshgrid(grid, grid, indexing="ij")
+    one, two = (w * np.exp(-((y - m[..., None]) ** 2) / 2) for w, m in ((0.3, a), (0.7, b)))
+    post = np.exp(-(a**2 + b**2) / 8) * np.prod(one + two, axis=-1)
+    post /= post.sum()
+    want = (post[..., None] * two / (one + two)).sum((0, 1))
+    got = idata["posterior"]["z"].values.mean((0, 1))
+    assert np.abs(got - want).max() < 5 * 0.5 / np.sqrt(400)
+    mean = np.array([(post * a).sum(), (post * b).sum()])
+    sd = np.sqrt(np.array([(post * a**2).sum(), (post * b**2).sum()]) - mean**2)
+    assert (np.abs(idata["posterior"]["mu"].values.mean((0, 1)) - mean) < 5 * sd / np.sqrt(400)).all()
