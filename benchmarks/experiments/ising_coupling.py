@@ -53,11 +53,12 @@ def main():
 def draw(axes, rows):
     for n, p in enumerate(SIZES):
         for m, what in enumerate(("ESS hamming per 1e5 steps", "ESS/s")):
-            ax = axes[2 * n + m]
-            for name in dict.fromkeys(r["sampler"] for r in rows):
-                mine = [r for r in rows if r["sampler"] == name and r["setting"].startswith(f"{p}x")]
-                if mine:
-                    ax.plot([float(r["setting"].split("=")[1]) for r in mine], [max(r[what], 1e-2) for r in mine], **report.style(name))
+            ax, present = axes[2 * n + m], [r for r in rows if r["setting"].startswith(f"{p}x")]
+            if not present:
+                continue
+            for name in dict.fromkeys(r["sampler"] for r in present):
+                mine = [r for r in present if r["sampler"] == name]
+                ax.plot([float(r["setting"].split("=")[1]) for r in mine], [max(r[what], 1e-2) for r in mine], **report.style(name))
             ax.set(title=f"{p}x{p}", xlabel="theta", ylabel=what, yscale="log")
     axes[0].legend(fontsize=6)
 

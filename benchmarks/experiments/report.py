@@ -22,6 +22,7 @@ def arguments(doc, samplers, *, steps, chains, seconds):
     p.add_argument("--short", action="store_true", help="a run of seconds, results in a temporary folder")
     p.add_argument("--samplers", nargs="+", default=samplers, choices=list(SAMPLERS), metavar="NAME", help=f"any of: {', '.join(SAMPLERS)}")
     p.add_argument("--only", nargs="+", default=None, metavar="SETTING", help="settings to run, as the table names them; default all")
+    p.add_argument("--resume", action="store_true", help="run only the rows that the results do not have")
     p.add_argument("--steps", type=int, default=steps, help=f"per chain, after burn-in (default {steps})")
     p.add_argument("--chains", type=int, default=chains)
     p.add_argument("--seconds", type=float, default=seconds, help="of sampling, per row: it ends earlier, ESS per step is scaled")
@@ -53,6 +54,8 @@ class Table:
         """Add the row {**make_row(sampler, kernel, params)} of one sampler, or say why there is none."""
         if self.args.only and setting not in self.args.only:
             return
+        if self.args.resume and any((r["setting"], r["sampler"]) == (setting, name) for r in self.rows):
+            return
         sampler, begin = SAMPLERS[name], time.perf_counter()
         try:
             row = make_row(sampler, *sampler.make(model))
@@ -68,7 +71,7 @@ class Table:
 
     def ordered(self):
         """Settings in their own order, samplers in that of the registry."""
-        order = {name: n for n, name in enumerate(SAMPLERS)}
+        order = {name: n for n, name in enumerate([*SAMPLERS, *(r["sampler"] for r in self.rows if r["sampler"] not in SAMPLERS)])}
         settings = {s: n for n, s in enumerate(sorted({r["setting"] for r in self.rows}, key=natural))}
         return sorted(self.rows, key=lambda r: (settings[r["setting"]], order[r["sampler"]]))
 

@@ -2,7 +2,7 @@
 
 Compiling is outside the clock: both loops are compiled ahead and called once before they are timed. On a CPU the chains
 of one run follow each other (`lax.map`), since under `vmap` both branches of every condition are computed; on an
-accelerator they run side by side.
+accelerator they run side by side, as they do on a CPU where asked: a dense model's products are then of matrices.
 """
 
 import time
@@ -46,14 +46,30 @@ class Run:
     params: dict[str, Any]
 
 
-def each_chain(function):
+def each_chain(function, together):
     """`function(chain's arguments, shared)` over chains."""
-    if jax.default_backend() == "cpu":
+    if not together:
         return lambda own, shared: jax.lax.map(lambda a: function(a, shared), own)
     return lambda own, shared: jax.vmap(function, in_axes=(0, None))(own, shared)
 
 
-def run(target, kernel, params, starts, record, *, steps, thin=1, burn_in=0, seconds=np.inf, seed=0, report=None):
+def run(
+    target,
+    kernel,
+    params,
+    starts,
+    record,
+    *,
+    steps,
+    thin=1,
+    burn_in=0,
+    seconds=np.inf,
+    seed=0,
+    restart=False,
+    together=None,
+    size=RECORDS,
+    report=None,
+):
     """Burn in (and tune), then sample until `steps` per chain, or for about `seconds`.
 
     Parameters
@@ -61,6 +77,9 @@ def run(target, kernel, params, starts, record, *, steps, thin=1, burn_in=0, sec
     starts : (chains, d) int
     record : state -> {name: array}, traced, called every `thin` steps
     steps, burn_in : per chain; burn-in takes half of `seconds` at most
+    restart : after tuning go back to the starts, to see the burn-in itself
+    together : all chains side by side; by default not on a CPU
+    size : records per compiled call
     report : (steps after burn-in, x (chains, d)) -> None, called outside the clock after every compiled call
 
     Returns
@@ -68,7 +87,8 @@ def run(target, kernel, params, starts, record, *, steps, thin=1, burn_in=0, sec
     Run
     """
     chains = len(starts)
-    size = int(min(RECORDS, max(steps // thin, 1)))
+    size = int(min(size, max(steps // thin, 1)))
+    together = jax.default_backend() != "cpu" if together is None else together
     shared = (target, jax.tree.map(lambda p: jnp.asarray(float(p)), params))
     zero = Info(jnp.zeros(()), jnp.zeros((), int), jnp.zeros((), int))
 
@@ -82,7 +102,7 @@ def run(target, kernel, params, starts, record, *, steps, thin=1, burn_in=0, sec
 
     @jax.jit
     def few(keys, states, shared, count):
-        return each_chain(lambda own, shared: some_steps(own[0], own[1], zero, shared, count))((keys, states), shared)
+        return each_chain(lambda own, shared: some_steps(own[0], own[1], zero, shared, count), together)((keys, states), shared)
 
     @jax.jit
     def many(keys, states, shared, thin):
@@ -93,7 +113,7 @@ def run(target, kernel, params, starts, record, *, steps, thin=1, burn_in=0, sec
 
             return jax.lax.scan(body, (own[1], zero), jnp.arange(size))
 
-        return each_chain(chain)((keys, states), shared)
+        return each_chain(chain, together)((keys, states), shared)
 
     def keys():
         keys.count += 1
@@ -101,7 +121,8 @@ def run(target, kernel, params, starts, record, *, steps, thin=1, burn_in=0, sec
 
     keys.count = 0
     clock = time.perf_counter
-    states = jax.jit(lambda starts, target: each_chain(kernel.init)(starts, target))(jnp.asarray(starts), target)
+    begin_at = jax.jit(lambda starts, target: each_chain(kernel.init, together)(starts, target))
+    states = begin_at(jnp.asarray(starts), target)
     few = few.lower(keys(), states, shared, TUNE_STEPS).compile()
     many = many.lower(keys(), states, shared, thin).compile()
     jax.block_until_ready((few(keys(), states, shared, 1), many(keys(), states, shared, 0)))
@@ -123,6 +144,8 @@ def run(target, kernel, params, starts, record, *, steps, thin=1, burn_in=0, sec
             state_of = adaptation.update(state_of, accept, *bounds, draws)
     if tuned is not None and draws:
         shared = with_param(shared, tuned.name, np.exp(state_of.mean))
+    if restart:
+        states = begin_at(jnp.asarray(starts), target)
     jax.block_until_ready(states)
 
     # ---- sampling
@@ -171,13 +194,14 @@ def ess(values):
     return value / len(values) if np.isfinite(value) else 0.0
 
 
-def figures(result, sampler, space, names):
+def figures(result, sampler, space, names, drop=0.0):
     """The numbers of a row: ESS of every recorded summary, per 100,000 steps, per second and per evaluation.
 
     A second is one of a single chain where chains run one after the other, and of all of them where they run together.
+    The first share `drop` of the records is left out of the ESS, which is scaled up for it.
     """
     chains = len(result.x)
-    found = {name: ess(result.records[name]) for name in names}
+    found = {name: ess(np.asarray(v)[:, int(drop * v.shape[1]) :]) / (1 - drop) for name, v in result.records.items() if name in names}
     least = min(found.values())
     evaluations = sampler.evaluations(result.moves, space) * result.steps
     return {
