@@ -189,3 +189,159 @@ def g_test(got, p) -> float:
     if len(want) < 2:
         return 1.0
     return float(stats.power_divergence(got, want * got.sum() / want.sum(), lambda_="log-likelihood").pvalue)
+
+
+# ---------------------------------------------------------------- path auxiliary samplers
+def differences_of_moves(e: Enumerated):
+    """(S, M) difference of every elementary move, -inf where it leads out of the support."""
+    space, (moves, _) = e.target.space, elementary_moves(e.target.space)
+    out = np.full((len(e.states), len(moves)), -np.inf)
+    for m, (i, step) in enumerate(moves):
+        change = np.zeros(space.d, int)
+        change[i] = step
+        to = shifted(space, e.states, change)[:, i]
+        s, k = np.nonzero((e.values[:, i] == to[:, None]) & e.inside[:, i])
+        out[s, m] = e.differences[s, i, k]
+    return out
+
+
+def rebased(e: Enumerated, single):
+    """(S, M, A) difference of every move on the linearisation at a state, by the value (less the least) of the site that it moves.
+
+    A finite site re-bases on the value where it is; a windowed one leaves its own value once.
+    """
+    space, (moves, _) = e.target.space, elementary_moves(e.target.space)
+    low = e.states.min(0)
+    A = int((e.states.max(0) - low).max()) + 1
+    out = np.full((len(e.states), len(moves), A), -np.inf)
+    for m, (i, step) in enumerate(moves):
+        for s, x in enumerate(e.states):
+            if space.windowed[i]:
+                out[s, m, x[i] - low[i]] = single[s, m]
+                continue
+            at = {int(v): d for v, d, ok in zip(e.values[s, i], e.differences[s, i], e.inside[s, i], strict=True) if ok}
+            n = int(space.upper[i] - space.lower[i]) + 1
+            for v in at:
+                to = int(space.lower[i]) + (v + step - int(space.lower[i])) % n
+                if v >= low[i] and v - low[i] < A and at[v] > -np.inf:
+                    out[s, m, v - low[i]] = at[to] - at[v]
+    return out
+
+
+def path_matrix(e: Enumerated, lengths: dict[int, float], recompute: bool, backtrack: bool, balancing: str, ratio: bool = True):
+    """Transition matrix (S, S) of PAS or PAFS and (S,) the total probability of what it proposes, over all paths.
+
+    Sun et al. 2022, section 3.1 and Eq. 6: pi(y) prod Q(back) / pi(x) prod Q(forth).
+    """
+    space, S = e.target.space, len(e.states)
+    moves, inverse = elementary_moves(space)
+    site = np.array([i for i, _ in moves])
+    change = np.zeros((len(moves), space.d), int)
+    change[np.arange(len(moves)), site] = [step for _, step in moves]
+    single = differences_of_moves(e)
+    table, low = rebased(e, single), e.states.min(0)
+    P, proposed, here = np.zeros((S, S)), np.zeros(S), np.arange(S)
+    lost = (single == -np.inf).all(1)
+    proposed[lost] = 1.0
+    for n, p_n in lengths.items():
+        n = n if backtrack else min(n, space.d)
+        paths = np.array(list(itertools.product(range(len(moves)), repeat=n)))
+        if not backtrack:
+            paths = paths[[len(set(site[p])) == n for p in paths]]
+        count = len(paths)
+
+        def log_q(base, x, chosen, gone, count=count):
+            """log probability of move `chosen` (P,) from x (P, S, d) on the differences at states `base` (P, S)."""
+            if recompute:
+                index = e.index(x)
+                d = np.where((index >= 0)[..., None], single[np.maximum(index, 0)], -np.inf)
+            else:
+                a = np.clip(x - low, 0, table.shape[2] - 1)[..., site]
+                inside = (x[..., site] - low[site] >= 0) & (x[..., site] - low[site] < table.shape[2])
+                d = np.where(inside & (base >= 0)[..., None], table[np.maximum(base, 0)[..., None], np.arange(len(moves)), a], -np.inf)
+            w = np.where(d > -np.inf, G[balancing](np.exp(np.minimum(d, 700))), 0.0) * ~gone[:, None, site]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.log(w[np.arange(count), :, chosen]) - np.log(w.sum(-1))
+
+        x = np.broadcast_to(e.states, (count, S, space.d)).copy()
+        base = np.broadcast_to(here, (count, S))
+        forward, gone = np.zeros((count, S)), np.zeros((count, space.d), bool)
+        for t in range(n):
+            forward = forward + log_q(base, x, paths[:, t], gone)
+            x = shifted(space, x, change[paths[:, t]][:, None])
+            if not backtrack:
+                gone[np.arange(count), site[paths[:, t]]] = True
+        y = e.index(x)
+        back, gone = np.zeros((count, S)), np.zeros((count, space.d), bool)
+        for t in reversed(range(n)):
+            back = back + log_q(y, x, inverse[paths[:, t]], gone)
+            x = shifted(space, x, change[inverse[paths[:, t]]][:, None])
+            if not backtrack:
+                gone[np.arange(count), site[paths[:, t]]] = True
+        forward = np.where(np.isnan(forward), -np.inf, forward)
+        back = np.where(np.isnan(back), -np.inf, back)
+        q = p_n * np.exp(forward)
+        proposed[~lost] += q.sum(0)[~lost]
+        with np.errstate(invalid="ignore"):
+            log_ratio = e.logp[y] - e.logp + (back - forward if ratio else 0.0)
+        flow = q * np.where((y >= 0) & (q > 0), np.exp(np.minimum(np.nan_to_num(log_ratio, nan=-np.inf), 0.0)), 0.0)
+        np.add.at(P, (np.broadcast_to(here, y.shape), np.maximum(y, 0)), flow)
+    P[here, here] += 1 - P.sum(1)
+    return P, proposed
+
+
+# ---------------------------------------------------------------- discrete Langevin
+def langevin_rows(e: Enumerated, s: int, i: int, proposal: str, h: float, scale, balancing: str, nominal) -> dict[int, float]:
+    """{value: probability} of site i in state s.
+
+    Zhang et al. 2022, Eq. 4, and the two-state or uniformised chain run for a time h.
+    """
+    now = int(e.states[s, i])
+    d = {int(v): a for v, a, ok in zip(e.values[s, i], e.differences[s, i], e.inside[s, i], strict=True) if ok and v != now}
+    d = {v: a for v, a in d.items() if a > -np.inf}
+    g = {v: float(G[balancing](np.exp(a))) for v, a in d.items()}
+    if proposal == "dlp":
+        distance = {v: 1.0 if nominal[i] else ((v - now) / np.broadcast_to(scale, e.states.shape[1:])[i]) ** 2 for v in d}
+        w = {v: g[v] * np.exp(-distance[v] / (2 * h)) for v in d}
+        w[now] = float(G[balancing](1.0))
+        return {v: a / sum(w.values()) for v, a in w.items()}
+    if not d:
+        return {now: 1.0}
+    r = {v: np.exp(a) for v, a in d.items()}
+    if e.target.space.K == 2 and not e.target.space.windowed.any():
+        ((v, rate),) = g.items()
+        back = float(G[balancing](1 / r[v]))
+        p = (1 - np.exp(-(rate + back) * h)) * rate / (rate + back)
+        return {v: p, now: 1 - p}
+    leave = sum(r.values()) / (1 + sum(r.values()))
+    jump = 1 - np.exp(-sum(g.values()) / leave * h)
+    out = {v: jump * a / (1 + sum(r.values())) for v, a in r.items()}
+    out[now] = 1 - sum(out.values())
+    return out
+
+
+def langevin_matrix(
+    e: Enumerated, proposal: str, h: float, balancing: str = "sqrt", scale=1.0, nominal=None, adjusted: bool = True, ratio: bool = True
+):
+    """Transition matrix (S, S) of all sites moving at once, and (S,) the total probability of what it proposes.
+
+    A windowed site returns by the negated offset, so a value reached through a table is left through one.
+    """
+    S = len(e.states)
+    nominal = np.zeros(e.states.shape[1], bool) if nominal is None else nominal
+    q, proposed = np.zeros((S, S)), np.zeros(S)
+    for s in range(S):
+        rows = [langevin_rows(e, s, i, proposal, h, scale, balancing, nominal) for i in range(e.states.shape[1])]
+        for choice in itertools.product(*(r.items() for r in rows)):
+            p = float(np.prod([c[1] for c in choice]))
+            proposed[s] += p
+            to = e.index(np.array([c[0] for c in choice]))
+            if to >= 0:
+                q[s, to] += p
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_ratio = e.logp[None] - e.logp[:, None] + (np.log(q.T) - np.log(q) if ratio else 0.0)
+    accept = np.exp(np.minimum(np.nan_to_num(log_ratio, nan=-np.inf), 0.0)) if adjusted else np.ones((S, S))
+    P = q * accept
+    P[np.arange(S), np.arange(S)] = 0.0
+    P[np.arange(S), np.arange(S)] = 1 - P.sum(1)
+    return P, proposed

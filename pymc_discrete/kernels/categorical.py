@@ -31,6 +31,13 @@ def draw_categorical(uniforms, weights):
     return jnp.minimum(which * BLOCK + within, n - 1)
 
 
+def pick(u, weights):
+    """() int, one entry of `weights` (n,) by one uniform; an entry of weight 0 is never drawn."""
+    ends = running_sum(weights)
+    t = jnp.minimum(u * ends[-1], jnp.nextafter(ends[-1], jnp.zeros_like(ends[-1])))
+    return jnp.minimum((ends <= t).sum(), weights.shape[0] - 1)
+
+
 def running_sum(a):
     """Cumulative sum along the last axis: a triangular product while it is small."""
     n = a.shape[-1]

@@ -4,17 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.kernels.balancing import check_balancing, log_weights
 from pymc_discrete.kernels.categorical import draw_categorical
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, log_density_after, step_of, weights_of, wrapped
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from pymc_discrete.kernels.path_length import check_mean, draw_count, largest_count
+from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.targets.space import Space
 
-START = 2.0
-MOST = 100.0  # moves in a tuned proposal, on average
+LARGEST_TUNED = 100
 
 
 def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> tuple[Kernel, dict[str, float]]:
@@ -40,12 +38,7 @@ def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> t
     Grathwohl, Swersky, Hashemi, Duvenaud and Maddison 2021, Oops I Took A Gradient.
     """
     check_balancing(balancing)
-    adapt = isinstance(n_flips, str) and n_flips == "adapt"
-    if not adapt:
-        check_mean("n_flips", n_flips)
-
-    def most(space: Space) -> float:
-        return float(np.clip(space.d / 2, 1.0, MOST)) if adapt else float(n_flips)
+    lengths = PathLength("n_flips", n_flips, LARGEST_TUNED)
 
     def log_probs(state: State, site, column, active):
         # Grathwohl et al. 2021, Eq. 5 and 6, at the drawn entries
@@ -55,11 +48,11 @@ def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> t
 
     def propose(key, target, state: State, params) -> Proposed:
         space = target.space
-        L = largest_count(most(space))
+        L = lengths.most(space)
         u = jax.random.uniform(key, (L + 2,)) if L > 1 else jax.random.uniform(key, (1,))
         entry = draw_categorical(u[:L], state.carry.weights.reshape(-1))
         site, column = entry // space.K, entry % space.K
-        active = jnp.arange(L) < draw_count(u[L], u[L + 1], params["n_flips"]) if L > 1 else jnp.ones(1, bool)
+        active = jnp.arange(L) < lengths.draw(u[L], u[L + 1], params["n_flips"]) if L > 1 else jnp.ones(1, bool)
         step = step_of(space, state.x[site], site, column)
         if L == 1:
             y = state.x.at[site[0]].set(wrapped(space, site[0], state.x[site[0]] + step[0]))
@@ -77,5 +70,4 @@ def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> t
     def carry(x, differences, space: Space):
         return weights_of(x, differences, space, balancing)
 
-    tuned = Tuned("n_flips", lambda space: (1.0, most(space))) if adapt else None
-    return metropolis(propose, carry, tuned), {"n_flips": START if adapt else float(n_flips)}
+    return metropolis(propose, carry, lengths.tuned), {"n_flips": lengths.start}

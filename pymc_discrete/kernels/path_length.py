@@ -1,32 +1,74 @@
-"""Random numbers of moves with a given mean."""
+"""Random numbers of moves."""
 
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.kernels.adaptation import Tuned
+from pymc_discrete.targets.space import Space
+
 LARGEST_MEAN = 10_000  # a proposal holds twice as many draws
+LARGEST_TUNED = 1_000
+START = 3.0
 
 
-def largest_count(mean: float) -> int:
-    """The most moves that a proposal with the given mean makes."""
-    return 2 * int(np.ceil(mean)) - 1
+class PathLength:
+    """The number L of moves in a proposal: random, never a function of x, and 1 with a probability of at least 1/(2 mean - 1), so that
+    no parity of the moves is conserved.
 
-
-def draw_count(u, v, mean):
-    """A number of moves with the given mean: L ~ Uniform{1..2X-1}, X the mean rounded up or down at random.
-
-    One move keeps a probability of at least 1/(2 mean - 1), so that no parity of the moves is conserved.
+    Parameters
+    ----------
+    name : the parameter's name
+    asked : "adapt", the mean X of L ~ Uniform{1..2X-1}, or the range (lower, upper) of L, which is 1 once in `lower + upper - 1` times
+    tuned_most : the largest mean that "adapt" may take
     """
-    low = jnp.floor(mean)
-    X = low + (u < mean - low)
-    return 1 + jnp.floor(v * (2 * X - 1)).astype(int)
+
+    def __init__(self, name: str, asked: Any, tuned_most: int = LARGEST_TUNED):
+        self.range: tuple[int, int] | None = None
+        self.adapt = isinstance(asked, str) and asked == "adapt"
+        self.tuned_most = tuned_most
+        if isinstance(asked, tuple | list):
+            self.range = check_range(name, asked)
+            self.mean = sum(self.range) / 2
+        elif not self.adapt:
+            self.mean = check_mean(name, asked)
+        self.tuned = Tuned(name, lambda space: (1.0, self._largest_mean(space))) if self.adapt else None
+
+    @property
+    def start(self) -> float:
+        return START if self.adapt else self.mean
+
+    def _largest_mean(self, space: Space) -> float:
+        return float(np.clip(space.d / 2, 1, self.tuned_most)) if self.adapt else self.mean
+
+    def most(self, space: Space) -> int:
+        """The largest L."""
+        return self.range[1] if self.range else 2 * int(np.ceil(self._largest_mean(space))) - 1
+
+    def draw(self, u, v, mean):
+        """() int, L from two uniforms; X is the mean rounded up or down at random."""
+        if self.range:
+            lower, upper = self.range
+            inside = lower + jnp.floor(v * (upper - lower + 1)).astype(int)
+            return jnp.where(u < 1 / (lower + upper - 1), 1, inside)
+        low = jnp.floor(mean)
+        X = low + (u < mean - low)
+        return 1 + jnp.floor(v * (2 * X - 1)).astype(int)
 
 
-def check_mean(name: str, mean: Any) -> None:
+def check_mean(name: str, mean: Any) -> float:
     number = isinstance(mean, int | float | np.integer | np.floating) and not isinstance(mean, bool)
     if not (number and 1 <= mean <= LARGEST_MEAN):
         raise ValueError(
             f"{name} must be 'adapt' or a number of at least 1 (and at most {LARGEST_MEAN}), the mean number of moves in a proposal, "
             f"got {mean!r}."
         )
+    return float(mean)
+
+
+def check_range(name: str, asked: Any) -> tuple[int, int]:
+    whole = len(asked) == 2 and all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in asked)
+    if not (whole and 1 <= asked[0] <= asked[1] <= 2 * LARGEST_MEAN):
+        raise ValueError(f"{name} must be a range (lower, upper) of integers with 1 <= lower <= upper, got {asked!r}.")
+    return int(asked[0]), int(asked[1])

@@ -14,7 +14,7 @@ from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.graph import logp_graph
 from pymc_discrete.targets.plan import WAYS, Plan
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.support import refused, support_of
+from pymc_discrete.targets.support import is_nominal, refused, support_of
 from pymc_discrete.targets.target import Target
 
 
@@ -29,11 +29,12 @@ class ModelDensity:
         self.graph = logp_graph(model, names, point, supports)
         shapes = {name: np.shape(point[name]) for name in names}
         scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
-        self.space = Space.build(supports, shapes, window, scale)
+        nominal = [name for name in names if is_nominal(model, name)]
+        self.space = Space.build(supports, shapes, window, scale, nominal)
         self.plan = Plan(self.graph, self.space, differences)
         nearest = self._nearest(window)
         if nearest:
-            self.space = Space.build(supports, shapes, nearest, scale)
+            self.space = Space.build(supports, shapes, nearest, scale, nominal)
             self.plan = Plan(self.graph, self.space, differences)
         self._evaluate = Differences(self.plan)
         self.local = self.plan.local is not None

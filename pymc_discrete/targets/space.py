@@ -1,5 +1,6 @@
 """The discrete space of a block: its sites, their supports and their neighbours."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ class Variable:
     shape : tuple of int
     lower, upper : (n,) int, bounds of every site, inclusive; -/+ UNBOUNDED where there is none
     offsets : None where every value of the support is a neighbour, else (K,) int, symmetric, without 0
+    nominal : bool, whether values are names, without an order
     """
 
     name: str
@@ -28,6 +30,7 @@ class Variable:
     lower: np.ndarray
     upper: np.ndarray
     offsets: np.ndarray | None
+    nominal: bool = False
 
     @property
     def size(self) -> int:
@@ -66,6 +69,7 @@ class Space:
     sites : list of (value variable name, flat index), length d
     lower, upper : (d,) int, bounds of each site, inclusive
     windowed : (d,) bool, sites whose neighbours are offsets
+    nominal : (d,) bool, sites whose values have no order
     """
 
     def __init__(self, variables: list[Variable]):
@@ -78,6 +82,7 @@ class Space:
         self.lower = np.concatenate([v.lower for v in variables]).astype(np.int64)
         self.upper = np.concatenate([v.upper for v in variables]).astype(np.int64)
         self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
+        self.nominal = np.concatenate([np.full(v.size, v.nominal) for v in variables])
         # per site and column: the offset (windowed) or the place in the support (finite), and whether the column exists
         self.column = np.zeros((self.d, self.K), np.int64)
         self.exists = np.zeros((self.d, self.K), bool)
@@ -99,6 +104,7 @@ class Space:
         shapes: dict[str, tuple[int, ...]] | None = None,
         window: Any = "auto",
         scale: dict[str, float] | None = None,
+        nominal: Collection[str] = (),
     ) -> "Space":
         """A space from supports.
 
@@ -108,6 +114,7 @@ class Space:
         shapes : {name: shape}; by default the shape of the bounds
         window : "auto", "geometric", an int w for -w..w, or {name: one of these}, for sites with more than 256 values
         scale : {name: typical size of a value}, which "auto" widens the window by
+        nominal : names of variables whose values have no order
         """
         variables = []
         for name in window if isinstance(window, dict) else ():
@@ -136,7 +143,7 @@ class Space:
             reach = 2.0 * np.sqrt(abs((scale or {}).get(name, 0.0))) if endless else widest / 4
             offsets = offsets_of(name, asked, max(8.0, reach))  # checked even where none is needed
             finite = widest <= LARGEST_SUPPORT
-            variables.append(Variable(name, shape, lower, upper, None if finite else offsets))
+            variables.append(Variable(name, shape, lower, upper, None if finite else offsets, name in nominal))
         return cls(variables)
 
     @property

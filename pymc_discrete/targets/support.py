@@ -187,3 +187,9 @@ def support_of(model: pm.Model, name: str, given: Any = None) -> Bounds:
             f"support={{{name!r}: (lower, upper)}}, both inclusive, None where there is no bound."
         )
     return found
+
+
+def is_nominal(model: pm.Model, name: str) -> bool:
+    """Whether the values of a discrete free variable are names without an order."""
+    rv = next(rv for rv, v in model.rvs_to_values.items() if v.name == name)
+    return rv.owner is not None and isinstance(rv.owner.op, prb.CategoricalRV)

@@ -134,7 +134,10 @@ class Pair:
         return {"rows": rows, "pair": pair, "across": across}
 
     def tables(self, reader_state, dependence: Dependence):
-        """[(R, deg, K, K across)] for both sides."""
+        """For both sides, the tables of every site's pairs: (R, deg, K, K across) for some sites, (deg, K, K across, R) for all.
+
+        All at once vectorises over sites, which must then be neighbours in memory; a few are quicker to fetch where each is in one piece.
+        """
         Ka, Kb = self.va.K, self.vb.K
         k = np.arange(Ka * Kb)
         at_a = jnp.asarray(self.va.lower[self.a - self.start_a][:, None] + k // Kb)
@@ -147,29 +150,35 @@ class Pair:
         elif (self.merge != np.arange(len(self.merge))).any():
             values = values[np.argsort(self.merge)]
         padded = jnp.concatenate([values, jnp.zeros((1, Ka * Kb), values.dtype)]).reshape(-1, Ka, Kb)
-        return [padded[self.sides[0]["pair"]], padded.transpose(0, 2, 1)[self.sides[1]["pair"]]]
+        by_site = [padded[self.sides[0]["pair"]], padded.transpose(0, 2, 1)[self.sides[1]["pair"]]]
+        return [{"some": t, "all": jnp.moveaxis(t, 0, -1)} for t in by_site]
 
-    def fields(self, side: int, table, x, rows=None):
+    def fields(self, side: int, tables, x, rows=None):
         """(r, K): sum over a site's pairs of P[k, x across]."""
         across, v = self.sides[side]["across"], (self.vb, self.va)[side]
         start = (self.start_b, self.start_a)[side]
-        if rows is not None:
-            across, table = jnp.asarray(across)[rows], table[rows]
+        if rows is None:
+            across = across.T
+        else:
+            across = jnp.asarray(across)[rows]
         value = x.at[across].get(mode="promise_in_bounds")
         lower = v.lower[0] if (v.lower == v.lower[0]).all() else jnp.asarray(v.lower)[across - start]
-        place = (value - lower)[..., None]
-        return select_last(table, place).sum(axis=1)
+        place = value - lower
+        if rows is None:
+            return selected(tables["all"], place[:, None], 2).sum(axis=0).T
+        return selected(tables["some"][rows], place[..., None], 3).sum(axis=1)
 
 
-def select_last(table, place):
-    """`table[..., place]` along the last axis: (r, m, K, L), (r, m, 1) -> (r, m, K)."""
-    L = table.shape[-1]
+def selected(table, place, axis: int):
+    """`table[..., place, ...]` along one axis; `place` lacks it."""
+    L = table.shape[axis]
     if L <= 8:  # a chain of selects vectorises, a gather does not
-        out = table[..., 0]
+        parts = [jax.lax.index_in_dim(table, value, axis, keepdims=False) for value in range(L)]
+        out = parts[0]
         for value in range(1, L):
-            out = jnp.where(place == value, table[..., value], out)
+            out = jnp.where(place == value, parts[value], out)
         return out
-    return jnp.take_along_axis(table, place[..., None], axis=-1, mode="promise_in_bounds")[..., 0]
+    return jnp.take_along_axis(table, jnp.expand_dims(place, axis), axis=axis, mode="promise_in_bounds").squeeze(axis)
 
 
 @dataclass

@@ -1,0 +1,187 @@
+"""Discrete Langevin proposals: all sites move at once, each on its own."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels.adaptation import Tuned
+from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, check_balancing, log_weights
+from pymc_discrete.kernels.categorical import running_sum
+from pymc_discrete.kernels.kernel import Kernel, State
+from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.targets.space import Space
+
+PROPOSALS = ("dlp", "dlmc")
+BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}
+START = 0.5
+
+
+class Rows(NamedTuple):
+    """What each site may do: stay, or go to one of its neighbours.
+
+    Attributes
+    ----------
+    move : (d, k) float, weights
+    stay : (d,) float, weight
+    total : (d,) float, their sum, between 1 and k + 1
+    log_move, log_stay : their logarithms where these come for free, else None
+    """
+
+    move: Any
+    stay: Any
+    total: Any
+    log_move: Any = None
+    log_stay: Any = None
+
+    @classmethod
+    def of_logs(cls, move, stay) -> "Rows":
+        top = jnp.maximum(move.max(axis=1), stay)
+        move, stay = move - top[:, None], stay - top
+        weights, rest = jnp.exp(move), jnp.exp(stay)
+        return cls(weights, rest, rest + weights.sum(axis=1), move, stay)
+
+    def draw(self, u):
+        """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1."""
+        t = u * self.total
+        if self.move.shape[1] == 1:
+            return ((t >= self.stay) & (self.move[:, 0] > 0)).astype(int)
+        ends = running_sum(jnp.concatenate([self.stay[:, None], self.move], axis=1))
+        t = jnp.minimum(t, jnp.nextafter(ends[:, -1], jnp.zeros_like(t)))
+        return (ends <= t[:, None]).sum(axis=1)
+
+    def log_prob(self, chosen):
+        """() float, log probability of (d,) choices as `draw` returns them."""
+        if self.log_move is None:
+            return jnp.log(picked(self.move, self.stay, chosen) / self.total).sum()
+        return picked(self.log_move, self.log_stay, chosen).sum() - sum_of_logs(self.total, self.move.shape[1] + 1)
+
+
+def picked(move, stay, chosen):
+    """(d,) the entry of each site's choice."""
+    if move.shape[1] == 1:
+        return jnp.where(chosen > 0, move[:, 0], stay)
+    moved = jnp.take_along_axis(move, jnp.maximum(chosen - 1, 0)[:, None], axis=1)[:, 0]
+    return jnp.where(chosen > 0, moved, stay)
+
+
+def sum_of_logs(a, most: float):
+    """Sum of the logarithms of a (d,) in [1, most], a logarithm for every few of them."""
+    few = int(30 / np.log10(most))
+    padded = jnp.pad(a, (0, -a.shape[0] % few), constant_values=1.0)
+    return jnp.log(padded.reshape(few, -1).prod(axis=0)).sum()
+
+
+def discrete_langevin(
+    proposal: str = "dlp", step_size: float | str = "adapt", adjusted: bool = True, balancing: str = "sqrt"
+) -> tuple[Kernel, dict[str, Any]]:
+    r"""Discrete Langevin kernels.
+
+    With :math:`d_{ik}` the difference of site i at value k, "dlp" draws each site by
+
+    .. math:: q_i(k | x) \propto g(e^{d_{ik}}) \exp(-\lVert k - x_i \rVert^2 / (2 \alpha s_i^2))
+
+    with one-hot distances (1) between nominal values and :math:`(k - x_i)^2` between ordinal ones. "dlmc" runs, for a time h, the Markov
+    chain of each site that leaves at the locally balanced rate for values drawn by the conditional,
+
+    .. math:: q_i = e^{-c_i h} I + (1 - e^{-c_i h}) \mathrm{softmax}(d_i),
+        \quad c_i = \sum_k g(e^{d_{ik}}) / (1 - \mathrm{softmax}(d_i)_{x_i})
+
+    which for two values is the exact solution.
+
+    Parameters
+    ----------
+    proposal : {"dlp", "dlmc"}
+    step_size : positive float, or "adapt"
+        alpha of "dlp", the time h of "dlmc"; "adapt" tunes it to the optimal acceptance.
+    adjusted : bool
+        Accept or reject (DMALA); without, the chain is biased (DULA) and `accept` says what the acceptance would have been.
+    balancing : {"sqrt", "barker", "min", "max"}
+
+    Returns
+    -------
+    kernel : Kernel
+    params : {"step_size": float, "scale": s, () or (d,) float, the unit of distance of each ordinal site}
+
+    References
+    ----------
+    Zhang, Liu and Liu 2022, A Langevin-like Sampler for Discrete Distributions.
+    Sun, Dai, Dai, Zhou and Schuurmans 2023, Discrete Langevin Samplers via Wasserstein Gradient Flow.
+    """
+    check_balancing(balancing)
+    if proposal not in PROPOSALS:
+        raise ValueError(f"proposal must be one of {', '.join(map(repr, PROPOSALS))}, got {proposal!r}.")
+    if not isinstance(adjusted, bool):
+        raise ValueError(f"adjusted must be True or False, got {adjusted!r}.")
+    adapt = isinstance(step_size, str) and step_size == "adapt"
+    if not adapt:
+        check_step_size(step_size)
+
+    def rows(x, differences, space: Space, params) -> Rows:
+        d, values, current = moves_of(x, differences, space)
+        logg = log_weights(d, current, balancing)
+        if proposal == "dlp":
+            # Zhang et al. 2022, Eq. 4
+            distance = (values - x[:, None]).astype(logg.dtype)
+            unit = jnp.where(space.nominal, 1.0, params["scale"])[:, None]
+            squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)
+            stay = jnp.full(space.d, BALANCING[balancing](0.0))
+            return Rows.of_logs(logg - squared / (2 * params["step_size"]), stay)
+        # weights below the smallest number count as none, both ways
+        d = jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE))
+        top = jnp.maximum(d.max(axis=1), 0.0)
+        odds, here = jnp.exp(d - top[:, None]), jnp.exp(-top)
+        away = odds.sum(axis=1)
+        rate = jnp.exp(logg).sum(axis=1) * (away + here) / jnp.where(away > 0, away, 1.0)
+        jump = jnp.where(away > 0, 1 - jnp.exp(-rate * params["step_size"]), 0.0) / (away + here)
+        move = jump[:, None] * odds
+        stay = 1 - jump * away
+        return Rows(move, stay, stay + move.sum(axis=1))
+
+    def propose(key, target, state: State, params) -> Proposed:
+        space, x = target.space, state.x
+        here = rows(x, state.differences, space, params)
+        u = jax.random.bits(key, (space.d,), "uint32").astype(here.total.dtype) * 2.0**-32
+        chosen = here.draw(jnp.minimum(u, 1 - jnp.finfo(u.dtype).epsneg))
+        y, back = arrived(x, chosen, space)
+        differences = target.differences(y)
+        there = State(y, target.logdensity(y), differences)
+        forward = jnp.where(here.move.max() > 0, here.log_prob(chosen), jnp.inf)
+        return Proposed(there, forward, rows(y, differences, space, params).log_prob(back), (chosen > 0).sum())
+
+    tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if adapt else None
+    params = {"step_size": START if adapt else float(step_size), "scale": 1.0}
+    return metropolis(propose, lambda x, differences, space: (), tuned, adjusted), params
+
+
+def flips_only(space: Space) -> bool:
+    return space.K == 2 and not space.windowed.any()
+
+
+def moves_of(x, differences, space: Space):
+    """(differences (d, k), values (d, k), current (d, k)); k = 1 where every site has two values, else K."""
+    if flips_only(space):
+        place = x - space.lower
+        other = jnp.where(place == 0, differences[:, 1], differences[:, 0])
+        return other[:, None], (2 * space.lower + 1 - x)[:, None], np.zeros((space.d, 1), bool)
+    values, _ = space.neighbours(x)
+    return differences, values, ~space.windowed[:, None] & (values == x[:, None])
+
+
+def arrived(x, chosen, space: Space):
+    """(y (d,), the choices that lead back)."""
+    if flips_only(space):
+        return jnp.where(chosen > 0, 2 * space.lower + 1 - x, x), chosen
+    column = jnp.maximum(chosen - 1, 0)
+    values, _ = space.neighbours(x)
+    y = jnp.where(chosen > 0, jnp.take_along_axis(values, column[:, None], axis=1)[:, 0], x)
+    opposite = jnp.take_along_axis(jnp.asarray(space.opposite), column[:, None], axis=1)[:, 0]
+    back = jnp.where(space.windowed, opposite, x - space.lower)
+    return y, jnp.where(chosen > 0, back + 1, 0)
+
+
+def check_step_size(step_size: Any) -> None:
+    number = isinstance(step_size, int | float | np.integer | np.floating) and not isinstance(step_size, bool)
+    if not (number and 0 < step_size < np.inf):
+        raise ValueError(f"step_size must be 'adapt' or a positive number, got {step_size!r}.")

@@ -1,0 +1,265 @@
+"""Path auxiliary samplers (Sun, Dai, Xia and Ramamurthy 2022): PAS, its fast version PAFS, and both without backtracking."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE, check_balancing, log_weights
+from pymc_discrete.kernels.categorical import draw_categorical, pick, running_sum
+from pymc_discrete.kernels.kernel import Kernel, State
+from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, weights_of, wrapped
+from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.kernels.path_length import PathLength
+from pymc_discrete.kernels.race import log_suffix_sums, log_sum_of_rest, winners
+
+
+class Path(NamedTuple):
+    """Moves of single sites, one after another.
+
+    Attributes
+    ----------
+    site, column, before : (L,) int, which site went to which of its neighbours, and from which value
+    active : (L,) bool, the first so many count
+    """
+
+    site: Any
+    column: Any
+    before: Any
+    active: Any
+
+
+def path_auxiliary(
+    path_length: float | str | tuple[int, int] = "adapt", recompute: bool = False, backtrack: bool = True, balancing: str = "sqrt"
+) -> tuple[Kernel, dict[str, float]]:
+    """The path auxiliary samplers (Algorithm 1).
+
+    Parameters
+    ----------
+    path_length : "adapt", float of at least 1, or (lower, upper)
+        The mean X of a path's length L ~ Uniform{1..2X-1}, or its range; "adapt" tunes the mean to the optimal acceptance.
+    recompute : bool
+        True is PAS, differences at every point of the path; False is PAFS, differences at its two ends (Eq. 5 and 6).
+    backtrack : bool
+        Whether a path may change a site again; without, all sites of a PAFS path are drawn at once (App. B.3).
+    balancing : {"sqrt", "barker", "min", "max"}
+
+    Returns
+    -------
+    kernel : Kernel
+    params : {"path_length": float}
+
+    References
+    ----------
+    Sun, Dai, Xia and Ramamurthy 2022, Path Auxiliary Proposal for MCMC in Discrete Space.
+    """
+    check_balancing(balancing)
+    lengths = PathLength("path_length", path_length)
+    for name, value in (("recompute", recompute), ("backtrack", backtrack)):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}.")
+    way = along_recomputed if recompute else along_linear if backtrack else at_once
+
+    def propose(key, target, state: State, params) -> Proposed:
+        most = lengths.most(target.space)
+        most = most if backtrack else min(most, target.space.d)
+        u = jax.random.uniform(key, (most + 2,))
+        L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
+        there, forward, back = way(key, u[:most], L, target, state, balancing, backtrack)
+        return Proposed(there, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
+
+    def carry(x, differences, space):
+        return weights_of(x, differences, space, balancing)
+
+    return metropolis(propose, carry, lengths.tuned), {"path_length": lengths.start}
+
+
+# ---------------------------------------------------------------- PAS
+def along_recomputed(key, u, L, target, state: State, balancing: str, backtrack: bool):
+    """(there, log_forward, log_back) of a path whose differences are computed at each of its points.
+
+    The general acceptance of section 3.1. With exact differences and a balanced g it is min(1, Z(x)/Z(y)) (Property 1).
+    """
+    space, most = target.space, u.shape[0]
+
+    def move_of(here: State, site, column):
+        step = step_of(space, here.x[site], site, column)
+        y = here.x.at[site].set(wrapped(space, site, here.x[site] + step))
+        differences, weights = arrive(target, here, y, site[None], balancing)
+        return State(y, here.logdensity, differences, weights)
+
+    def log_prob(here: State, site, column, visited):
+        weights = here.carry.weights
+        total = here.carry.total if visited is None else jnp.where(visited[:, None], 0.0, weights).sum()
+        d = here.differences[site, column]
+        return log_weights(d, jnp.zeros_like(d, bool), balancing) - here.carry.top - jnp.log(total)
+
+    def forth(at, carried):
+        here, visited, forward, back, path = carried
+        weights = here.carry.weights if backtrack else jnp.where(visited[:, None], 0.0, here.carry.weights)
+        entry = draw_categorical(u[at][None], weights.reshape(-1))[0]
+        site, column = entry // space.K, entry % space.K
+        forward += log_prob(here, site, column, None if backtrack else visited)
+        path = record(path, at, site, column, here.x[site])
+        before, here = here.x[site], move_of(here, site, column)
+        if backtrack:
+            back += log_prob(here, site, column_back(space, site, column, before), None)
+        else:
+            visited = put(visited, site, True)
+        return here, visited, forward, back, path
+
+    zero, nowhere = jnp.zeros(()), jnp.zeros(space.d, bool)
+    empty = Path(*jnp.zeros((3, most), int), jnp.arange(most) < L)
+    there, _, forward, back, path = jax.lax.fori_loop(0, L, forth, (state, nowhere, zero, zero, empty))
+    if not backtrack:  # which sites are excluded on the way back is known only now
+
+        def home(n, carried):
+            here, visited, back = carried
+            at = L - 1 - n
+            column = column_back(space, path.site[at], path.column[at], path.before[at])
+            back += log_prob(here, path.site[at], column, visited)
+            return move_of(here, path.site[at], column), put(visited, path.site[at], True), back
+
+        *_, back = jax.lax.fori_loop(0, L, home, (there, nowhere, zero))
+    return there._replace(logdensity=target.logdensity(there.x)), forward, back
+
+
+# ---------------------------------------------------------------- PAFS
+def along_linear(key, u, L, target, state: State, balancing: str, backtrack: bool):
+    """(there, log_forward, log_back) of a path on the linearisation at its start, and back on that at its end (Eq. 6)."""
+    space, most = target.space, u.shape[0]
+    v = jax.random.uniform(jax.random.fold_in(key, 1), (most,)) if space.K > 2 or space.windowed.any() else u
+    empty = Path(*jnp.zeros((3, most), int), jnp.arange(most) < L)
+
+    def drawn(at, sites: "Sites", row):
+        site = sites.draw(u[at])
+        weights = row(site)
+        only = weights.shape[0] == 2 and not space.windowed.any()  # one neighbour, the other column
+        column = (weights[1] > 0).astype(int) if only else pick(v[at], weights)
+        return site, column
+
+    y, forward, path = follow(L, state, state.x, target, balancing, drawn, empty)
+    differences, weights = arrive(target, state, y, jnp.where(path.active, path.site, space.d), balancing)
+    there = State(y, target.logdensity(y), differences, weights)
+
+    def returned(n, sites, row):
+        at = L - 1 - n
+        site = path.site[at]
+        return site, column_back(space, site, path.column[at], path.before[at])
+
+    _, back, _ = follow(L, there, y, target, balancing, returned, None)
+    return there, forward, back
+
+
+class Sites(NamedTuple):
+    """Weights of all sites, summed by block: one changes, and its block alone is summed again.
+
+    Attributes
+    ----------
+    weights : (blocks, size) float
+    sums : (blocks,) float
+    """
+
+    weights: Any
+    sums: Any
+
+    @classmethod
+    def of(cls, weights) -> "Sites":
+        d = weights.shape[0]
+        size = max(1, math.isqrt(d))
+        table = jnp.pad(weights, (0, -d % size)).reshape(-1, size)
+        return cls(table, table.sum(axis=1))
+
+    def draw(self, u):
+        """() int, a site, by its weight."""
+        ends = running_sum(self.sums)
+        t = u * ends[-1]
+        block = jnp.minimum((ends <= t).sum(), len(self.sums) - 1)
+        before = jnp.where(block > 0, ends[jnp.maximum(block - 1, 0)], 0.0)
+        row = running_sum(jax.lax.dynamic_index_in_dim(self.weights, block, keepdims=False))
+        t = jnp.minimum(t - before, jnp.nextafter(row[-1], 0.0))
+        return block * self.weights.shape[1] + jnp.minimum((row <= t).sum(), self.weights.shape[1] - 1)
+
+    def put(self, site, weight) -> "Sites":
+        size = self.weights.shape[1]
+        block = site // size
+        row = put(jax.lax.dynamic_index_in_dim(self.weights, block, keepdims=False), site % size, weight)
+        table = jax.lax.dynamic_update_index_in_dim(self.weights, row, block, 0)
+        return Sites(table, put(self.sums, block, row.sum()))
+
+
+def follow(L, state: State, x, target, balancing: str, choose, path: Path | None):
+    """(y, log probability, path) of L moves on the linearisation at `state` (Eq. 5), chosen by `choose(at, sites, row)`.
+
+    Finite sites re-base, d[i, k] - d[i, current]; a windowed site is visited once.
+    """
+    space, top = target.space, state.carry.top
+    largest = 0.9 * np.log(np.finfo(state.carry.weights.dtype).max)
+    differences = jnp.minimum(state.differences, LARGEST_DIFFERENCE)
+
+    def log_row(x, site):
+        """(K,) log weights of one site's moves, divided by exp(top)."""
+        d, place = differences[site], x[site] - per_site(space.lower, site)
+        windowed = per_site(space.windowed, site)
+        current = ~windowed & (jnp.arange(space.K) == place)
+        d = d - jnp.where(windowed, 0.0, d[jnp.where(windowed, 0, place)])
+        logw = log_weights(d, current, balancing)
+        left = windowed & (x[site] != state.x[site])
+        return jnp.where(left, -jnp.inf, jnp.minimum(logw - top, largest))
+
+    def body(at, carried):
+        x, sites, total, path = carried
+        site, column = choose(at, sites, lambda i: jnp.exp(log_row(x, i)))
+        total += log_row(x, site)[column] - jnp.log(sites.sums.sum())
+        before = x[site]
+        if path is not None:
+            path = record(path, at, site, column, before)
+        x = put(x, site, wrapped(space, site, before + step_of(space, before, site, column)))
+        return x, sites.put(site, jnp.exp(log_row(x, site)).sum()), total, path
+
+    start = (x, Sites.of(state.carry.weights.sum(axis=1)), jnp.zeros_like(top), path)
+    y, _, total, path = jax.lax.fori_loop(0, L, body, start)
+    return y, total, path
+
+
+def record(path: Path, at, site, column, before) -> Path:
+    return path._replace(site=put(path.site, at, site), column=put(path.column, at, column), before=put(path.before, at, before))
+
+
+def put(array, index, value):
+    """`array` with one entry changed, in place where the compiler can."""
+    return jax.lax.dynamic_update_index_in_dim(array, jnp.asarray(value, array.dtype), index, 0)
+
+
+# ---------------------------------------------------------------- PAFS without backtracking
+def at_once(key, u, L, target, state: State, balancing: str, backtrack: bool):
+    """(there, log_forward, log_back) of a path that changes no site twice: all its sites in one draw (App. B.3)."""
+    space, most = target.space, u.shape[0]
+    active = jnp.arange(most) < L
+
+    def log_rows(here: State):
+        """(d,) log sum of each site's weights."""
+        total = here.carry.weights.sum(axis=1)
+        return jnp.where(total > 0, jnp.log(total), -jnp.inf)
+
+    def log_prob(here: State, site, column, active):
+        # the ordered draw: each move's weight by the weights of all that is left
+        rows = log_rows(here)
+        chosen = jnp.where(active, rows[site], -jnp.inf)
+        rest = log_sum_of_rest(rows, jnp.where(active, site, space.d))
+        remaining = jnp.logaddexp(log_suffix_sums(chosen), rest)
+        w = here.carry.weights[site, column]
+        return jnp.where(active, jnp.where(w > 0, jnp.log(w), -jnp.inf) - remaining, 0.0).sum()
+
+    site = winners(jax.random.fold_in(key, 2), log_rows(state), most)
+    column = jax.vmap(pick)(u, state.carry.weights[site])
+    before = state.x[site]
+    after = wrapped(space, site, before + step_of(space, before, site, column))
+    y = state.x.at[jnp.where(active, site, space.d)].set(after, mode="drop")
+    differences, weights = arrive(target, state, y, jnp.where(active, site, space.d), balancing)
+    there = State(y, target.logdensity(y), differences, weights)
+    forward = log_prob(state, site, column, active)
+    back = log_prob(there, site[::-1], column_back(space, site, column, before)[::-1], active[::-1])
+    return there, forward, back
