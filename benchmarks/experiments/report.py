@@ -59,7 +59,7 @@ class Table:
         sampler, begin = SAMPLERS[name], time.perf_counter()
         try:
             row = make_row(sampler, *sampler.make(model))
-        except NotThere as reason:
+        except (NotThere, ValueError) as reason:  # our kernels refuse with a ValueError
             print(f"{setting}, {name}: skipped: {reason}", flush=True)
             return
         row = {"setting": setting, "sampler": name, **{k: tidy(v) for k, v in row.items()}}
