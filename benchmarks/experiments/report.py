@@ -131,14 +131,23 @@ def shown(value):
     return str(value)
 
 
+FAMILIES = {
+    "RW": "k",
+    "Gibbs": "0.45",
+    "HB": "0.65",
+    "LB": "y",
+    "GWG": "C0",
+    "PAFS": "C1",
+    "PAS": "C2",
+    "NB": "C3",
+    "DMALA": "C4",
+    "DLMC": "C5",
+}
+
+
 def style(name):
-    """A line of its own for every sampler: ours full, the baselines dashed."""
-    order = list(SAMPLERS)
-    base = name.startswith(("RW", "Gibbs", "HB", "LB"))
-    return {
-        "color": f"C{order.index(name) % 10}",
-        "ls": "--" if base else "-",
-        "marker": "osv^Dx"[order.index(name) % 6],
-        "ms": 4,
-        "label": name,
-    }
+    """A line for every sampler: colour by family, dashes and markers by its length."""
+    family, _, length = name.partition("-")
+    n = {"": 0, "adapt": 0, "1": 1, "2": 2, "3": 3, "5": 4, "10": 5, "20": 6}.get(length, 2)
+    look = {"ls": ("-", ":", "--", "-.")[n % 4], "marker": "*osv^Dx"[n], "ms": 4, "lw": 1.2, "label": name}
+    return {"color": FAMILIES.get(family, f"C{6 + len(family) % 4}"), **look}
