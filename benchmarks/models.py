@@ -1,6 +1,6 @@
-"""The five benchmark models: in PyMC, in NumPyro where it can run them, and the summaries that are compared.
+"""The six benchmark models: in PyMC, in NumPyro where it can run them, and the summaries that are compared.
 
-The PyMC models and their data are those of the acceptance suite (same seeds, same numbers). A summary is a
+The PyMC models A to E and their data are those of the acceptance suite (same seeds, same numbers). A summary is a
 scalar per draw; a run's score is the minimum ESS over its model's summaries.
 """
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks import lattices
 
 COAL_CSV = Path(__file__).parents[1] / "examples" / "data" / "coal_mining_disasters.csv"
 
@@ -115,44 +117,6 @@ def mixture_summaries(a):
     return sizes | {f"mean {k}": a["mu"][:, k] for k in range(3)}
 
 
-# ---------------------------------------------------------------- C: Ising lattice, free boundary
-ROWS, COLUMNS, COUPLING = 20, 20, 0.4
-
-
-def neighbour_sum(s):
-    """Sum of s_i s_j over lattice neighbours; s (..., ROWS, COLUMNS) of -1, 1."""
-    return (s[..., :-1] * s[..., 1:]).sum((-2, -1)) + (s[..., :-1, :] * s[..., 1:, :]).sum((-2, -1))
-
-
-def ising():
-    import pymc as pm
-
-    with pm.Model() as model:
-        x = pm.Bernoulli("x", np.full((ROWS, COLUMNS), 0.5), shape=(ROWS, COLUMNS))
-        s = 2 * x - 1
-        pair = (s[:, :-1] * s[:, 1:]).sum() + (s[:-1] * s[1:]).sum()
-        pm.Potential("energy", COUPLING * pair)
-    return model, ["x"]
-
-
-def ising_numpyro():
-    import jax.numpy as jnp
-    import numpyro
-    import numpyro.distributions as dist
-
-    def model():
-        x = numpyro.sample("x", dist.Bernoulli(jnp.full((ROWS, COLUMNS), 0.5)))
-        numpyro.factor("energy", COUPLING * neighbour_sum(2.0 * x - 1.0))
-
-    return model
-
-
-def ising_summaries(a):
-    s = 2.0 * a["x"] - 1.0
-    m = s.mean((-2, -1))
-    return {"energy": -COUPLING * neighbour_sum(s), "magnetisation": m, "|magnetisation|": np.abs(m)}
-
-
 # ---------------------------------------------------------------- D: coal mining disasters, two years missing
 def coal_data():
     years, disasters = np.genfromtxt(COAL_CSV, delimiter=",", skip_header=1).T
@@ -235,9 +199,9 @@ SPECS = [
     ModelSpec(
         name="C",
         title="Ising 20x20, coupling 0.4",
-        pymc=ising,
-        summaries=ising_summaries,
-        numpyro=ising_numpyro,
+        pymc=lattices.ising,
+        summaries=lattices.ising_summaries,
+        numpyro=lattices.ising_numpyro,
         continuous=False,
         tune=500,
     ),
@@ -254,6 +218,15 @@ SPECS = [
         pymc=n_mixture,
         summaries=n_mixture_summaries,
         numpyro_missing="N is Poisson: NumPyro's discrete kernels need a finite static support",
+    ),
+    ModelSpec(
+        name="F",
+        title="Potts 30x30, 4 colours, coupling 0.9",
+        pymc=lattices.potts,
+        summaries=lattices.potts_summaries,
+        numpyro=lattices.potts_numpyro,
+        continuous=False,
+        tune=500,
     ),
 ]
 MODELS = {spec.name: spec for spec in SPECS}

@@ -37,6 +37,7 @@ class Recorder:
         self.chunks, self.draws, self.seconds, self.next_check = [], 0, 0.0, FIRST_CHECK
         self.compile_seconds = self.tune_seconds = float("nan")
         self.precision = "float64"
+        self.nuts_seconds = None  # of the sampling seconds, where NUTS reports its own
         self.ess = {}
 
     def ready(self, compile_seconds, tune_seconds):
@@ -68,6 +69,7 @@ class Recorder:
             "tune_seconds": self.tune_seconds,
             "draws": self.draws,
             "sampling_seconds": self.seconds,
+            "nuts_share": self.nuts_seconds / self.seconds if self.nuts_seconds else None,
             "ms_per_draw": 1e3 * self.seconds / self.draws,
             "min_ess": self.ess[worst],
             "min_ess_per_second": self.ess[worst] / self.seconds,

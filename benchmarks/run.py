@@ -153,13 +153,15 @@ def header(records):
 
 
 def spread(values):
-    """median (min-max), three digits"""
+    """median (min-max), three digits; nothing of nothing"""
+    if not values:
+        return ""
     middle, low, high = (f"{v:.3g}" if v < 1000 else f"{v:.0f}" for v in np.quantile(values, [0.5, 0, 1]))
     return f"{middle} ({low}-{high})" if len(values) > 1 else middle
 
 
 COLUMNS = [
-    "sampler", "compile s", "tune s", "ms per draw", "min ESS", "min ESS/s", "ratio to best peer",
+    "sampler", "compile s", "tune s", "ms per draw", "NUTS share", "min ESS", "min ESS/s", "ratio to best peer",
     "slowest summary", "seeds at target",
 ]  # fmt: skip
 
@@ -180,8 +182,8 @@ def table(records):
         ratio = f"{speed[name] / best_peer:.2g}" if best_peer > 0 else "no peer"
         worst = ", ".join(dict.fromkeys(r["worst"] for r in runs))
         reached = f"{sum(r['reached'] for r in runs)} of {sum(r['sampler'] == name for r in records)}"
-        measured = ("compile_seconds", "tune_seconds", "ms_per_draw", "min_ess", "min_ess_per_second")
-        cells = [label, *(spread([r[key] for r in runs]) for key in measured), ratio, worst, reached]
+        measured = ("compile_seconds", "tune_seconds", "ms_per_draw", "nuts_share", "min_ess", "min_ess_per_second")
+        cells = [label, *(spread([r[key] for r in runs if r.get(key) is not None]) for key in measured), ratio, worst, reached]
         rows.append("| " + " | ".join(cells) + " |")
     return rows
 

@@ -1,11 +1,9 @@
 """The samplers that are compared, one registered function each.
 
 A sampler is `run(spec, seed, recorder)`: it draws one chain of the model until `recorder.add` raises Done,
-and raises CannotRun where it does not take the model. To add one that goes through pm.sample:
+and raises CannotRun where it does not take the model. To add one of our steps:
 
-    @sampler("dmala", ours=True)
-    def dmala(spec, seed, recorder):
-        run_pymc(spec, seed, recorder, step=lambda pmd, names: pmd.DiscreteLangevin(names))
+    sampler("dmala", ours=True)(our_step("DiscreteLangevin"))
 """
 
 import time
@@ -29,7 +27,7 @@ class Sampler:
     note: str
 
 
-def sampler(name, models="ABCDE", *, ours=False, note=""):
+def sampler(name, models="ABCDEF", *, ours=False, note=""):
     """Register the decorated function as a sampler for these models."""
 
     def register(run):
@@ -72,14 +70,17 @@ def run_pymc(spec, seed, recorder, step=None, change=None, complete=None, initva
     clock = time.perf_counter
     tuning = []  # end of every tuning draw
     mark = None  # start of the chunk that is being drawn
+    nuts_seconds = 0.0
 
     def callback(trace, draw):
-        nonlocal mark
+        nonlocal mark, nuts_seconds
         now = clock()
         if draw.tuning:
             tuning.append(now)
             return
+        nuts_seconds += sum(stats.get("perf_counter_diff", 0.0) for stats in draw.stats)  # only NUTS has it
         if mark is None:
+            nuts_seconds = 0.0
             per_draw = np.diff([start, *tuning, now])
             typical = np.median(per_draw[len(per_draw) // 2 :])
             compiling = (per_draw[0] - typical) + max(0.0, per_draw[-1] - typical)
@@ -89,7 +90,9 @@ def run_pymc(spec, seed, recorder, step=None, change=None, complete=None, initva
         else:
             arrays = {name: values[: trace.draw_idx].copy() for name, values in trace.samples.items()}
             arrays = complete(arrays, rng) if complete else arrays
-            recorder.add(arrays, clock() - mark)
+            seconds = clock() - mark
+            recorder.nuts_seconds = nuts_seconds
+            recorder.add(arrays, seconds)
         trace.draw_idx = 0
         mark = clock()
 
@@ -139,16 +142,34 @@ def marginalize_nuts(spec, seed, recorder):
     run_pymc(spec, seed, recorder, change=change, complete=spec.complete, initvals=spec.start_values)
 
 
-def gibbs_with_gradients(n_flips):
+def our_step(name, **options):
+    """One of the package's steps on all discrete variables of the model."""
+
+    def build(pmd, names):
+        if not hasattr(pmd, name):
+            raise CannotRun(f"this commit has no {name}")
+        try:
+            return getattr(pmd, name)(names, **options)
+        except (TypeError, ValueError, NotImplementedError) as error:  # a refusal says what, why and what to do
+            raise CannotRun(f"{type(error).__name__}: {error}") from error
+
     def run(spec, seed, recorder):
-        run_pymc(spec, seed, recorder, step=lambda pmd, names: pmd.GibbsWithGradients(names, n_flips=n_flips))
+        run_pymc(spec, seed, recorder, step=build)
 
     return run
 
 
-sampler("gwg-1", ours=True)(gibbs_with_gradients(1))
+sampler("gwg-1", ours=True)(our_step("GibbsWithGradients", n_flips=1))
 for n in (4, 12, 24):
-    sampler(f"gwg-{n}", "C", ours=True)(gibbs_with_gradients(n))
+    sampler(f"gwg-{n}", "C", ours=True)(our_step("GibbsWithGradients", n_flips=n))
+sampler("gwg-adapt", ours=True)(our_step("GibbsWithGradients", n_flips="adapt"))
+sampler("pafs", ours=True)(our_step("PathAuxiliary"))
+sampler("pas", ours=True)(our_step("PathAuxiliary", recompute=True))
+sampler("no-backtrack", ours=True)(our_step("PathAuxiliary", backtrack=False))
+sampler("dmala", ours=True)(our_step("DiscreteLangevin"))
+sampler("dlmc", ours=True)(our_step("DiscreteLangevin", proposal="dlmc"))
+sampler("block-gibbs", ours=True)(our_step("BlockGibbs"))
+sampler("auto", ours=True, note="what pmd.AutoStep() chooses")(our_step("AutoStep"))
 
 
 # ---------------------------------------------------------------- NumPyro
@@ -204,7 +225,7 @@ def run_numpyro(spec, seed, recorder, kernel):
 
 
 def discrete_gibbs(**options):
-    """NumPyro's DiscreteHMCGibbs around NUTS; on a purely discrete model its discrete part alone."""
+    """NumPyro's DiscreteHMCGibbs around NUTS; on a purely discrete model (C, F) its discrete part alone."""
 
     def run(spec, seed, recorder):
         from numpyro.infer import NUTS, DiscreteHMCGibbs
@@ -220,12 +241,12 @@ def discrete_gibbs(**options):
     return run
 
 
-sampler("numpyro-gibbs", note="DiscreteHMCGibbs(NUTS); on C its DiscreteGibbs alone")(discrete_gibbs())
+sampler("numpyro-gibbs", note="DiscreteHMCGibbs(NUTS); on C and F its DiscreteGibbs alone")(discrete_gibbs())
 sampler("numpyro-gibbs-modified", note="DiscreteHMCGibbs(NUTS, modified=True)")(discrete_gibbs(modified=True))
 sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(discrete_gibbs(random_walk=True))
 
 
-@sampler("numpyro-mixed-hmc", note="MixedHMC(HMC(trajectory_length=1.2)), one update per discrete site")
+@sampler("numpyro-mixed-hmc", "ABCDE", note="MixedHMC(HMC(trajectory_length=1.2)), one update per discrete site")
 def mixed_hmc(spec, seed, recorder):
     import jax
     from numpyro.infer import HMC, MixedHMC

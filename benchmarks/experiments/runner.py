@@ -1,0 +1,217 @@
+"""Run chains of a kernel in compiled loops that keep summaries, not states.
+
+Compiling is outside the clock: both loops are compiled ahead and called once before they are timed. On a CPU the chains
+of one run follow each other (`lax.map`), since under `vmap` both branches of every condition are computed; on an
+accelerator they run side by side, as they do on a CPU where asked: a dense model's products are then of matrices.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.recorder import min_ess
+from pymc_discrete.kernels import Info, adaptation
+
+TUNE_STEPS = 20  # transitions between two updates of a tuned parameter
+RECORDS = 250  # records per compiled call
+
+
+@dataclass
+class Run:
+    """What came of a run.
+
+    Attributes
+    ----------
+    records : {name: (chains, records, ...)}
+    x : (chains, d) int, where the chains ended
+    steps : per chain, after burn-in; a record is kept every `thin` steps
+    burn_in : steps per chain before
+    seconds : of all chains together, without burn-in and compiling
+    accept, moves : means per step
+    params : after tuning
+    """
+
+    records: dict[str, np.ndarray]
+    x: np.ndarray
+    steps: int
+    thin: int
+    burn_in: int
+    seconds: float
+    accept: float
+    moves: float
+    params: dict[str, Any]
+
+
+def each_chain(function, together):
+    """`function(chain's arguments, shared)` over chains."""
+    if not together:
+        return lambda own, shared: jax.lax.map(lambda a: function(a, shared), own)
+    return lambda own, shared: jax.vmap(function, in_axes=(0, None))(own, shared)
+
+
+def run(
+    target,
+    kernel,
+    params,
+    starts,
+    record,
+    *,
+    steps,
+    thin=1,
+    burn_in=0,
+    seconds=np.inf,
+    seed=0,
+    restart=False,
+    together=None,
+    size=RECORDS,
+    report=None,
+):
+    """Burn in (and tune), then sample until `steps` per chain, or for about `seconds`.
+
+    Parameters
+    ----------
+    starts : (chains, d) int
+    record : state -> {name: array}, traced, called every `thin` steps
+    steps, burn_in : per chain; burn-in takes half of `seconds` at most
+    restart : after tuning go back to the starts, to see the burn-in itself
+    together : all chains side by side; by default not on a CPU
+    size : records per compiled call
+    report : (steps after burn-in, x (chains, d)) -> None, called outside the clock after every compiled call
+
+    Returns
+    -------
+    Run
+    """
+    chains = len(starts)
+    size = int(min(size, max(steps // thin, 1)))
+    together = jax.default_backend() != "cpu" if together is None else together
+    shared = (target, jax.tree.map(lambda p: jnp.asarray(float(p)), params))
+    zero = Info(jnp.zeros(()), jnp.zeros((), int), jnp.zeros((), int))
+
+    def some_steps(key, state, total, shared, count):
+        def body(t, carried):
+            state, total = carried
+            state, info = kernel.step(jax.random.fold_in(key, t), state, *shared)
+            return state, jax.tree.map(lambda a, b: (a + b).astype(a.dtype), total, info)
+
+        return jax.lax.fori_loop(0, count, body, (state, total))
+
+    @jax.jit
+    def few(keys, states, shared, count):
+        return each_chain(lambda own, shared: some_steps(own[0], own[1], zero, shared, count), together)((keys, states), shared)
+
+    @jax.jit
+    def many(keys, states, shared, thin):
+        def chain(own, shared):
+            def body(carried, t):
+                carried = some_steps(jax.random.fold_in(own[0], t), *carried, shared, thin)
+                return carried, record(carried[0])
+
+            return jax.lax.scan(body, (own[1], zero), jnp.arange(size))
+
+        return each_chain(chain, together)((keys, states), shared)
+
+    def keys():
+        keys.count += 1
+        return jax.random.split(jax.random.fold_in(jax.random.key(seed), keys.count), chains)
+
+    keys.count = 0
+    clock = time.perf_counter
+    begin_at = jax.jit(lambda starts, target: each_chain(kernel.init, together)(starts, target))
+    states = begin_at(jnp.asarray(starts), target)
+    few = few.lower(keys(), states, shared, TUNE_STEPS).compile()
+    many = many.lower(keys(), states, shared, thin).compile()
+    jax.block_until_ready((few(keys(), states, shared, 1), many(keys(), states, shared, 0)))
+
+    # ---- burn-in
+    begin = clock()
+    states, _ = jax.block_until_ready(few(keys(), states, shared, TUNE_STEPS))
+    draws = int(min(burn_in // TUNE_STEPS, max(seconds / 2 / (clock() - begin), 1)))
+    tuned, state_of = kernel.tuned, None
+    if tuned is not None:
+        bounds = tuned.bounds(target.space)
+        state_of = adaptation.start(np.clip(params[tuned.name], *bounds))
+    for _ in range(draws):
+        if tuned is not None:
+            shared = with_param(shared, tuned.name, np.exp(state_of.log_value))
+        states, total = few(keys(), states, shared, TUNE_STEPS)
+        if tuned is not None:
+            accept = float(np.mean(total.accept)) / TUNE_STEPS
+            state_of = adaptation.update(state_of, accept, *bounds, draws)
+    if tuned is not None and draws:
+        shared = with_param(shared, tuned.name, np.exp(state_of.mean))
+    if restart:
+        states = begin_at(jnp.asarray(starts), target)
+    jax.block_until_ready(states)
+
+    # ---- sampling
+    kept, totals, done, spent = [], [], 0, 0.0
+    while done < steps and spent < seconds:
+        begin = clock()
+        (states, total), records = jax.block_until_ready(many(keys(), states, shared, thin))
+        spent += clock() - begin
+        done += size * thin
+        kept.append(jax.tree.map(np.asarray, records))
+        totals.append(jax.tree.map(lambda a: float(np.mean(a)), total))
+        if report is not None:
+            report(done, np.asarray(states.x))
+    return Run(
+        records={name: np.concatenate([k[name] for k in kept], axis=1) for name in kept[0]},
+        x=np.asarray(states.x),
+        steps=done,
+        thin=thin,
+        burn_in=(draws + 1) * TUNE_STEPS,
+        seconds=spent,
+        accept=sum(t.accept for t in totals) / done,
+        moves=sum(t.n_moves for t in totals) / done,
+        params=jax.tree.map(float, shared[1]),
+    )
+
+
+def with_param(shared, name, value):
+    target, params = shared
+    return target, {**params, name: jnp.asarray(value, params[name].dtype)}
+
+
+def random_starts(space, chains, seed):
+    """(chains, d) int, every site uniform over its support."""
+    r = np.random.default_rng(seed)
+    return r.integers(space.lower, space.upper + 1, size=(chains, space.d))
+
+
+def ess(values):
+    """Bulk ESS of (chains, records), per chain: of all chains together, so that chains that disagree count for little."""
+    moved = np.ptp(values, axis=1)
+    if not moved.any():
+        return 0.0
+    import arviz as az
+
+    value = float(az.ess(np.asarray(values, float), method="bulk")) if len(values) > 1 else min_ess({"": values[0]})[""]
+    return value / len(values) if np.isfinite(value) else 0.0
+
+
+def figures(result, sampler, space, names, drop=0.0):
+    """The numbers of a row: ESS of every recorded summary, per 100,000 steps, per second and per evaluation.
+
+    A second is one of a single chain where chains run one after the other, and of all of them where they run together.
+    The first share `drop` of the records is left out of the ESS, which is scaled up for it.
+    """
+    chains = len(result.x)
+    found = {name: ess(np.asarray(v)[:, int(drop * v.shape[1]) :]) / (1 - drop) for name, v in result.records.items() if name in names}
+    least = min(found.values())
+    evaluations = sampler.evaluations(result.moves, space) * result.steps
+    return {
+        "steps": result.steps,
+        "chains": chains,
+        "steps per s": chains * result.steps / result.seconds,
+        "accept": result.accept,
+        "moves": result.moves,
+        **{f"ESS {name} per 1e5 steps": 1e5 * value / result.steps for name, value in found.items()},
+        "ESS/s": chains * least / result.seconds,
+        "ESS per 1e5 evaluations": 1e5 * least / evaluations,
+        "params": ", ".join(f"{k}={v:.3g}" for k, v in result.params.items()),
+    }
