@@ -34,7 +34,7 @@ class PathLength:
             self.mean = sum(self.range) / 2
         elif not self.adapt:
             self.mean = check_mean(name, asked)
-        self.tuned = Tuned(name, lambda space: (min(SMALLEST_TUNED, self._largest_mean(space)), self._largest_mean(space))) if self.adapt else None
+        self.tuned = Tuned(name, self._bounds) if self.adapt else None
 
     @property
     def start(self) -> float:
@@ -42,6 +42,10 @@ class PathLength:
 
     def _largest_mean(self, space: Space) -> float:
         return float(np.clip(space.d / 2, 1, self.tuned_most)) if self.adapt else self.mean
+
+    def _bounds(self, space: Space) -> tuple[float, float]:
+        largest = self._largest_mean(space)
+        return min(SMALLEST_TUNED, largest), largest
 
     def most(self, space: Space) -> int:
         """The largest L."""
