@@ -100,7 +100,7 @@ class DiscreteLangevin(DiscreteStep):
         space = self.target.space
         self.sums = np.zeros((3, space.d))  # of 1, x and x^2, less the start
         if self._preconditioned:
-            self.params["scale"] = self._guess()
+            self._set("scale", self._guess())
 
     @property
     def _preconditioned(self) -> bool:
@@ -125,5 +125,5 @@ class DiscreteLangevin(DiscreteStep):
         if seen in (self.tune_draws // 4, self.tune_draws // 2) and seen >= 20:
             count, total, squares = self.sums
             sd = np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0))
-            self.params["scale"] = np.maximum(sd, SMALLEST_SCALE)
+            self._set("scale", np.maximum(sd, SMALLEST_SCALE))
             self.sums = np.zeros_like(self.sums)

@@ -157,11 +157,14 @@ class DiscreteStep(BlockedStep):
         _, self.params = self._make_kernel()
         tuned = self.kernel.tuned
         if tuned is not None:
-            self.params[tuned.name] = float(np.clip(self.params[tuned.name], *self._bounds))
+            self._set(tuned.name, float(np.clip(self.params[tuned.name], *self._bounds)))
         self.accepted_in_tuning = 0.0
         self.adaptation = None if tuned is None else adaptation.start(self.params[tuned.name])
         asked = self.asked_transitions
         self.transitions = self._auto_transitions(self._expected_moves()) if asked == "auto" else int(asked)
+
+    def _set(self, name: str, value: Any) -> None:
+        self.params = {**self.params, name: value}  # a saved state keeps its own
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -184,7 +187,7 @@ class DiscreteStep(BlockedStep):
         if tuned is None:
             return
         self.adaptation = adaptation.update(self.adaptation, accept, *self._bounds, self.tune_draws)
-        self.params[tuned.name] = float(np.exp(self.adaptation.log_value))
+        self._set(tuned.name, float(np.exp(self.adaptation.log_value)))
         if self.asked_transitions == "auto":
             self.transitions = self._auto_transitions(n_moves)
 
@@ -258,7 +261,7 @@ class DiscreteStep(BlockedStep):
         if tuned is None or not self.adaptation.seen:
             return
         value = float(np.exp(self.adaptation.mean))
-        self.params[tuned.name] = value
+        self._set(tuned.name, value)
         if value <= 1.05 * self._bounds[0] and self.adaptation.accept < adaptation.TARGET_ACCEPT - 0.1:
             _log.warning(
                 f"{type(self).__name__}: {tuned.name} is at its lower bound {self._bounds[0]:g} and the acceptance is "
