@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 BLOCK = 32
+PIECE = 64
 
 
 def draw_categorical(uniforms, weights):
@@ -39,11 +40,15 @@ def pick(u, weights):
 
 
 def running_sum(a):
-    """Cumulative sum along the last axis: a triangular product while it is small."""
+    """Cumulative sum along the last axis: triangular products, in pieces of 64."""
     n = a.shape[-1]
-    if n <= 64:
+    if n <= PIECE:
         return jnp.matmul(a, jnp.asarray(np.triu(np.ones((n, n))), a.dtype), precision="highest")
-    return jnp.cumsum(a, axis=-1)
+    padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, -n % PIECE)])
+    within = running_sum(padded.reshape(*a.shape[:-1], -1, PIECE))
+    ends = running_sum(within[..., -1])
+    before = jnp.concatenate([jnp.zeros_like(ends[..., :1]), ends[..., :-1]], axis=-1)
+    return (within + before[..., None]).reshape(padded.shape)[..., :n]
 
 
 def first_above(ends, t):

@@ -12,8 +12,10 @@ from pymc_discrete.kernels.categorical import draw_categorical, pick, running_su
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, weights_of, wrapped
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from pymc_discrete.kernels.path_length import PathLength
-from pymc_discrete.kernels.race import log_suffix_sums, log_sum_of_rest, winners
+from pymc_discrete.kernels.path_length import LARGEST_TUNED, PathLength
+from pymc_discrete.kernels.race import winners
+
+LARGEST_AT_ONCE = 100  # the work is for the longest path, whatever its length
 
 
 class Path(NamedTuple):
@@ -56,10 +58,11 @@ def path_auxiliary(
     Sun, Dai, Xia and Ramamurthy 2022, Path Auxiliary Proposal for MCMC in Discrete Space.
     """
     check_balancing(balancing)
-    lengths = PathLength("path_length", path_length)
     for name, value in (("recompute", recompute), ("backtrack", backtrack)):
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, got {value!r}.")
+    at_one_go = not recompute and not backtrack
+    lengths = PathLength("path_length", path_length, LARGEST_AT_ONCE if at_one_go else LARGEST_TUNED)
     way = along_recomputed if recompute else along_linear if backtrack else at_once
 
     def propose(key, target, state: State, params) -> Proposed:
@@ -133,23 +136,17 @@ def along_linear(key, u, L, target, state: State, balancing: str, backtrack: boo
     v = jax.random.uniform(jax.random.fold_in(key, 1), (most,)) if space.K > 2 or space.windowed.any() else u
     empty = Path(*jnp.zeros((3, most), int), jnp.arange(most) < L)
 
-    def drawn(at, sites: "Sites", row):
-        site = sites.draw(u[at])
-        weights = row(site)
-        only = weights.shape[0] == 2 and not space.windowed.any()  # one neighbour, the other column
-        column = (weights[1] > 0).astype(int) if only else pick(v[at], weights)
-        return site, column
+    def column_of(at, row):
+        if row.shape[0] == 2 and not space.windowed.any():  # one neighbour, the other column
+            return (row[1] > -jnp.inf).astype(int)
+        return pick(v[at], jnp.exp(row))
 
-    y, forward, path = follow(L, state, state.x, target, balancing, drawn, empty)
+    y, forward, path = follow(L, state, state.x, target, balancing, lambda at, sites: sites.draw(u[at]), column_of, empty)
     differences, weights = arrive(target, state, y, jnp.where(path.active, path.site, space.d), balancing)
     there = State(y, target.logdensity(y), differences, weights)
 
-    def returned(n, sites, row):
-        at = L - 1 - n
-        site = path.site[at]
-        return site, column_back(space, site, path.column[at], path.before[at])
-
-    _, back, _ = follow(L, there, y, target, balancing, returned, None)
+    home = column_back(space, path.site, path.column, path.before)
+    _, back, _ = follow(L, there, y, target, balancing, lambda at, _: path.site[L - 1 - at], lambda at, _: home[L - 1 - at], None)
     return there, forward, back
 
 
@@ -190,8 +187,9 @@ class Sites(NamedTuple):
         return Sites(table, put(self.sums, block, row.sum()))
 
 
-def follow(L, state: State, x, target, balancing: str, choose, path: Path | None):
-    """(y, log probability, path) of L moves on the linearisation at `state` (Eq. 5), chosen by `choose(at, sites, row)`.
+def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: Path | None):
+    """(y, log probability, path) of L moves on the linearisation at `state` (Eq. 5), chosen by `choose_site(at, sites)` and
+    `choose_column(at, log weights of the site's moves)`.
 
     Finite sites re-base, d[i, k] - d[i, current]; a windowed site is visited once.
     """
@@ -199,25 +197,28 @@ def follow(L, state: State, x, target, balancing: str, choose, path: Path | None
     largest = 0.9 * np.log(np.finfo(state.carry.weights.dtype).max)
     differences = jnp.minimum(state.differences, LARGEST_DIFFERENCE)
 
-    def log_row(x, site):
-        """(K,) log weights of one site's moves, divided by exp(top)."""
-        d, place = differences[site], x[site] - per_site(space.lower, site)
+    def log_row(site, now):
+        """(K,) log weights of one site's moves where its value is `now`, divided by exp(top)."""
+        d, place = differences[site], now - per_site(space.lower, site)
         windowed = per_site(space.windowed, site)
         current = ~windowed & (jnp.arange(space.K) == place)
         d = d - jnp.where(windowed, 0.0, d[jnp.where(windowed, 0, place)])
         logw = log_weights(d, current, balancing)
-        left = windowed & (x[site] != state.x[site])
+        left = windowed & (now != state.x[site])
         return jnp.where(left, -jnp.inf, jnp.minimum(logw - top, largest))
 
     def body(at, carried):
         x, sites, total, path = carried
-        site, column = choose(at, sites, lambda i: jnp.exp(log_row(x, i)))
-        total += log_row(x, site)[column] - jnp.log(sites.sums.sum())
-        before = x[site]
+        site = choose_site(at, sites)
+        site = jax.lax.optimization_barrier(site)
+        before = jax.lax.optimization_barrier(x[site])  # read once: an array read again beside its update is copied whole
+        row = log_row(site, before)
+        column = choose_column(at, row)
+        total += row[column] - jnp.log(sites.sums.sum())
         if path is not None:
             path = record(path, at, site, column, before)
-        x = put(x, site, wrapped(space, site, before + step_of(space, before, site, column)))
-        return x, sites.put(site, jnp.exp(log_row(x, site)).sum()), total, path
+        after = wrapped(space, site, before + step_of(space, before, site, column))
+        return put(x, site, after), sites.put(site, jnp.exp(log_row(site, after)).sum()), total, path
 
     start = (x, Sites.of(state.carry.weights.sum(axis=1)), jnp.zeros_like(top), path)
     y, _, total, path = jax.lax.fori_loop(0, L, body, start)
@@ -239,21 +240,15 @@ def at_once(key, u, L, target, state: State, balancing: str, backtrack: bool):
     space, most = target.space, u.shape[0]
     active = jnp.arange(most) < L
 
-    def log_rows(here: State):
-        """(d,) log sum of each site's weights."""
-        total = here.carry.weights.sum(axis=1)
-        return jnp.where(total > 0, jnp.log(total), -jnp.inf)
-
     def log_prob(here: State, site, column, active):
-        # the ordered draw: each move's weight by the weights of all that is left
-        rows = log_rows(here)
-        chosen = jnp.where(active, rows[site], -jnp.inf)
-        rest = log_sum_of_rest(rows, jnp.where(active, site, space.d))
-        remaining = jnp.logaddexp(log_suffix_sums(chosen), rest)
-        w = here.carry.weights[site, column]
-        return jnp.where(active, jnp.where(w > 0, jnp.log(w), -jnp.inf) - remaining, 0.0).sum()
+        # the ordered draw: each move's weight by the weights of all that is left, by sums only, so that a small remainder keeps its digits
+        rows = here.carry.weights.sum(axis=1)
+        rest = rows.at[jnp.where(active, site, space.d)].set(0.0, mode="drop").sum()
+        chosen = jnp.where(active, rows[site], 0.0)
+        remaining = rest + running_sum(chosen[::-1])[::-1]
+        return jnp.where(active, jnp.log(here.carry.weights[site, column]) - jnp.log(remaining), 0.0).sum()
 
-    site = winners(jax.random.fold_in(key, 2), log_rows(state), most)
+    site = winners(jax.random.fold_in(key, 2), state.carry.weights.sum(axis=1), most)
     column = jax.vmap(pick)(u, state.carry.weights[site])
     before = state.x[site]
     after = wrapped(space, site, before + step_of(space, before, site, column))
