@@ -84,5 +84,9 @@ class GibbsWithGradients(DiscreteStep):
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return gibbs_with_gradients(self.n_flips, self.balancing)
 
+    @property
+    def _moves_one_site(self) -> bool:
+        return self.n_flips == 1
+
     def _expected_moves(self) -> float:
         return self.params["n_flips"]

@@ -28,6 +28,7 @@ _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it spe
 
 # What PyMC spends on one call of a step, in microseconds: transitions that cost less come for free
 HOST_COST = 60.0
+OPERATIONS = 1500.0  # counted ones that a core does in a microsecond
 
 
 @dataclass_state
@@ -173,9 +174,14 @@ class DiscreteStep(BlockedStep):
 
     def _auto_transitions(self, n_moves: float) -> int:
         """At least one pass over the sites, and more while they cost less than the host's call."""
-        microseconds = 3.0 + self._density.plan.cost / 1500.0
+        microseconds = 3.0 + self._density.plan.cost(self._moves_one_site) / OPERATIONS
         one_pass = int(np.ceil(self.target.space.d / max(n_moves, 1.0)))
         return max(one_pass, int(HOST_COST / microseconds), 1)
+
+    @property
+    def _moves_one_site(self) -> bool:
+        """Whether a transition changes one site only."""
+        return False
 
     def _expected_moves(self) -> float:
         """Moves in a proposal before anything was measured."""

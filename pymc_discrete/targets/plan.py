@@ -243,15 +243,16 @@ class Plan:
             rows.append(table)
         return rows
 
-    @property
-    def cost(self) -> float:
-        """Counted operations of one transition."""
+    def _element_cost(self, term: SparseTerm) -> float:
+        """Counted operations of one element of a term."""
+        return 5.0 + flops([term.var], self.graph, set(self.graph.values)) / max(self.graph.size(term.var), 1)
+
+    def cost(self, one_site: bool) -> float:
+        """Counted operations of one transition: of all differences, or of those that a change of one site touches."""
         space = self.space
-        total = 4.0 * space.d * space.K + sum(r.cost for r in self.rows)
-        in_place = [p for _, p in self.pointwise] + [p for g in self.gradients for _, p in g.pointwise]
-        share = 1.0
-        if self.local is not None:
-            share = sum(t.shape[1] for t in self.local) / space.d
-        total += share * sum(20.0 * p.rows.index.size * p.v.moves for p in in_place)
-        total += share * sum(4.0 * side["pair"].size * p.va.K * p.vb.K for *_, p in self.pairs for side in p.sides)
-        return total
+        share = sum(t.shape[1] for t in self.local) / space.d if one_site and self.local is not None else 1.0
+        sparse = sum(p.rows.index.size * (p.v.moves + 1) * self._element_cost(p.term) for _, p in self.pointwise)
+        each = 4.0 if share < 1 else 0.5  # a few are gathered, all at once run along vectors
+        sparse += sum(each * side["pair"].size * p.va.K * p.vb.K for *_, p in self.pairs for side in p.sides)
+        sloped = sum(20.0 * p.rows.index.size * p.v.moves for g in self.gradients for _, p in g.pointwise)
+        return 4.0 * space.d * space.K + sum(r.cost for r in self.rows) + share * sparse + sloped
