@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.scalar.basic import AND, EQ, GE, GT, LE, LT, NEQ, OR, XOR, Identity, Invert, Switch
+from pytensor.scalar.math import GammaLn
 from pytensor.tensor.basic import (
     Alloc,
     ExtractDiag,
@@ -38,6 +39,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_discrete.targets.graph import LogpGraph, adds_up
+from pymc_discrete.targets.integers import log_gamma
 
 # An element that reads more than this many others is treated as dense
 LARGEST_GROUP = 64
@@ -86,7 +88,8 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     for i in node.inputs:
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
-    scalar = jax_funcify(op.scalar_op, node=node)
+    integer = isinstance(op.scalar_op, GammaLn) and node.inputs[0].type.dtype.startswith(("int", "uint"))
+    scalar = log_gamma if integer else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
 
 
