@@ -54,7 +54,11 @@ FEW = [
     (windowed, "gradient", True, True, 2, "sqrt"),
     (categorical, "exact", True, False, 2, "barker"),
 ]
-MORE = [(b, how, r, t, n, BALANCINGS[(i + j) % 4]) for i, (b, how, r, t) in enumerate(CASES) for j, n in enumerate(LENGTHS[b])]
+MORE = [
+    (b, how, r, t, n, BALANCINGS[(i + j) % 4])
+    for i, (b, how, r, t) in enumerate(CASES)
+    for j, n in enumerate(LENGTHS[b] if how == "exact" else LENGTHS[b][1:2])
+]
 ALL = FEW + [c for c in MORE if c not in FEW]
 
 

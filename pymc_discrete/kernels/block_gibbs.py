@@ -199,7 +199,7 @@ def draw(key, v: Variable, rows, now, differences, again) -> tuple[Any, Any]:
     u = jax.random.uniform(key, (2, *now.shape))
     # the current value is in the window: entry 0
     k = choose(u[0], jnp.concatenate([jnp.zeros_like(d[:, :1]), d], axis=1))
-    offsets = jnp.asarray(np.append(0, v.offsets), now.dtype)
+    offsets = jnp.asarray(np.append(0, np.asarray(v.offsets)), now.dtype)
     step = jnp.where(k <= v.K, offsets[jnp.minimum(k, v.K)], 0)
     gain = jnp.where(step == 0, 0.0, jnp.take_along_axis(d, jnp.maximum(k - 1, 0)[:, None], axis=1, mode="clip")[:, 0])
     there = jnp.minimum(jax.lax.optimization_barrier(again(now + step)), LARGEST_DIFFERENCE)

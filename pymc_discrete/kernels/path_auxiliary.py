@@ -114,7 +114,7 @@ def along_recomputed(key, u, L, target, state: State, balancing: str, backtrack:
         return here, visited, forward, back, path
 
     zero, nowhere = jnp.zeros(()), jnp.zeros(space.d, bool)
-    empty = Path(*jnp.zeros((3, most), int), jnp.arange(most) < L)
+    empty = nothing_yet(most, L)
     there, _, forward, back, path = jax.lax.fori_loop(0, L, forth, (state, nowhere, zero, zero, empty))
     if not backtrack:  # which sites are excluded on the way back is known only now
 
@@ -134,7 +134,7 @@ def along_linear(key, u, L, target, state: State, balancing: str, backtrack: boo
     """(there, log_forward, log_back) of a path on the linearisation at its start, and back on that at its end (Eq. 6)."""
     space, most = target.space, u.shape[0]
     v = jax.random.uniform(jax.random.fold_in(key, 1), (most,)) if space.K > 2 or space.windowed.any() else u
-    empty = Path(*jnp.zeros((3, most), int), jnp.arange(most) < L)
+    empty = nothing_yet(most, L)
 
     def column_of(at, row):
         if row.shape[0] == 2 and not space.windowed.any():  # one neighbour, the other column
@@ -223,6 +223,11 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
     start = (x, Sites.of(state.carry.weights.sum(axis=1)), jnp.zeros_like(top), path)
     y, _, total, path = jax.lax.fori_loop(0, L, body, start)
     return y, total, path
+
+
+def nothing_yet(most: int, L) -> Path:
+    none = jnp.zeros(most, int)
+    return Path(none, none, none, jnp.arange(most) < L)
 
 
 def record(path: Path, at, site, column, before) -> Path:

@@ -62,8 +62,12 @@ class AutoStep(BlockedStep):
         asked = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
         rows = target_from_model(model, names, **asked).describe()
         exact = [name for name in names if rows[name]["exact"]]
-        steps = []
-        for chosen, kind, more in ((exact, BlockGibbs, {}), ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"})):
+        steps: list[BlockedStep] = []
+        kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
+            (exact, BlockGibbs, {}),
+            ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
+        )
+        for chosen, kind, more in kinds:
             if not chosen:
                 continue
             shown = ", ".join(map(repr, chosen))

@@ -1,7 +1,7 @@
 """What a step looks at before it draws: options, the start, the density there, and the claims about the differences."""
 
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import pytensor
 from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
 
+from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.space import UNBOUNDED
 from pymc_discrete.targets.target import Target
 
@@ -84,7 +85,7 @@ def check_differences(target: Target, logp: float, got: np.ndarray, want: np.nda
 
 
 def raise_not_finite(target: Target, point: PointType, x: np.ndarray, logp: float) -> None:
-    graph = target.density.graph
+    graph = cast(ModelDensity, target.density).graph
     at = {**point, **{v.name: x[s : s + v.size].reshape(v.shape) for s, v in target.space.blocks}}
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]

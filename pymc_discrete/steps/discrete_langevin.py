@@ -117,7 +117,7 @@ class DiscreteLangevin(DiscreteStep):
 
     def _adapt(self, x: np.ndarray, accept: float, n_moves: float) -> None:
         super()._adapt(x, accept, n_moves)
-        if not self._preconditioned or not isinstance(self.step_size, str):
+        if not self._preconditioned or self.adaptation is None:
             return
         seen = self.adaptation.seen
         if seen <= self.tune_draws / 2:

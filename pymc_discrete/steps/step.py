@@ -160,7 +160,7 @@ class DiscreteStep(BlockedStep):
         if tuned is not None:
             self._set(tuned.name, float(np.clip(self.params[tuned.name], *self._bounds)))
         self.accepted_in_tuning = 0.0
-        self.adaptation = None if tuned is None else adaptation.start(self.params[tuned.name])
+        self.adaptation: adaptation.Adaptation | None = None if tuned is None else adaptation.start(self.params[tuned.name])
         asked = self.asked_transitions
         self.transitions = self._auto_transitions(self._expected_moves()) if asked == "auto" else int(asked)
 
@@ -190,7 +190,7 @@ class DiscreteStep(BlockedStep):
     def _adapt(self, x: np.ndarray, accept: float, n_moves: float) -> None:
         """After a tuning draw that ended at x."""
         tuned = self.kernel.tuned
-        if tuned is None:
+        if tuned is None or self.adaptation is None:
             return
         self.adaptation = adaptation.update(self.adaptation, accept, *self._bounds, self.tune_draws)
         self._set(tuned.name, float(np.exp(self.adaptation.log_value)))
@@ -264,7 +264,7 @@ class DiscreteStep(BlockedStep):
     def _freeze(self) -> None:
         """The tuned value is the mean over the second half of tuning."""
         tuned = self.kernel.tuned
-        if tuned is None or not self.adaptation.seen:
+        if tuned is None or self.adaptation is None or not self.adaptation.seen:
             return
         value = float(np.exp(self.adaptation.mean))
         self._set(tuned.name, value)
