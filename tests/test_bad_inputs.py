@@ -175,3 +175,19 @@ def test_refused_at_the_first_step(model_of, start, message):
 def test_without_a_model():
     with pytest.raises(TypeError, match=r"[Mm]odel"):
         pmd.GibbsWithGradients()
+
+
+@pytest.mark.parametrize("when", ["built", "first step"])
+def test_ops_without_a_jax_version(when):
+    from pytensor.compile.ops import wrap_py
+
+    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def twice(a):
+        return 2 * a
+
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", np.full(3, 0.4))
+        e = pt.kv(1, 1.0 + x).sum() if when == "built" else twice(x.sum().astype("float64"))
+        pm.Potential("e", e)
+    with pytest.raises(NotImplementedError, match="(?s)'x' has an Op without a JAX version.*jax_funcify.*pm.Metropolis"):
+        pmd.GibbsWithGradients(model=model).step(model.initial_point())

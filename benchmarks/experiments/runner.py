@@ -141,7 +141,7 @@ def run(
         states, total = few(keys(), states, shared, TUNE_STEPS)
         if tuned is not None:
             accept = float(np.mean(total.accept)) / TUNE_STEPS
-            state_of = adaptation.update(state_of, accept, *bounds, draws)
+            state_of = adaptation.update(state_of, accept, 1.0, bounds, draws)
     if tuned is not None and draws:
         shared = with_param(shared, tuned.name, np.exp(state_of.mean))
     if restart:

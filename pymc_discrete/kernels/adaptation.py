@@ -30,27 +30,30 @@ class Adaptation(NamedTuple):
     ----------
     log_value : the value in use while tuning
     mean : of log_value over the second half of tuning, which is what stays
-    accept : mean acceptance probability over the same draws
+    accept, moves : mean acceptance probability and moves in a proposal over the same draws
     seen : tuning draws so far
     """
 
     log_value: Any
     mean: Any
     accept: Any
+    moves: Any
     seen: Any
 
 
 def start(value: float) -> Adaptation:
-    return Adaptation(np.log(value), np.log(value), 0.0, 0.0)
+    return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0)
 
 
-def update(a: Adaptation, accept: Any, lower: float, upper: float, tune: int) -> Adaptation:
-    """After one tuning draw with mean acceptance probability `accept`, of `tune` in all.
+def update(a: Adaptation, accept: Any, moves: Any, bounds: tuple[float, float], tune: int) -> Adaptation:
+    """After one tuning draw, of `tune` in all, with mean acceptance probability `accept` and `moves` in a proposal.
 
     The first half follows the chain to where it belongs, the second converges and averages.
     """
     late = np.maximum(a.seen - tune / 2, 0.0)
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6
-    log_value = np.minimum(np.maximum(log_value, np.log(lower)), np.log(upper))
+    log_value = np.clip(log_value, *np.log(bounds))
     share = 1 / (1 + late)  # restarts the means when the second half begins
-    return Adaptation(log_value, a.mean + share * (log_value - a.mean), a.accept + share * (accept - a.accept), a.seen + 1)
+    now = (log_value, accept, moves)
+    means = (old + share * (new - old) for old, new in zip((a.mean, a.accept, a.moves), now, strict=True))
+    return Adaptation(log_value, *means, a.seen + 1)

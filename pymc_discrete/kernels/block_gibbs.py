@@ -57,7 +57,7 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
             else:
                 y, accept = visits[0](key_visits, start, backward)
             accept = 1.0 - (windowed - accept) / space.d
-            return y, Info(accept, accept, (y != x).sum())
+            return y, Info(accept, accept, jnp.asarray(space.d))
 
         return sweep
 

@@ -71,7 +71,8 @@ class AutoStep(BlockedStep):
             if not chosen:
                 continue
             shown = ", ".join(map(repr, chosen))
-            why = "conditionals are exact" if kind is BlockGibbs else f"differences are first-order ({rows[chosen[0]]['reason']})"
+            reasons = "; ".join(dict.fromkeys(rows[name]["reason"] for name in chosen))
+            why = f"{'conditionals are exact' if kind is BlockGibbs else 'differences are first-order'} ({reasons})"
             _log.info(f"AutoStep: {kind.__name__} for {shown}: {why}")
             steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)

@@ -42,10 +42,7 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     try:
         logp, got, want = jax.jit(compare)(x, target.at(point)[1], site, column[pick], value)
     except NotImplementedError as e:
-        raise NotImplementedError(
-            f"A term that depends on {names_of(target)} has an Op without a JAX version: {str(e).splitlines()[0]} Write the term with "
-            "other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with pm.Metropolis."
-        ) from e
+        raise without_jax([v.name for v in space.variables], e) from e
     logp, got, want = float(logp), np.asarray(got), np.asarray(want)
     if not logp < np.inf:
         raise_not_finite(target, point, x, logp)
@@ -96,6 +93,13 @@ def raise_not_finite(target: Target, point: PointType, x: np.ndarray, logp: floa
     raise SamplingError(
         f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
         "their domain; a density must be finite, or -inf where it is impossible."
+    )
+
+
+def without_jax(names: list[str], error: NotImplementedError) -> NotImplementedError:
+    return NotImplementedError(
+        f"A term that depends on {', '.join(map(repr, names))} has an Op without a JAX version: {str(error).splitlines()[0]} Write "
+        "the term with other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with pm.Metropolis."
     )
 
 

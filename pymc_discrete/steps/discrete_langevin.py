@@ -113,11 +113,16 @@ class DiscreteLangevin(DiscreteStep):
         space = self.target.space
         x = np.abs(np.concatenate([np.ravel(self._density.start[v.name]) for v in space.variables]))
         uniform = np.sqrt(np.maximum((np.minimum(space.upper - space.lower, 1e6) + 1.0) ** 2 - 1, 1) / 12)
-        return np.maximum(np.where(space.windowed, np.sqrt(x), uniform), SMALLEST_SCALE)
+        return self._units(np.where(space.windowed, np.sqrt(x), uniform))
+
+    def _units(self, sd: np.ndarray) -> np.ndarray:
+        """Standard deviations as units, 1 where there are but two values."""
+        space = self.target.space
+        return np.where(space.windowed | (space.upper - space.lower > 1), np.maximum(sd, SMALLEST_SCALE), 1.0)
 
     def _adapt(self, x: np.ndarray, accept: float, n_moves: float) -> None:
         super()._adapt(x, accept, n_moves)
-        if not self._preconditioned or self.adaptation is None:
+        if not self._preconditioned:
             return
         seen = self.adaptation.seen
         if seen <= self.tune_draws / 2:
@@ -125,5 +130,5 @@ class DiscreteLangevin(DiscreteStep):
         if seen in (self.tune_draws // 4, self.tune_draws // 2) and seen >= 20:
             count, total, squares = self.sums
             sd = np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0))
-            self._set("scale", np.maximum(sd, SMALLEST_SCALE))
+            self._set("scale", self._units(sd))
             self.sums = np.zeros_like(self.sums)

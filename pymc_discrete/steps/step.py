@@ -19,7 +19,16 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.kernels import Kernel, adaptation, loop
-from pymc_discrete.steps.checks import STARTS, check_choice, check_start, check_transitions, dispersed, names_of, raise_not_finite
+from pymc_discrete.steps.checks import (
+    STARTS,
+    check_choice,
+    check_start,
+    check_transitions,
+    dispersed,
+    names_of,
+    raise_not_finite,
+    without_jax,
+)
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.targets.from_model import ModelDensity, block_of, target_from_model
 from pymc_discrete.targets.target import Target
@@ -119,7 +128,10 @@ class DiscreteStep(BlockedStep):
     def _build(self) -> None:
         point = self._initial_point
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
-        self._target = target_from_model(self.model, self._names, initial_point=point, **self._options)
+        try:
+            self._target = target_from_model(self.model, self._names, initial_point=point, **self._options)
+        except NotImplementedError as e:
+            raise without_jax(self._names, e) from e
         self._draw_compiled: Any = None
 
     @property
@@ -160,7 +172,7 @@ class DiscreteStep(BlockedStep):
         if tuned is not None:
             self._set(tuned.name, float(np.clip(self.params[tuned.name], *self._bounds)))
         self.accepted_in_tuning = 0.0
-        self.adaptation: adaptation.Adaptation | None = None if tuned is None else adaptation.start(self.params[tuned.name])
+        self.adaptation = adaptation.start(1.0 if tuned is None else self.params[tuned.name])
         asked = self.asked_transitions
         self.transitions = self._auto_transitions(self._expected_moves()) if asked == "auto" else int(asked)
 
@@ -169,8 +181,8 @@ class DiscreteStep(BlockedStep):
 
     @property
     def _bounds(self) -> tuple[float, float]:
-        assert self.kernel.tuned is not None
-        return self.kernel.tuned.bounds(self.target.space)
+        tuned = self.kernel.tuned
+        return (1.0, 1.0) if tuned is None else tuned.bounds(self.target.space)
 
     def _auto_transitions(self, n_moves: float) -> int:
         """At least one pass over the sites, and more while they cost less than the host's call."""
@@ -189,13 +201,11 @@ class DiscreteStep(BlockedStep):
 
     def _adapt(self, x: np.ndarray, accept: float, n_moves: float) -> None:
         """After a tuning draw that ended at x."""
-        tuned = self.kernel.tuned
-        if tuned is None or self.adaptation is None:
-            return
-        self.adaptation = adaptation.update(self.adaptation, accept, *self._bounds, self.tune_draws)
-        self._set(tuned.name, float(np.exp(self.adaptation.log_value)))
+        self.adaptation = adaptation.update(self.adaptation, accept, n_moves, self._bounds, self.tune_draws)
+        if self.kernel.tuned is not None:
+            self._set(self.kernel.tuned.name, float(np.exp(self.adaptation.log_value)))
         if self.asked_transitions == "auto":
-            self.transitions = self._auto_transitions(n_moves)
+            self.transitions = self._auto_transitions(self.adaptation.moves)
 
     # ------------------------------------------------------------ sampling
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
@@ -264,15 +274,15 @@ class DiscreteStep(BlockedStep):
     def _freeze(self) -> None:
         """The tuned value is the mean over the second half of tuning."""
         tuned = self.kernel.tuned
-        if tuned is None or self.adaptation is None or not self.adaptation.seen:
+        if tuned is None or not self.adaptation.seen:
             return
         value = float(np.exp(self.adaptation.mean))
         self._set(tuned.name, value)
         if value <= 1.05 * self._bounds[0] and self.adaptation.accept < adaptation.TARGET_ACCEPT - 0.1:
             _log.warning(
                 f"{type(self).__name__}: {tuned.name} is at its lower bound {self._bounds[0]:g} and the acceptance is "
-                f"{self.adaptation.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this proposal. "
-                "pmd.BlockGibbs may do better, or pmd.GibbsWithGradients."
+                f"{self.adaptation.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this proposal. Try "
+                "pmd.BlockGibbs, or, where several sites must change together, pmd.PathAuxiliary(path_length=5, recompute=True)."
             )
 
     # ------------------------------------------------------------ PyMC's bookkeeping
