@@ -189,5 +189,5 @@ def test_ops_without_a_jax_version(when):
         x = pm.Bernoulli("x", np.full(3, 0.4))
         e = pt.kv(1, 1.0 + x).sum() if when == "built" else twice(x.sum().astype("float64"))
         pm.Potential("e", e)
-    with pytest.raises(NotImplementedError, match="(?s)'x' has an Op without a JAX version.*jax_funcify.*pm.Metropolis"):
+    with pytest.raises(NotImplementedError, match=r"(?s)'x' has an Op without a JAX version.*jax_funcify.*pm.Metropolis"):
         pmd.GibbsWithGradients(model=model).step(model.initial_point())

@@ -54,6 +54,8 @@ def update(a: Adaptation, accept: Any, moves: Any, bounds: tuple[float, float], 
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6
     log_value = np.clip(log_value, *np.log(bounds))
     share = 1 / (1 + late)  # restarts the means when the second half begins
-    now = (log_value, accept, moves)
-    means = (old + share * (new - old) for old, new in zip((a.mean, a.accept, a.moves), now, strict=True))
-    return Adaptation(log_value, *means, a.seen + 1)
+
+    def mean(old: Any, new: Any) -> Any:
+        return old + share * (new - old)
+
+    return Adaptation(log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1)
