@@ -128,3 +128,14 @@ def test_no_stale_cache(build, proposal):
     state, _ = pmd.kernels.loop(kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 100)
     np.testing.assert_allclose(state.logdensity, e.target.logdensity(state.x), rtol=1e-12)
     np.testing.assert_allclose(state.differences, e.target.differences(state.x), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
+@pytest.mark.parametrize("cliff", [60.0, 800.0, 5000.0])
+def test_a_bad_start_is_left(proposal, cliff):
+    """However deep the fall, the way back has a probability, which is not lost to underflow."""
+    space = pmd.Space.build({"x": (np.zeros(3), np.ones(3))})
+    target = pmd.target_from_logdensity(lambda x: -cliff * x.sum(), space)
+    kernel, params = discrete_langevin(proposal)
+    state, _ = pmd.kernels.loop(kernel, jax.random.key(0), kernel.init(jnp.ones(3, int), target), target, params, 100)
+    assert (np.asarray(state.x) == 0).all()

@@ -9,6 +9,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from exact import check_matrix, check_runs, count_probabilities, path_matrix, run_steps
+from scipy import stats
 from small_models import SMALL, binary, bounded, categorical, geometric, mixed, small, windowed
 
 import pymc_discrete as pmd
@@ -157,3 +158,34 @@ def test_no_stale_cache(build, recompute, backtrack):
     fresh = np.asarray(target.differences(state.x))
     np.testing.assert_array_equal(np.isfinite(fresh), np.isfinite(state.differences))
     np.testing.assert_allclose(np.asarray(state.differences)[np.isfinite(fresh)], fresh[np.isfinite(fresh)], rtol=1e-9, atol=1e-9)
+
+
+# ---------------------------------------------------------------- differences beyond what floats can hold
+@pytest.mark.parametrize(("recompute", "backtrack"), WAYS)
+@pytest.mark.parametrize("cliff", [50.0, 800.0, 5000.0])
+def test_cliffs_are_not_climbed(recompute, backtrack, cliff):
+    """Where every flip from the mode costs more than a float can tell from nothing, nothing may leave the mode."""
+    space = pmd.Space.build({"x": (np.zeros(3), np.ones(3))})
+    target = pmd.target_from_logdensity(lambda x: -cliff * x.sum(), space)
+    kernel, params = path_auxiliary(3.0, recompute, backtrack)
+    run = jax.jit(jax.vmap(lambda key: kernel.step(key, kernel.init(jnp.zeros(3, int), target), target, params)[0].x))
+    assert (np.asarray(run(jax.random.split(jax.random.key(0), 2000))) == 0).all()
+
+
+@pytest.mark.parametrize("cliff", [200.0, 1500.0])
+def test_paths_across_a_cliff(cliff):
+    """A path without backtracking whose way home runs out of weight."""
+    table = np.full((2, 2, 2), -2 * cliff)
+    table[0, 0, 0], table[1, 0, 0], table[1, 1, 0], table[1, 1, 1] = 0.0, -cliff, 0.0, -0.5
+    space = pmd.Space.build({"x": (np.zeros(3), np.ones(3))})
+    target = pmd.target_from_logdensity(lambda x: jnp.asarray(table)[x[0], x[1], x[2]], space)
+    modes = np.array([[0, 0, 0], [1, 1, 0], [1, 1, 1]])
+    p = np.exp([0.0, 0.0, -0.5])
+    n = 20_000
+    start = np.random.default_rng(0).choice(3, n, p=p / p.sum())
+    kernel, params = path_auxiliary(3.0, True, False)
+    run = jax.jit(jax.vmap(lambda key, x: kernel.step(key, kernel.init(x, target), target, params)[0].x))
+    end = np.asarray(run(jax.random.split(jax.random.key(1), n), modes[start]))
+    counts = [(end == m).all(1).sum() for m in modes]
+    assert sum(counts) == n
+    assert stats.chisquare(counts, n * p / p.sum()).pvalue > 1e-4

@@ -16,46 +16,52 @@ from pymc_discrete.targets.space import Space
 PROPOSALS = ("dlp", "dlmc")
 BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}
 START = 0.5
+SHORT = 1e-4  # a time so short that its probability of a jump is the time itself
 
 
 class Rows(NamedTuple):
-    """What each site may do: stay, or go to one of its neighbours.
+    """What each site may do: go to one of its neighbours, or stay.
 
     Attributes
     ----------
-    move : (d, k) float, weights
-    stay : (d,) float, weight
-    total : (d,) float, their sum, between 1 and k + 1
-    log_move, log_stay : their logarithms where these come for free, else None
+    move : (d, k) float, log weights
+    stay : (d,) float, log weight
+    weights : (d, k) float, of the moves, divided by the largest of the row
+    total : (d,) float, their sum and that of staying, between 1 and k + 1
     """
 
     move: Any
     stay: Any
+    weights: Any
     total: Any
-    log_move: Any = None
-    log_stay: Any = None
 
     @classmethod
-    def of_logs(cls, move, stay) -> "Rows":
+    def of(cls, move, stay) -> "Rows":
         top = jnp.maximum(move.max(axis=1), stay)
         move, stay = move - top[:, None], stay - top
-        weights, rest = jnp.exp(move), jnp.exp(stay)
-        return cls(weights, rest, rest + weights.sum(axis=1), move, stay)
+        weights = jnp.exp(move)
+        return cls(move, stay, weights, weights.sum(axis=1) + jnp.exp(stay))
 
     def draw(self, u):
-        """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1."""
+        """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1. Moves lie where u is finest."""
         t = u * self.total
         if self.move.shape[1] == 1:
-            return ((t >= self.stay) & (self.move[:, 0] > 0)).astype(int)
-        ends = running_sum(jnp.concatenate([self.stay[:, None], self.move], axis=1))
-        t = jnp.minimum(t, jnp.nextafter(ends[:, -1], jnp.zeros_like(t)))
-        return (ends <= t[:, None]).sum(axis=1)
+            return (t < self.weights[:, 0]).astype(int)
+        ends = running_sum(self.weights)
+        before = (ends <= t[:, None]).sum(axis=1)
+        return jnp.where(before < self.move.shape[1], before + 1, 0)
 
     def log_prob(self, chosen):
         """() float, log probability of (d,) choices as `draw` returns them."""
-        if self.log_move is None:
-            return jnp.log(picked(self.move, self.stay, chosen) / self.total).sum()
-        return picked(self.log_move, self.log_stay, chosen).sum() - sum_of_logs(self.total, self.move.shape[1] + 1)
+        return picked(self.move, self.stay, chosen).sum() - sum_of_logs(self.total, self.move.shape[1] + 1)
+
+
+def log_sum(a):
+    """(d,) log of the summed exponentials of the rows of a (d, k), none of which is all -inf where it matters."""
+    if a.shape[1] == 1:
+        return a[:, 0]
+    top = jnp.maximum(a.max(axis=1), -LARGEST_DIFFERENCE)
+    return top + jnp.log(jnp.exp(a - top[:, None]).sum(axis=1))
 
 
 def picked(move, stay, chosen):
@@ -127,17 +133,18 @@ def discrete_langevin(
             unit = jnp.where(space.nominal, 1.0, params["scale"])[:, None]
             squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)
             stay = jnp.full(space.d, BALANCING[balancing](0.0))
-            return Rows.of_logs(logg - squared / (2 * params["step_size"]), stay)
-        # weights below the smallest number count as none, both ways
+            return Rows.of(logg - squared / (2 * params["step_size"]), stay)
         d = jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE))
-        top = jnp.maximum(d.max(axis=1), 0.0)
-        odds, here = jnp.exp(d - top[:, None]), jnp.exp(-top)
-        away = odds.sum(axis=1)
-        rate = jnp.exp(logg).sum(axis=1) * (away + here) / jnp.where(away > 0, away, 1.0)
-        jump = jnp.where(away > 0, 1 - jnp.exp(-rate * params["step_size"]), 0.0) / (away + here)
-        move = jump[:, None] * odds
-        stay = 1 - jump * away
-        return Rows(move, stay, stay + move.sum(axis=1))
+        somewhere = d.max(axis=1) > -jnp.inf
+        away = jnp.where(somewhere, log_sum(d), 0.0)  # log odds of leaving, by the conditional
+        log_total = jnp.maximum(away, 0.0) + jnp.log(1 + jnp.exp(-jnp.abs(away)))
+        log_time = jnp.where(somewhere, log_sum(logg), -jnp.inf) + log_total - away + jnp.log(params["step_size"])
+        time = jnp.exp(log_time)
+        log_jump = jnp.where(time < SHORT, log_time, jnp.log(1 - jnp.exp(-jnp.maximum(time, SHORT))))
+        move = (log_jump - log_total)[:, None] + d
+        a, b = -time, log_jump - log_total
+        top = jnp.maximum(a, b)
+        return Rows.of(move, top + jnp.log(jnp.exp(a - top) + jnp.exp(b - top)))
 
     def propose(key, target, state: State, params) -> Proposed:
         space, x = target.space, state.x
@@ -147,7 +154,7 @@ def discrete_langevin(
         y, back = arrived(x, chosen, space)
         differences = target.differences(y)
         there = State(y, target.logdensity(y), differences)
-        forward = jnp.where(here.move.max() > 0, here.log_prob(chosen), jnp.inf)
+        forward = jnp.where(here.weights.max() > 0, here.log_prob(chosen), jnp.inf)
         return Proposed(there, forward, rows(y, differences, space, params).log_prob(back), (chosen > 0).sum())
 
     tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if adapt else None

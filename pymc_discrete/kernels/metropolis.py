@@ -46,7 +46,9 @@ def metropolis(propose: Callable, carry: Callable, tuned: Tuned | None = None, a
         there, log_forward, log_back, n_moves = propose(key_draw, target, state, params)
         # Grathwohl et al. 2021, Eq. 1: min{1, exp(f(x') - f(x)) q(x | x') / q(x' | x)}
         log_ratio = there.logdensity - state.logdensity + log_back - log_forward
-        accept = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
+        # where a probability is lost to underflow, the path is refused both ways
+        unknown = jnp.isnan(log_ratio) | ~jnp.isfinite(log_forward) | jnp.isposinf(log_back)
+        accept = jnp.where(unknown, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
         accept = jnp.where(jnp.isposinf(there.logdensity), 1.0, accept)  # an error of the model: go there, and it is seen
         # an impossible state (a start, never reached from a possible one) is left wherever it goes
         stuck = jnp.isneginf(state.logdensity) & (log_forward < jnp.inf) & ~jnp.isnan(there.logdensity)

@@ -251,7 +251,9 @@ def at_once(key, u, L, target, state: State, balancing: str, backtrack: bool):
         rest = rows.at[jnp.where(active, site, space.d)].set(0.0, mode="drop").sum()
         chosen = jnp.where(active, rows[site], 0.0)
         remaining = rest + running_sum(chosen[::-1])[::-1]
-        return jnp.where(active, jnp.log(here.carry.weights[site, column]) - jnp.log(remaining), 0.0).sum()
+        d = here.differences[site, column]
+        logw = log_weights(d, jnp.zeros_like(d, bool), balancing) - here.carry.top
+        return jnp.where(active, logw - jnp.log(remaining), 0.0).sum()
 
     site = winners(jax.random.fold_in(key, 2), state.carry.weights.sum(axis=1), most)
     column = jax.vmap(pick)(u, state.carry.weights[site])

@@ -239,7 +239,7 @@ class DiscreteStep(BlockedStep):
         """Before a chain's first draw."""
         refuse_after_fork()
         if self._density.stale():
-            self._initial_point = {k: np.array(v) for k, v in point.items()}
+            self._initial_point = None  # whose shapes are those of the old data
             self._build()
             self._reset()
         check_start(self.target, point, self._ravel(point))
