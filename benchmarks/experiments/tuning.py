@@ -27,9 +27,10 @@ def ising(p, coupling=0.4):
     return models.ising_in_field(np.zeros((p, p)), coupling)
 
 
-def rbm(visible=784, hidden=25, sd=0.1):
+def rbm(visible=784, hidden=25):
+    """A random RBM as in Grathwohl et al. 2021, App. C."""
     r = np.random.default_rng(0)
-    return models.rbm(r.normal(0, sd, (visible, hidden)), r.normal(0, 1, visible), np.zeros(hidden))
+    return models.rbm(r.normal(0, np.sqrt(0.05), (visible, hidden)), r.normal(size=visible), r.normal(size=hidden))
 
 
 def spike_and_slab():
