@@ -52,7 +52,7 @@ def main():
 
     def row(sampler, kernel, params):
         thin = 1 if sampler.sweep else max(1, min(THIN, args.steps // 50))
-        budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 4, "restart": True, "seconds": args.seconds, "size": 50}
+        budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 4, "restart": True, "seconds": args.seconds, "size": 10}
         result = runner.run(target, kernel, params, np.array(starts), record, seed=args.seed, **budget)
         cost = sampler.evaluations(result.moves, target.space)
         return {

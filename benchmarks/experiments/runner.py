@@ -17,7 +17,7 @@ from benchmarks.recorder import min_ess
 from pymc_discrete.kernels import Info, adaptation
 
 TUNE_STEPS = 20  # transitions between two updates of a tuned parameter
-RECORDS = 250  # records per compiled call
+RECORDS = 50  # records per compiled call: a budget of seconds is looked at between calls
 
 
 @dataclass
@@ -135,7 +135,10 @@ def run(
     if tuned is not None:
         bounds = tuned.bounds(target.space)
         state_of = adaptation.start(np.clip(params[tuned.name], *bounds))
-    for _ in range(draws):
+    for t in range(draws):
+        if clock() - begin > seconds:  # a value that grew made the steps dearer than the first
+            draws = t
+            break
         if tuned is not None:
             shared = with_param(shared, tuned.name, np.exp(state_of.log_value))
         states, total = few(keys(), states, shared, TUNE_STEPS)
