@@ -132,6 +132,8 @@ def run(
     states, _ = jax.block_until_ready(few(keys(), states, shared, TUNE_STEPS))
     draws = int(min(burn_in // TUNE_STEPS, max(seconds / 2 / (clock() - begin), 1)))
     tuned, state_of = kernel.tuned, None
+    if restart and tuned is None:
+        draws = 0
     if tuned is not None:
         bounds = tuned.bounds(target.space)
         state_of = adaptation.start(np.clip(params[tuned.name], *bounds))
