@@ -167,7 +167,6 @@ def draw(axes, rows):
             ylabel="per second, by the best (changes -, ESS of the energy :)",
             ylim=(0, 1.05),
         )
-    axes[0].legend(fontsize=7)
 
 
 if __name__ == "__main__":
