@@ -160,6 +160,7 @@ def draw(axes, rows):
                     ess = np.array(r[f"grid {what}"])[order]
                     ax.plot(factor, ess / ess.max(), ls, color=f"C{n}", marker=".", label=setting if what == "changes" else None)
         ax.axvline(1, color="k", lw=0.8)
+        ax.set_xscale("log", base=2)
         ax.set(
             title=name,
             xscale="log",
