@@ -163,7 +163,6 @@ def draw(axes, rows):
         ax.set_xscale("log", base=2)
         ax.set(
             title=name,
-            xscale="log",
             xlabel="value by the tuned one",
             ylabel="per second, by the best (changes -, ESS of the energy :)",
             ylim=(0, 1.05),
