@@ -189,7 +189,11 @@ def random_starts(space, chains, seed):
 
 
 def ess(values):
-    """Bulk ESS of (chains, records), per chain: of all chains together, so that chains that disagree count for little."""
+    """Bulk ESS of (chains, records), per chain: of all chains together, so that chains that disagree count for little.
+
+    Rounded, since a log density carried from step to step drifts by 1e-13, and ranks, which ESS is computed of, tell equal energies apart.
+    """
+    values = np.round(np.asarray(values, float), 6)
     moved = np.ptp(values, axis=1)
     if not moved.any():
         return 0.0
