@@ -75,7 +75,9 @@ def draw(axes, rows):
             for c, (family, lengths) in enumerate(FAMILIES.items()):
                 have = [k for k in lengths if f"{family}-{k}" in mine]
                 ax.plot(have, [mine[f"{family}-{k}"] for k in have], "os^D"[c] + "-", color=f"C{c}", label=family)
-            for c, name in enumerate(o for o in OTHERS if o in mine):
+            for c, name in enumerate(OTHERS):
+                if name not in mine:
+                    continue
                 ours = name in list(SAMPLERS)[6:]
                 ax.axhline(mine[name], ls="-." if ours else ":", lw=1, color=f"C{(c + 4) % 10}", label=name)
             ax.set(title=f"{p}x{p}", xlabel="X", ylabel=what, xscale="log", yscale="log")
