@@ -148,6 +148,7 @@ FAMILIES = {
     "NB": "C3",
     "DMALA": "C4",
     "DLMC": "C5",
+    "BlockGibbs": "m",
 }
 
 
