@@ -51,8 +51,8 @@ def main():
         return {"energy": state.logdensity, "error": error, "hamming": (state.x != reference).sum()}
 
     def row(sampler, kernel, params):
-        thin = 1 if sampler.sweep else max(1, min(THIN, args.steps // 50))
-        budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 4, "restart": True, "seconds": args.seconds, "size": 50}
+        thin = 1 if kernel.sweeper is not None else max(1, min(THIN, args.steps // 50))
+        budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 4, "restart": True, "seconds": args.seconds, "size": 10}
         result = runner.run(target, kernel, params, np.array(starts), record, seed=args.seed, **budget)
         cost = sampler.evaluations(result.moves, target.space)
         return {
@@ -96,7 +96,6 @@ def draw(axes, rows):
     for n, ax in enumerate(axes):
         ax.set(xlabel=("steps", "evaluations")[n % 2], ylabel=("log density below the best + 1", "reconstruction error")[n // 2])
         ax.set(xscale="log", yscale="log")
-    axes[0].legend(fontsize=6)
 
 
 if __name__ == "__main__":

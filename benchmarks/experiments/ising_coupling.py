@@ -31,7 +31,7 @@ def main():
                 return {"hamming": (state.x != reference).sum(), "energy": state.logdensity}
 
             def row(sampler, kernel, params, target=target, starts=starts, record=record):
-                thin = 1 if sampler.sweep else 10
+                thin = 1 if kernel.sweeper is not None else 10
                 budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 2, "seconds": args.seconds}
                 result = runner.run(target, kernel, params, np.array(starts), record, seed=args.seed, **budget)
                 return runner.figures(result, sampler, target.space, ["hamming", "energy"])
@@ -60,7 +60,6 @@ def draw(axes, rows):
                 mine = [r for r in present if r["sampler"] == name]
                 ax.plot([float(r["setting"].split("=")[1]) for r in mine], [max(r[what], 1e-2) for r in mine], **report.style(name))
             ax.set(title=f"{p}x{p}", xlabel="theta", ylabel=what, yscale="log")
-    axes[0].legend(fontsize=6)
 
 
 if __name__ == "__main__":

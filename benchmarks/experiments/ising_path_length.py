@@ -45,7 +45,7 @@ def main():
             return {"energy": state.logdensity, "hamming": (state.x != reference).sum()}
 
         def row(sampler, kernel, params, target=target, starts=starts, record=record):
-            thin = 1 if sampler.sweep else 10
+            thin = 1 if kernel.sweeper is not None else 10
             budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 10, "seconds": args.seconds}
             result = runner.run(target, kernel, params, starts, record, seed=args.seed, **budget)
             return runner.figures(result, sampler, target.space, ["energy", "hamming"])
@@ -75,11 +75,12 @@ def draw(axes, rows):
             for c, (family, lengths) in enumerate(FAMILIES.items()):
                 have = [k for k in lengths if f"{family}-{k}" in mine]
                 ax.plot(have, [mine[f"{family}-{k}"] for k in have], "os^D"[c] + "-", color=f"C{c}", label=family)
-            for c, name in enumerate(o for o in OTHERS if o in mine):
+            for c, name in enumerate(OTHERS):
+                if name not in mine:
+                    continue
                 ours = name in list(SAMPLERS)[6:]
                 ax.axhline(mine[name], ls="-." if ours else ":", lw=1, color=f"C{(c + 4) % 10}", label=name)
             ax.set(title=f"{p}x{p}", xlabel="X", ylabel=what, xscale="log", yscale="log")
-    axes[0].legend(fontsize=6)
 
 
 if __name__ == "__main__":

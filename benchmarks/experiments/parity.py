@@ -73,7 +73,6 @@ def draw(axes, rows):
         if not mine:
             continue
         ax.set(title=f"U = {U}", xlabel="steps", ylabel="error of the mean", xscale="log", yscale="log")
-        ax.legend(fontsize=5)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,6 @@ def draw(axes, rows):
             axes[0].plot(r["curve steps"], np.maximum(r["curve MMD"], 1e-6), **{**report.style(r["sampler"]), "marker": ""})
     axes[0].axhline(rows[-1]["floor"], color="k", ls=":", label="two sets of block Gibbs")
     axes[0].set(xlabel="steps", ylabel="MMD^2 to block Gibbs", xscale="log", yscale="log")
-    axes[0].legend(fontsize=6)
     names = [r["sampler"] for r in rows]
     axes[1].barh(names, [max(r["ESS hamming per 1e5 steps"], 1e-1) for r in rows])
     axes[1].set(xscale="log", xlabel="ESS hamming per 1e5 steps")

@@ -91,7 +91,7 @@ class Table:
         print(f"written to {self.file('.md')}")
 
     def figure(self, draw, columns=1, size=(5.5, 4.0)):
-        """`draw(axes, rows)` on one row of axes, saved as a picture."""
+        """`draw(axes, rows)` on one row of axes, saved as a picture; axes without a legend share one, empty ones are left out."""
         if not self.rows:
             return
         import matplotlib
@@ -101,6 +101,12 @@ class Table:
 
         figure, axes = plt.subplots(1, columns, figsize=(size[0] * columns, size[1]), squeeze=False, layout="constrained")
         draw(axes[0], self.ordered())
+        legend = {}
+        for ax in axes[0]:
+            ax.set_visible(ax.has_data())
+            if ax.get_legend() is None:
+                legend |= {label: line for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        figure.legend(legend.values(), legend, loc="outside right upper", fontsize=7)
         figure.savefig(self.file(".png"), dpi=110)
         plt.close(figure)
 
@@ -142,6 +148,7 @@ FAMILIES = {
     "NB": "C3",
     "DMALA": "C4",
     "DLMC": "C5",
+    "BlockGibbs": "m",
 }
 
 

@@ -20,14 +20,12 @@ class Sampler:
     make : (model) -> (kernel, params)
     evaluations : (mean moves of a proposal, space) -> per step; one evaluation is one log density, or the differences of
         all neighbours found together (one gradient, or our exact tables, which cost about as much)
-    sweep : one step visits every site
     brute : calls for every neighbour's log density, which is too dear on the largest models
     """
 
     name: str
     make: Callable
     evaluations: Callable
-    sweep: bool = False
     brute: bool = False
 
 
@@ -38,7 +36,7 @@ def baseline(name, factory, evaluations, **options):
     return Sampler(name, make, evaluations, brute=factory is baselines.locally_balanced)
 
 
-def ours(name, factory, evaluations=lambda moves, space: 1.0, sweep=False, **options):
+def ours(name, factory, evaluations=lambda moves, space: 1.0, **options):
     def make(model):
         if not hasattr(kernels, factory):
             raise NotThere(f"pymc_discrete.kernels has no {factory} here")
@@ -47,7 +45,7 @@ def ours(name, factory, evaluations=lambda moves, space: 1.0, sweep=False, **opt
         except (TypeError, NotImplementedError) as error:
             raise NotThere(f"kernels.{factory}: {error}") from error
 
-    return Sampler(name, make, evaluations, sweep)
+    return Sampler(name, make, evaluations)
 
 
 def auto_step(model):
@@ -87,7 +85,7 @@ ALL = [
     ours("NB-adapt", "path_auxiliary", path_length="adapt", backtrack=False),
     ours("DMALA", "discrete_langevin", proposal="dlp"),
     ours("DLMC", "discrete_langevin", proposal="dlmc"),
-    ours("BlockGibbs", "block_gibbs", lambda m, s: 1.0, sweep=True),
+    ours("BlockGibbs", "block_gibbs"),
     Sampler("AutoStep", auto_step, lambda m, s: 1.0),
 ]
 SAMPLERS = {s.name: s for s in ALL}
