@@ -51,7 +51,8 @@ FEW = [
     (mixed, "exact", "dlp", 1.0, "sqrt", True),
     (geometric, "gradient", "dlp", 6.0, "sqrt", True),
 ]
-MORE = [(b, how, p, h, BALANCINGS[(i + j) % 4], bool((i + j) % 2)) for i, (b, how, p) in enumerate(CASES) for j, h in enumerate(STEPS)]
+# the matrices above are of every step size; what is compiled takes them in turn
+MORE = [(b, how, p, STEPS[i % 3], BALANCINGS[i % 4], bool(i % 2)) for i, (b, how, p) in enumerate(CASES)]
 ALL = FEW + [c for c in MORE if c not in FEW]
 
 

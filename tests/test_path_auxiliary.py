@@ -58,7 +58,7 @@ FEW = [
 MORE = [
     (b, how, r, t, n, BALANCINGS[(i + j) % 4])
     for i, (b, how, r, t) in enumerate(CASES)
-    for j, n in enumerate(LENGTHS[b] if how == "exact" else LENGTHS[b][1:2])
+    for j, n in enumerate(LENGTHS[b][1:3] if how == "exact" else LENGTHS[b][1:2])
 ]
 ALL = FEW + [c for c in MORE if c not in FEW]
 
