@@ -96,7 +96,7 @@ def test_the_bias_of_the_unadjusted_chain_is_its_own_matrix_s():
         ising()
     e = enumerate_target(pmd.target_from_model(model), [range(2)] * 9)
     biases = []
-    for h in (2.0, 0.5, 0.2):
+    for h in (2.0, 0.5, 0.1):
         P, proposed = langevin_matrix(e, "dlp", h, adjusted=False)
         np.testing.assert_allclose(proposed, 1, atol=1e-12)
         values, vectors = np.linalg.eig(P.T)
@@ -106,7 +106,7 @@ def test_the_bias_of_the_unadjusted_chain_is_its_own_matrix_s():
         kernel, params = discrete_langevin("dlp", h, adjusted=False)
         check_runs(run_steps(e, kernel, params, runs=100 * 512, seed=int(10 * h)), P)
     assert biases[0] > biases[1] > biases[2]
-    assert biases[2] < 0.02 < biases[0]
+    assert biases[2] < 0.01 < 0.1 < biases[0]
 
 
 def test_the_unadjusted_chain_reports_what_its_acceptance_would_have_been():
