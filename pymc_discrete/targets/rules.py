@@ -88,7 +88,9 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     for i in node.inputs:
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
-    integer = isinstance(op.scalar_op, GammaLn) and node.inputs[0].type.dtype.startswith(("int", "uint"))
+    # what no site moves is XLA's to fold
+    moving = node.inputs[0] in graph.dependent
+    integer = moving and isinstance(op.scalar_op, GammaLn) and node.inputs[0].type.dtype.startswith(("int", "uint"))
     scalar = log_gamma if integer else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
 
