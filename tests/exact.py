@@ -307,15 +307,16 @@ def langevin_rows(e: Enumerated, s: int, i: int, proposal: str, h: float, scale,
         return {v: a / sum(w.values()) for v, a in w.items()}
     if not d:
         return {now: 1.0}
-    r = {v: np.exp(a) for v, a in d.items()}
+    p = {now: 1.0} | {v: np.exp(a) for v, a in d.items()}
     if e.target.space.K == 2 and not e.target.space.windowed.any():
         ((v, rate),) = g.items()
-        back = float(G[balancing](1 / r[v]))
-        p = (1 - np.exp(-(rate + back) * h)) * rate / (rate + back)
-        return {v: p, now: 1 - p}
-    leave = sum(r.values()) / (1 + sum(r.values()))
-    jump = 1 - np.exp(-sum(g.values()) / leave * h)
-    out = {v: jump * a / (1 + sum(r.values())) for v, a in r.items()}
+        back = float(G[balancing](1 / p[v]))
+        flip = (1 - np.exp(-(rate + back) * h)) * rate / (rate + back)
+        return {v: flip, now: 1 - flip}
+    mode = max(p, key=lambda v: p[v])
+    rate = sum(float(G[balancing](p[v] / p[mode])) for v in p if v != mode) / (1 - p[mode] / sum(p.values()))
+    jump = 1 - np.exp(-rate * h)
+    out = {v: jump * a / sum(p.values()) for v, a in p.items() if v != now}
     out[now] = 1 - sum(out.values())
     return out
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.recorder import min_ess
 from pymc_discrete.kernels import Info, adaptation
+from pymc_discrete.kernels.settle import settle
 
 TUNE_STEPS = 20  # transitions between two updates of a tuned parameter
 RECORDS = 50  # records per compiled call: a budget of seconds is looked at between calls
@@ -122,6 +123,7 @@ def run(
     keys.count = 0
     clock = time.perf_counter
     begin_at = jax.jit(lambda starts, target: each_chain(kernel.init, together)(starts, target))
+    settled = jax.jit(lambda keys, x, target: each_chain(lambda own, target: settle(*own, target), together)((keys, x), target))
     states = begin_at(jnp.asarray(starts), target)
     few = few.lower(keys(), states, shared, TUNE_STEPS).compile()
     many = many.lower(keys(), states, shared, thin).compile()
@@ -143,10 +145,13 @@ def run(
             break
         if tuned is not None:
             shared = with_param(shared, tuned.name, np.exp(state_of.log_value))
+            if state_of.stuck:
+                states = begin_at(settled(keys(), states.x, target), target)
+        before = np.asarray(states.x)
         states, total = few(keys(), states, shared, TUNE_STEPS)
         if tuned is not None:
-            accept = float(np.mean(total.accept)) / TUNE_STEPS
-            state_of = adaptation.update(state_of, accept, 1.0, bounds, draws)
+            accept, moved = float(np.mean(total.accept)) / TUNE_STEPS, int((np.asarray(states.x) != before).sum())
+            state_of = adaptation.update(state_of, accept, 1.0, moved, bounds, draws)
     if tuned is not None and draws:
         shared = with_param(shared, tuned.name, np.exp(state_of.mean))
     if restart:

@@ -17,6 +17,7 @@ from benchmarks import models as examples
 from benchmarks.experiments import models, report, runner
 from pymc_discrete import target_from_model
 from pymc_discrete.kernels import adaptation, block_gibbs, loop
+from pymc_discrete.kernels.settle import settle
 
 SAMPLERS = ["GWG-adapt", "PAFS-adapt", "NB-adapt", "DMALA", "DLMC"]
 TRANSITIONS, RECORDS, SWEEPS, GRID = 5, 256, 1000, np.geomspace(1 / 8, 8, 10)
@@ -91,7 +92,9 @@ def measured(kernel, params, target, x, drawn_x, args):
     @jax.jit
     def call(key, x, target, value):
         state, info = loop(kernel, key, kernel.init(x, target), target, {**params, name: value}, TRANSITIONS)
-        return state.x, info.accept
+        return state.x, info.accept, (state.x != x).sum()
+
+    settled = jax.jit(settle)
 
     @jax.jit
     def many(key, state, target, value):
@@ -104,8 +107,9 @@ def measured(kernel, params, target, x, drawn_x, args):
     def tune(begin, key):
         at, a = x, adaptation.start(np.clip(begin, *bounds))
         for t in range(args.steps):
-            at, accept = call(jax.random.fold_in(key, t), at, target, float(np.exp(a.log_value)))
-            a = adaptation.update(a, float(accept), 1.0, bounds, args.steps)
+            at = settled(jax.random.fold_in(key, -t), at, target) if a.stuck else at
+            at, accept, moved = call(jax.random.fold_in(key, t), at, target, float(np.exp(a.log_value)))
+            a = adaptation.update(a, float(accept), 1.0, int(moved), bounds, args.steps)
         return float(np.exp(a.mean)), a.accept
 
     def sample(value, key):

@@ -8,6 +8,8 @@ import numpy as np
 from pymc_discrete.targets.space import Space
 
 TARGET_ACCEPT = 0.574  # Sun, Dai and Schuurmans 2022: optimal for locally balanced proposals
+# A chain stands still that accepts less than this share, or ends where it began, in so many tuning draws in a row
+STILL, PATIENCE = 0.01, 10
 
 
 class Tuned(NamedTuple):
@@ -32,6 +34,7 @@ class Adaptation(NamedTuple):
     mean : of log_value over the second half of tuning, which is what stays
     accept, moves : mean acceptance probability and moves in a proposal over the same draws
     seen : tuning draws so far
+    still : draws in a row without progress, in the first half of tuning
     """
 
     log_value: Any
@@ -39,14 +42,22 @@ class Adaptation(NamedTuple):
     accept: Any
     moves: Any
     seen: Any
+    still: Any
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the chain needs another kernel to get to where it belongs (see `settle`)."""
+        return self.still >= PATIENCE
 
 
 def start(value: float) -> Adaptation:
-    return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0)
+    return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0)
 
 
-def update(a: Adaptation, accept: Any, moves: Any, bounds: tuple[float, float], tune: int) -> Adaptation:
-    """After one tuning draw, of `tune` in all, with mean acceptance probability `accept` and `moves` in a proposal.
+def update(a: Adaptation, accept: Any, moves: Any, moved: Any, bounds: tuple[float, float], tune: int) -> Adaptation:
+    """After one tuning draw, of `tune` in all.
+
+    Its mean acceptance probability was `accept`, a proposal had `moves` moves, and `moved` sites ended at another value.
 
     The first half follows the chain to where it belongs, the second converges and averages.
     """
@@ -58,4 +69,5 @@ def update(a: Adaptation, accept: Any, moves: Any, bounds: tuple[float, float], 
     def mean(old: Any, new: Any) -> Any:
         return old + share * (new - old)
 
-    return Adaptation(log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1)
+    still = np.where(((accept < STILL) | (moved == 0)) & (late == 0), a.still + 1, 0)
+    return Adaptation(log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1, still)

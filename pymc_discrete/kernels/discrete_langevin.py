@@ -56,6 +56,26 @@ class Rows(NamedTuple):
         return picked(self.move, self.stay, chosen).sum() - sum_of_logs(self.total, self.move.shape[1] + 1)
 
 
+def of_conditional(d, balancing: str):
+    """(log total (d,) of the weights of each site's conditional, where staying has 1; log rate (d,), -inf where a site cannot move), from
+    the log weights d (d, k) of the moves.
+
+    The rate is that at which the likeliest value is left, so that it is the same from every value of a finite site.
+    """
+    likeliest = jnp.maximum(d.max(axis=1), 0.0)
+    if d.shape[1] == 1:
+        others = -jnp.abs(d)
+    else:
+        all_values = jnp.pad(d, ((0, 0), (1, 0)))  # staying first
+        mode = jnp.arange(all_values.shape[1]) == all_values.argmax(axis=1)[:, None]
+        others = jnp.where(mode, -jnp.inf, all_values - likeliest[:, None])
+    somewhere = others.max(axis=1) > -jnp.inf
+    away = jnp.where(somewhere, log_sum(others), 0.0)  # log odds of another value than the likeliest
+    log_rest = jnp.log(1 + jnp.exp(away))
+    log_rate = log_sum(log_weights(others, False, balancing)) - away + log_rest
+    return likeliest + jnp.where(somewhere, log_rest, 0.0), jnp.where(somewhere, log_rate, -jnp.inf)
+
+
 def log_sum(a):
     """(d,) log of the summed exponentials of the rows of a (d, k), none of which is all -inf where it matters."""
     if a.shape[1] == 1:
@@ -88,13 +108,14 @@ def discrete_langevin(
 
     .. math:: q_i(k | x) \propto g(e^{d_{ik}}) \exp(-\lVert k - x_i \rVert^2 / (2 \alpha s_i^2))
 
-    with one-hot distances (1) between nominal values and :math:`(k - x_i)^2` between ordinal ones. "dlmc" runs, for a time h, the Markov
-    chain of each site that leaves at the locally balanced rate for values drawn by the conditional,
+    with one-hot distances (1) between nominal values and :math:`(k - x_i)^2` between ordinal ones. "dlmc" runs, for a time h, a Markov
+    chain of each site that jumps to a value drawn by the conditional,
 
     .. math:: q_i = e^{-c_i h} I + (1 - e^{-c_i h}) \mathrm{softmax}(d_i),
-        \quad c_i = \sum_k g(e^{d_{ik}}) / (1 - \mathrm{softmax}(d_i)_{x_i})
+        \quad c_i = \sum_{k \neq m} g(e^{d_{ik} - d_{im}}) / (1 - \mathrm{softmax}(d_i)_m)
 
-    which for two values is the exact solution.
+    at such a rate that the likeliest value m is left at the locally balanced rate: for two values the exact solution, for more
+    reversible with respect to the conditional at every h.
 
     Parameters
     ----------
@@ -135,20 +156,19 @@ def discrete_langevin(
             stay = jnp.full(space.d, BALANCING[balancing](0.0))
             return Rows.of(logg - squared / (2 * params["step_size"]), stay)
         d = jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE))
-        somewhere = d.max(axis=1) > -jnp.inf
-        away = jnp.where(somewhere, log_sum(d), 0.0)  # log odds of leaving, by the conditional
-        log_total = jnp.maximum(away, 0.0) + jnp.log(1 + jnp.exp(-jnp.abs(away)))
-        log_time = jnp.where(somewhere, log_sum(logg), -jnp.inf) + log_total - away + jnp.log(params["step_size"])
+        log_total, log_rate = of_conditional(d, balancing)
+        log_time = log_rate + jnp.log(params["step_size"])
         time = jnp.exp(log_time)
         log_jump = jnp.where(time < SHORT, log_time, jnp.log(1 - jnp.exp(-jnp.maximum(time, SHORT))))
         move = (log_jump - log_total)[:, None] + d
         a, b = -time, log_jump - log_total
         top = jnp.maximum(a, b)
-        return Rows.of(move, top + jnp.log(jnp.exp(a - top) + jnp.exp(b - top)))
+        stay = top + jnp.log(jnp.exp(a - top) + jnp.exp(b - top))
+        return Rows(move, stay, jnp.exp(move), jnp.ones_like(stay))
 
     def propose(key, target, state: State, params) -> Proposed:
         space, x = target.space, state.x
-        here = rows(x, state.differences, space, params)
+        here = jax.lax.optimization_barrier(rows(x, state.differences, space, params))  # else logarithms are taken once per use
         u = jax.random.bits(key, (space.d,), "uint32").astype(here.total.dtype) * 2.0**-32
         chosen = here.draw(jnp.minimum(u, 1 - jnp.finfo(u.dtype).epsneg))
         y, back = arrived(x, chosen, space)

@@ -12,9 +12,12 @@ from pymc_discrete.kernels.categorical import draw_categorical, pick, running_su
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, weights_of, wrapped
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from pymc_discrete.kernels.path_length import LARGEST_TUNED, PathLength
+from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.race import winners
 
+# The largest mean lengths that "adapt" may take
+LARGEST = 1_000
+LARGEST_RECOMPUTED = 20  # a move costs a set of differences, and is nearly always accepted: the acceptance says nothing of its price
 LARGEST_AT_ONCE = 100  # the work is for the longest path, whatever its length
 
 
@@ -61,8 +64,8 @@ def path_auxiliary(
     for name, value in (("recompute", recompute), ("backtrack", backtrack)):
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, got {value!r}.")
-    at_one_go = not recompute and not backtrack
-    lengths = PathLength("path_length", path_length, LARGEST_AT_ONCE if at_one_go else LARGEST_TUNED)
+    largest = LARGEST_RECOMPUTED if recompute else LARGEST if backtrack else LARGEST_AT_ONCE
+    lengths = PathLength("path_length", path_length, largest)
     way = along_recomputed if recompute else along_linear if backtrack else at_once
 
     def propose(key, target, state: State, params) -> Proposed:
@@ -151,40 +154,58 @@ def along_linear(key, u, L, target, state: State, balancing: str, backtrack: boo
 
 
 class Sites(NamedTuple):
-    """Weights of all sites, summed by block: one changes, and its block alone is summed again.
+    """Weights of all sites in a tree of three levels: one changes, and what it is part of is summed again.
 
     Attributes
     ----------
-    weights : (blocks, size) float
-    sums : (blocks,) float
+    leaves : (b^2, b) float, b^3 >= d
+    branches : (b, b) float, their sums
+    stems : (b,) float, the sums of these
     """
 
-    weights: Any
-    sums: Any
+    leaves: Any
+    branches: Any
+    stems: Any
 
     @classmethod
     def of(cls, weights) -> "Sites":
         d = weights.shape[0]
-        size = max(1, math.isqrt(d))
-        table = jnp.pad(weights, (0, -d % size)).reshape(-1, size)
-        return cls(table, table.sum(axis=1))
+        b = math.ceil(round(d ** (1 / 3), 9))
+        leaves = jnp.pad(weights, (0, b**3 - d)).reshape(b * b, b)
+        branches = leaves.sum(axis=1).reshape(b, b)
+        return cls(leaves, branches, branches.sum(axis=1))
 
     def draw(self, u):
         """() int, a site, by its weight."""
-        ends = running_sum(self.sums)
-        t = u * ends[-1]
-        block = jnp.minimum((ends <= t).sum(), len(self.sums) - 1)
-        before = jnp.where(block > 0, ends[jnp.maximum(block - 1, 0)], 0.0)
-        row = running_sum(jax.lax.dynamic_index_in_dim(self.weights, block, keepdims=False))
-        t = jnp.minimum(t - before, jnp.nextafter(row[-1], 0.0))
-        return block * self.weights.shape[1] + jnp.minimum((row <= t).sum(), self.weights.shape[1] - 1)
+        b = len(self.stems)
+        t = u * self.stems.sum()
+        stem, t = below(self.stems, t)
+        branch, t = below(row_of(self.branches, stem), t)
+        leaf, _ = below(row_of(self.leaves, stem * b + branch), t)
+        return (stem * b + branch) * b + leaf
 
     def put(self, site, weight) -> "Sites":
-        size = self.weights.shape[1]
-        block = site // size
-        row = put(jax.lax.dynamic_index_in_dim(self.weights, block, keepdims=False), site % size, weight)
-        table = jax.lax.dynamic_update_index_in_dim(self.weights, row, block, 0)
-        return Sites(table, put(self.sums, block, row.sum()))
+        b = len(self.stems)
+        twig, stem = site // b, site // b**2
+        leaves = put(row_of(self.leaves, twig), site % b, weight)
+        branches = put(row_of(self.branches, stem), twig % b, leaves.sum())
+        return Sites(
+            jax.lax.dynamic_update_index_in_dim(self.leaves, leaves, twig, 0),
+            jax.lax.dynamic_update_index_in_dim(self.branches, branches, stem, 0),
+            put(self.stems, stem, branches.sum()),
+        )
+
+
+def row_of(table, index):
+    return jax.lax.dynamic_index_in_dim(table, index, keepdims=False)
+
+
+def below(weights, t):
+    """(the entry (,) int of `weights` (n,) in whose part of their running sum t () lies, what is left of t within it)."""
+    ends = running_sum(weights)
+    t = jnp.minimum(t, jnp.nextafter(ends[-1], jnp.zeros_like(t)))
+    at = jnp.minimum((ends <= t).sum(), weights.shape[0] - 1)
+    return at, t - jnp.where(at > 0, ends[jnp.maximum(at - 1, 0)], 0.0)
 
 
 def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: Path | None):
@@ -214,7 +235,7 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
         before = jax.lax.optimization_barrier(x[site])  # read once: an array read again beside its update is copied whole
         row = log_row(site, before)
         column = choose_column(at, row)
-        total += row[column] - jnp.log(sites.sums.sum())
+        total += row[column] - jnp.log(sites.stems.sum())
         if path is not None:
             path = record(path, at, site, column, before)
         after = wrapped(space, site, before + step_of(space, before, site, column))

@@ -9,7 +9,6 @@ from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.targets.space import Space
 
 LARGEST_MEAN = 10_000  # a proposal holds twice as many draws
-LARGEST_TUNED = 1_000
 SMALLEST_TUNED = 1.5  # where one move alone is never accepted (parity), more are still tried
 START = 3.0
 
@@ -25,7 +24,7 @@ class PathLength:
     tuned_most : the largest mean that "adapt" may take
     """
 
-    def __init__(self, name: str, asked: Any, tuned_most: int = LARGEST_TUNED):
+    def __init__(self, name: str, asked: Any, tuned_most: int):
         self.range: tuple[int, int] | None = None
         self.adapt = isinstance(asked, str) and asked == "adapt"
         self.tuned_most = tuned_most

@@ -120,8 +120,8 @@ class DiscreteLangevin(DiscreteStep):
         space = self.target.space
         return np.where(space.windowed | (space.upper - space.lower > 1), np.maximum(sd, SMALLEST_SCALE), 1.0)
 
-    def _adapt(self, x: np.ndarray, accept: float, n_moves: float) -> None:
-        super()._adapt(x, accept, n_moves)
+    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, moved: float) -> None:
+        super()._adapt(x, accept, n_moves, moved)
         if not self._preconditioned:
             return
         seen = self.adaptation.seen

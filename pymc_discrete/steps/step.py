@@ -19,6 +19,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.kernels import Kernel, adaptation, loop
+from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.checks import (
     STARTS,
     check_choice,
@@ -49,7 +50,6 @@ class DiscreteStepState(StepMethodState):
     impossible: bool
     tune_draws: int
     adaptation: Any
-    accepted_in_tuning: float
     params: dict
     transitions: int
 
@@ -133,6 +133,7 @@ class DiscreteStep(BlockedStep):
         except NotImplementedError as e:
             raise without_jax(self._names, e) from e
         self._draw_compiled: Any = None
+        self._settle_compiled: Any = None
 
     @property
     def target(self) -> Target:
@@ -162,6 +163,20 @@ class DiscreteStep(BlockedStep):
             self._draw_compiled = jax.jit(draw)
         return self._draw_compiled
 
+    def _settled(self, x: np.ndarray, others: list) -> np.ndarray:
+        """x nearer to the bulk, while tuning, where the kernel itself stands still."""
+        if self._settle_compiled is None:
+            density = self.target.density
+
+            def run(seed, x, others):
+                return settle(jax.random.wrap_key_data(seed, impl="threefry2x32"), x, Target(density).with_inputs(others))
+
+            self._settle_compiled = jax.jit(run)
+        return np.asarray(self._settle_compiled(self._seed(), x, others))
+
+    def _seed(self) -> np.ndarray:
+        return self.rng.integers(2**32, size=2, dtype=np.uint32)
+
     # ------------------------------------------------------------ tuning
     def _reset(self) -> None:
         """What belongs to one chain, as it was before the chain."""
@@ -171,7 +186,6 @@ class DiscreteStep(BlockedStep):
         tuned = self.kernel.tuned
         if tuned is not None:
             self._set(tuned.name, float(np.clip(self.params[tuned.name], *self._bounds)))
-        self.accepted_in_tuning = 0.0
         self.adaptation = adaptation.start(1.0 if tuned is None else self.params[tuned.name])
         asked = self.asked_transitions
         self.transitions = self._auto_transitions(self._expected_moves()) if asked == "auto" else int(asked)
@@ -199,9 +213,9 @@ class DiscreteStep(BlockedStep):
         """Moves in a proposal before anything was measured."""
         return 1.0
 
-    def _adapt(self, x: np.ndarray, accept: float, n_moves: float) -> None:
+    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, moved: float) -> None:
         """After a tuning draw that ended at x."""
-        self.adaptation = adaptation.update(self.adaptation, accept, n_moves, self._bounds, self.tune_draws)
+        self.adaptation = adaptation.update(self.adaptation, accept, n_moves, moved, self._bounds, self.tune_draws)
         if self.kernel.tuned is not None:
             self._set(self.kernel.tuned.name, float(np.exp(self.adaptation.log_value)))
         if self.asked_transitions == "auto":
@@ -216,9 +230,10 @@ class DiscreteStep(BlockedStep):
         if not self.checked and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         self.checked = True
-        seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
         others = [point[v.name] for v in graph.others]
-        y, summary = self._draw(seed, x, others, self.params, self.transitions)
+        if self.tune and self.adaptation.stuck:
+            x = self._settled(x, others)
+        y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
         if not logp < np.inf:
             raise_not_finite(self.target, point, y, logp)
@@ -231,8 +246,7 @@ class DiscreteStep(BlockedStep):
         stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved), "model_logp": logp}
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
         if self.tune:
-            self.accepted_in_tuning += accepted
-            self._adapt(y, accept, n_moves)
+            self._adapt(y, accept, n_moves, moved)
         return new, [stats]
 
     def _first(self, point: PointType) -> None:
@@ -259,10 +273,11 @@ class DiscreteStep(BlockedStep):
         self._freeze()
         if self.impossible:
             self._raise_impossible()
-        if self.tune_draws >= 100 and not self.accepted_in_tuning:
+        if self.tune_draws >= 100 and self.adaptation.accept < adaptation.STILL:
             _log.warning(
-                f"{type(self).__name__}: no move of {names_of(self.target)} was accepted in {self.tune_draws} tuning draws: the chain "
-                "stands still. Either only one value is possible, or a gradient misleads it: try differences='exact' or balancing='barker'."
+                f"{type(self).__name__}: fewer than one in a hundred moves of {names_of(self.target)} was accepted in the second half of "
+                "tuning: the chain all but stands still. Either only one value is possible, or a gradient misleads it: try "
+                "differences='exact' or balancing='barker'."
             )
 
     def _raise_impossible(self) -> None:
@@ -287,7 +302,7 @@ class DiscreteStep(BlockedStep):
 
     # ------------------------------------------------------------ PyMC's bookkeeping
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_target": None, "_draw_compiled": None, "kernel": None}
+        return {**self.__dict__, "_target": None, "_draw_compiled": None, "_settle_compiled": None, "kernel": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
