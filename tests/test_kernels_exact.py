@@ -71,12 +71,11 @@ def test_a_tuned_number_of_flips(mean):
 
 
 # ---------------------------------------------------------------- many values
-@pytest.mark.parametrize("n_flips", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_more_than_64_values(n_flips):
+def test_more_than_64_values():
     e = small(wide, "exact")
-    P, proposed = gwg_matrix(e, n_flips, "sqrt")
+    P, proposed = gwg_matrix(e, 1, "sqrt")
     check_matrix(P, e.pi, proposed)
-    check_runs(run_steps(e, *gibbs_with_gradients(n_flips), seed=n_flips), P)
+    check_runs(run_steps(e, *gibbs_with_gradients(1), seed=1), P)
 
 
 ONE_MOVE = {
