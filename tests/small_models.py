@@ -53,6 +53,21 @@ def mixed():
     return [range(2), range(3), range(5)], {"window": 1}
 
 
+def five():
+    """As many sites as a tuned mean of 2.5 moves asks for."""
+    x = pm.Bernoulli("x", [0.3, 0.6, 0.5, 0.8], shape=4)
+    z = pm.Categorical("z", p=[0.2, 0.5, 0.3])
+    pm.Potential("e", 1.1 * x[0] * x[1] - 0.9 * pt.eq(x[2], x[3]) + 0.6 * z * x[3] + 0.7 * x[0] * x[2])
+    return [range(2)] * 4 + [range(3)], {}
+
+
+def wide():
+    """More values than one piece of a running sum holds, and mass on both sides of its end."""
+    k, b = pm.DiscreteUniform("k", 1, 70), pm.Bernoulli("b", 0.4)
+    pm.Normal("y", k + 2.0 * b, 4.0, observed=65.3)
+    return [range(1, 71), range(2)], {}
+
+
 SMALL = (binary, categorical, bounded, windowed, geometric, mixed)
 
 

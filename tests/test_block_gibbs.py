@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from exact import Enumerated, check_runs, enumerate_target, run_steps
-from small_models import binary, bounded, categorical, geometric, mixed, windowed
+from small_models import binary, bounded, categorical, geometric, mixed, wide, windowed
 from test_kernels_exact import close
 
 import pymc_discrete as pmd
@@ -95,7 +95,7 @@ def small(build, form):
     return e, sweep_matrix(e)
 
 
-CASES = [*itertools.product(SMALL, FORMS), *((build, "as it is") for build in DENSE)]
+CASES = [*itertools.product(SMALL, FORMS), *((build, "as it is") for build in DENSE), (wide, "as it is"), (wide, "function")]
 FEW = [
     (binary, "as it is"),
     (bounded, "loop of colours"),
@@ -103,6 +103,7 @@ FEW = [
     (windowed, "scan"),
     (quadratic, "as it is"),
     (softplus, "as it is"),
+    (wide, "as it is"),
 ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from exact import check_matrix, check_runs, enumerate_target, langevin_matrix, run_steps
-from small_models import SMALL, binary, bounded, categorical, geometric, mixed, small, windowed
+from small_models import SMALL, binary, bounded, categorical, geometric, mixed, small, wide, windowed
 
 import pymc_discrete as pmd
 from pymc_discrete.kernels import discrete_langevin
@@ -70,6 +70,15 @@ def test_compiled_steps_do_what_was_enumerated(build, how, proposal, h, balancin
     if case < len(FEW):
         with pytest.raises(AssertionError):
             check_runs(ends, langevin_matrix(e, proposal, h, balancing, scale, nominal(e), ratio=False)[0])
+
+
+@pytest.mark.parametrize(("proposal", "h"), [("dlp", 200.0), ("dlmc", 1.0)])
+def test_more_than_64_values(proposal, h):
+    """Half of the draws lie beyond 64, and most proposals are accepted."""
+    e = small(wide, "exact")
+    P, proposed = langevin_matrix(e, proposal, h, nominal=nominal(e))
+    check_matrix(P, e.pi, proposed)
+    check_runs(run_steps(e, *discrete_langevin(proposal, h), seed=1), P)
 
 
 def test_a_long_time_draws_from_every_conditional():

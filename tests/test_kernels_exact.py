@@ -10,11 +10,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from exact import check_matrix, check_runs, gwg_matrix, run_steps
-from small_models import SMALL, binary, bounded, geometric, mixed, small
+from exact import check_matrix, check_runs, g_test, gwg_matrix, run_steps
+from small_models import SMALL, binary, bounded, five, geometric, mixed, small, wide
 
 import pymc_discrete as pmd
-from pymc_discrete.kernels import gibbs_with_gradients, loop
+from pymc_discrete.kernels import gibbs_with_gradients, loop, path_auxiliary
 
 N_FLIPS = (1, 2, 3, 2.5)
 BALANCINGS = ("sqrt", "barker", "min", "max")
@@ -57,6 +57,58 @@ def test_compiled_steps_do_what_was_enumerated(build, how, n_flips, balancing):
     if n_flips > 1:  # and the test sees a missing proposal ratio
         with pytest.raises(AssertionError, match="row"):
             check_runs(ends, gwg_matrix(e, n_flips, balancing, proposal_ratio=False)[0])
+
+
+@pytest.mark.parametrize("mean", [2.5, *(pytest.param(m, marks=pytest.mark.slow) for m in (1.5, 2.2))])
+def test_a_tuned_number_of_flips(mean):
+    """A kernel made to adapt, at the ends of its bounds and between."""
+    e = small(five, "exact")
+    kernel, params = gibbs_with_gradients("adapt")
+    assert kernel.tuned.bounds(e.target.space) == (1.5, 2.5)
+    P, proposed = gwg_matrix(e, mean, "sqrt")
+    check_matrix(P, e.pi, proposed)
+    check_runs(run_steps(e, kernel, {**params, "n_flips": mean}, seed=int(10 * mean)), P)
+
+
+# ---------------------------------------------------------------- many values
+def test_more_than_64_values():
+    e = small(wide, "exact")
+    P, proposed = gwg_matrix(e, 1, "sqrt")
+    check_matrix(P, e.pi, proposed)
+    check_runs(run_steps(e, *gibbs_with_gradients(1), seed=1), P)
+
+
+ONE_MOVE = {
+    "GWG": gibbs_with_gradients(1),
+    **{f"PA-{r}-{b}": path_auxiliary(1, recompute=r, backtrack=b) for r in (False, True) for b in (True, False)},
+}
+
+
+@pytest.mark.parametrize("name", [n if n in ("GWG", "PA-False-True") else pytest.param(n, marks=pytest.mark.slow) for n in ONE_MOVE])
+def test_one_move_among_2070(name):
+    """Independent sites, as sums over all moves go through several pieces: one row of the matrix, the same for all that make one move."""
+    r = np.random.default_rng(9)
+    d, K = 30, 70
+    table, x = r.normal(size=(d, K)), r.integers(0, K, d)
+    with pm.Model() as model:
+        pm.Categorical("x", logit_p=table, shape=d)
+    target = pmd.target_from_model(model).at(model.initial_point())[1]
+    # g = sqrt: weights exp((table[i, k] - table[i, x_i]) / 2), and the acceptance is Z(x) / Z(y)
+    root = np.exp(table / 2)
+    of = root.sum(1, keepdims=True) / root - 1  # each site's part of Z, by its value
+    now = np.arange(d), x
+    Z = of[now].sum()
+    row = root / root[now][:, None] / Z * np.minimum(1, Z / (Z - of[now][:, None] + of))
+    row[now] = 0.0
+    kernel, params = ONE_MOVE[name]
+    run = jax.jit(jax.vmap(lambda key: kernel.step(key, kernel.init(x, target), target, params)[0].x))
+    ends = np.concatenate([run(keys) for keys in jax.random.split(jax.random.key(4), (20, 5_000))])
+    s, i = np.nonzero(ends != x)
+    assert len(s) == len(set(s))  # one site at a time
+    got = np.zeros((d, K))
+    np.add.at(got, (i, ends[s, i]), 1)
+    stayed = len(ends) - len(s)
+    assert g_test(np.append(got, stayed), np.append(row, 1 - row.sum())) > 1e-4
 
 
 # ---------------------------------------------------------------- parity and supports

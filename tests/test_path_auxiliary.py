@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from exact import check_matrix, check_runs, count_probabilities, path_matrix, run_steps
 from scipy import stats
-from small_models import SMALL, binary, bounded, categorical, geometric, mixed, small, windowed
+from small_models import SMALL, binary, bounded, categorical, five, geometric, mixed, small, windowed
 
 import pymc_discrete as pmd
 from pymc_discrete.kernels import path_auxiliary
@@ -84,6 +84,17 @@ def test_a_range_of_lengths():
     P, proposed = path_matrix(e, pmf, False, True, "sqrt")
     check(e, P, proposed, True)
     check_runs(run_steps(e, *path_auxiliary((3, 4)), seed=1), P)
+
+
+@pytest.mark.parametrize(("recompute", "backtrack"), WAYS)
+def test_a_tuned_length(recompute, backtrack):
+    """A kernel made to adapt, at the upper bound of its lengths."""
+    e = small(five, "exact")
+    kernel, params = path_auxiliary("adapt", recompute, backtrack)
+    assert kernel.tuned.bounds(e.target.space) == (1.5, 2.5)
+    P, proposed = matrix(e, 2.5, recompute, backtrack, "sqrt")
+    check(e, P, proposed, backtrack)
+    check_runs(run_steps(e, kernel, {**params, "path_length": 2.5}, seed=2), P)
 
 
 @pytest.mark.parametrize("balancing", BALANCINGS)

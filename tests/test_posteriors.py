@@ -1,4 +1,5 @@
-"""pm.sample with GibbsWithGradients against enumeration, and against the same model with its discrete variable summed out."""
+"""pm.sample with GibbsWithGradients against enumeration, and against the same model with its discrete variable summed out; and AutoStep
+where it takes the gradient."""
 
 import itertools
 from collections.abc import Callable
@@ -176,6 +177,28 @@ def test_against_enumeration(case):
     assert (draws.min((0, 1)) >= states.min(0)).all()
     zs = zs_of_proportions(draws, states, prob)
     assert len(zs) >= states.shape[1]
+    assert np.abs(zs).max() < LARGEST_Z
+
+
+def network():
+    """Few states, and yet dear enough for the gradient: 20 moves through dense layers."""
+    r = np.random.default_rng(12)
+    a, b, c = r.normal(size=(100, 5)), r.normal(size=(100, 100)) / 10, r.normal(size=(100, 100)) / 10
+    x = pm.Categorical("x", p=[0.1, 0.2, 0.3, 0.25, 0.15], shape=5)
+    pm.Potential("energy", 0.5 * pt.tanh(c @ pt.tanh(b @ pt.tanh(0.3 * a @ (x - 2)))).sum())
+
+
+def test_automatic_choice_by_gradient():
+    with pm.Model() as model:
+        network()
+        step = pmd.AutoStep()
+        assert isinstance(step, pmd.DiscreteLangevin)
+        assert step.proposal == "dlmc"
+        assert step.target.describe()["x"]["way"] == "gradient"
+        idata = pm.sample(2000, tune=500, chains=2, cores=1, step=step, random_seed=5, progressbar=False, compute_convergence_checks=False)
+    states, prob = enumerated(model, {"x": [range(5)] * 5})
+    zs = zs_of_proportions(idata["posterior"]["x"].values, states, prob)
+    assert len(zs) >= 20
     assert np.abs(zs).max() < LARGEST_Z
 
 

@@ -1,6 +1,5 @@
 """The automatic choice of a step, and its registration with PyMC."""
 
-import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +11,14 @@ from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 
 from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
-from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.steps.step import DiscreteStep, check_options
 from pymc_discrete.targets.from_model import block_of, target_from_model
 from pymc_discrete.targets.support import can_take
 
 _log = logging.getLogger("pymc.discrete")
 
 
-class AutoStep(BlockedStep):
+class AutoStep(DiscreteStep):
     """The best step of `pymc_discrete` for each discrete variable of a model.
 
     Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, `DiscreteLangevin` in continuous time
@@ -52,11 +51,7 @@ class AutoStep(BlockedStep):
     name = "auto_step"
 
     def __new__(cls, vars: Any = None, **options: Any):
-        known = inspect.signature(DiscreteStep.__init__).parameters
-        for name in options:
-            if name not in known:
-                choice = ", ".join(p for p in known if p not in ("self", "vars"))
-                raise TypeError(f"AutoStep has no option {name!r}; it has {choice}. For the options of one method, name that method.")
+        check_options(cls, options)
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
         asked = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
@@ -76,9 +71,6 @@ class AutoStep(BlockedStep):
             _log.info(f"AutoStep: {kind.__name__} for {shown}: {why}")
             steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)
-
-    def step(self, point):
-        raise NotImplementedError("AutoStep gives another step in its place.")
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
