@@ -464,6 +464,18 @@ def test_transitions_follow_the_data():
     assert step.transitions == pmd.GibbsWithGradients(model=model).transitions >= 300
 
 
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_transitions_do_not_count_what_is_tabulated_once():
+    found = []
+    for n in (40, 400):
+        with pm.Model() as model:
+            tau = pm.DiscreteUniform("tau", 0, 20)
+            rate = pt.switch(tau >= np.arange(n), 1.0, 2.0)
+            pm.Poisson("y", rate, observed=np.ma.array(np.ones(n, int), mask=np.arange(n) == 5))
+        found.append(pmd.GibbsWithGradients(model=model).transitions)
+    assert found[0] == found[1] > 2
+
+
 # ---------------------------------------------------------------- where a chain may start
 def n_mixture():
     y = np.array([4, 7, 0, 25])

@@ -11,10 +11,10 @@ from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape
 
-from pymc_discrete.targets.dense import DenseRows, DenseTerm, flops
+from pymc_discrete.targets.dense import COSTLY, DenseRows, DenseTerm, flops
 from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.gradient import Gradient
-from pymc_discrete.targets.graph import LogpGraph, adds_up
+from pymc_discrete.targets.graph import LogpGraph, adds_up, dependent_variables
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.tables import (
     LARGEST_TABLES,
@@ -243,15 +243,29 @@ class Plan:
             rows.append(table)
         return rows
 
-    def _element_cost(self, term: SparseTerm) -> float:
-        """Counted operations of one element of a term."""
-        return 5.0 + flops([term.var], self.graph, set(self.graph.values)) / max(self.graph.size(term.var), 1)
+    def _element_cost(self, n: int, p: Pointwise) -> float:
+        """Counted operations of one element of a term at one value of a site: of all tensors, what it reads and the site moves."""
+        var, site = p.term.var, self.graph.values[n]
+        moving = dependent_variables([var], [site])
+        read = {v: np.zeros(self.graph.size(v), bool) for v in moving}
+        read[var][p.rows.index] = True
+        total = 0.0
+        for node in reversed([node for node in toposort([var], blockers=[site]) if node.outputs[0] in moving]):
+            rule, elements = self.dependence.rule(node), read[node.outputs[0]]
+            assert rule is not None  # no element of a dense tensor is evaluated in place
+            each = COSTLY.get(str(node.op.scalar_op), 1) if isinstance(node.op, Elemwise) else 0
+            for i, reads in zip(node.inputs, rule.reads, strict=True):
+                if i in moving and reads is not None:
+                    read[i][np.maximum(reads[elements], 0)] = True
+                    each = max(each, reads.shape[1])
+            total += each * float(elements.sum())
+        return 5.0 + total / float(read[var].sum())
 
     def cost(self, one_site: bool) -> float:
         """Counted operations of one transition: of all differences, or of those that a change of one site touches."""
         space = self.space
         share = sum(t.shape[1] for t in self.local) / space.d if one_site and self.local is not None else 1.0
-        sparse = sum(p.rows.index.size * (p.v.moves + 1) * self._element_cost(p.term) for _, p in self.pointwise)
+        sparse = sum(p.rows.index.size * (p.v.moves + 1) * self._element_cost(n, p) for n, p in self.pointwise)
         each = 4.0 if share < 1 else 0.5  # a few are gathered, all at once run along vectors
         sparse += sum(each * side["pair"].size * p.va.K * p.vb.K for *_, p in self.pairs for side in p.sides)
         sloped = sum(20.0 * p.rows.index.size * p.v.moves for g in self.gradients for _, p in g.pointwise)
