@@ -36,9 +36,10 @@ from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
 
-# What PyMC spends on one call of a step, in microseconds: transitions that cost less come for free
-HOST_COST = 60.0
-OPERATIONS = 1500.0  # counted ones that a core does in a microsecond
+# What a draw costs besides its transitions, in microseconds: as many as cost no more come with it
+HOST_COST = 100.0
+TRANSITION = 2.0  # microseconds besides what is counted
+OPERATIONS = 2500.0  # counted ones that a core does in a microsecond
 
 
 @dataclass_state
@@ -200,7 +201,7 @@ class DiscreteStep(BlockedStep):
 
     def _auto_transitions(self, n_moves: float) -> int:
         """At least one pass over the sites, and more while they cost less than the host's call."""
-        microseconds = 3.0 + self._density.plan.cost(self._moves_one_site) / OPERATIONS
+        microseconds = TRANSITION + self._density.plan.cost(self._moves_one_site) / OPERATIONS
         one_pass = int(np.ceil(self.target.space.d / max(n_moves, 1.0)))
         return max(one_pass, int(HOST_COST / microseconds), 1)
 
