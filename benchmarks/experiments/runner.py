@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.recorder import min_ess
-from pymc_discrete.kernels import Info, adaptation
+from pymc_discrete.kernels import Info, adaptation, block_gibbs, loop
 from pymc_discrete.kernels.settle import settle
 
 TUNE_STEPS = 20  # transitions between two updates of a tuned parameter
@@ -45,6 +45,35 @@ class Run:
     accept: float
     moves: float
     params: dict[str, Any]
+
+
+def drawn(target, x, key, sweeps):
+    """(d,) int, about a draw of the target: the end of many sweeps of block Gibbs from x."""
+    kernel, params = block_gibbs()
+    return jax.jit(lambda key, x, target: loop(kernel, key, kernel.init(x, target), target, params, sweeps)[0].x)(key, x, target)
+
+
+def tuner(kernel, params, target, transitions):
+    """A function (key, x, begin, steps) -> (value, acceptance) that tunes as a step of `pm.sample` does, `steps` draws long."""
+    name, bounds = kernel.tuned.name, kernel.tuned.bounds(target.space)
+
+    @jax.jit
+    def call(key, x, target, value):
+        state, info = loop(kernel, key, kernel.init(x, target), target, {**params, name: value}, transitions)
+        return state.x, info.accept, (state.x != x).sum()
+
+    settled = jax.jit(settle)
+
+    def tune(key, x, begin, steps):
+        a = adaptation.start(np.clip(begin, *bounds))
+        for t in range(steps):
+            key_settle, key_draw = jax.random.split(jax.random.fold_in(key, t))
+            x = settled(key_settle, x, target) if a.stuck else x
+            x, accept, moved = call(key_draw, x, target, float(np.exp(a.log_value)))
+            a = adaptation.update(a, float(accept), 1.0, int(moved), bounds, steps)
+        return float(np.exp(a.mean)), float(a.accept)
+
+    return tune
 
 
 def each_chain(function, together):

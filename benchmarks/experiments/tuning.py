@@ -16,8 +16,6 @@ from benchmarks import lattices
 from benchmarks import models as examples
 from benchmarks.experiments import models, report, runner
 from pymc_discrete import target_from_model
-from pymc_discrete.kernels import adaptation, block_gibbs, loop
-from pymc_discrete.kernels.settle import settle
 
 SAMPLERS = ["GWG-adapt", "PAFS-adapt", "NB-adapt", "DMALA", "DLMC"]
 TRANSITIONS, RECORDS, SWEEPS, GRID = 5, 256, 1000, np.geomspace(1 / 8, 8, 10)
@@ -61,7 +59,7 @@ def main():
         model, point = make()
         target = target_from_model(model, None if point is None else "gamma", initial_point=point)
         x = runner.random_starts(target.space, 1, args.seed)[0]
-        at = drawn(target, x, jax.random.key(args.seed))
+        at = runner.drawn(target, x, jax.random.key(args.seed), SWEEPS)
         for name in args.samplers:
             table.run(setting, name, model, lambda s, kernel, params: measured(kernel, params, target, x, at, args))  # noqa: B023
     table.write(
@@ -80,21 +78,8 @@ def main():
     table.figure(draw, columns=len(SAMPLERS), size=(4.2, 4.5))
 
 
-def drawn(target, x, key):
-    """(d,) int, about a draw of the target: the end of many sweeps from x."""
-    kernel, params = block_gibbs()
-    return jax.jit(lambda key, x, target: loop(kernel, key, kernel.init(x, target), target, params, SWEEPS)[0].x)(key, x, target)
-
-
 def measured(kernel, params, target, x, drawn_x, args):
     name, bounds, key = kernel.tuned.name, kernel.tuned.bounds(target.space), jax.random.key(args.seed)
-
-    @jax.jit
-    def call(key, x, target, value):
-        state, info = loop(kernel, key, kernel.init(x, target), target, {**params, name: value}, TRANSITIONS)
-        return state.x, info.accept, (state.x != x).sum()
-
-    settled = jax.jit(settle)
 
     @jax.jit
     def many(key, state, target, value):
@@ -103,14 +88,6 @@ def measured(kernel, params, target, x, drawn_x, args):
             return state, (state.logdensity, (state.x == 1).sum(), info.accept, (state.x != here.x).sum())
 
         return jax.lax.scan(body, state, jax.random.split(key, RECORDS))
-
-    def tune(begin, key):
-        at, a = x, adaptation.start(np.clip(begin, *bounds))
-        for t in range(args.steps):
-            at = settled(jax.random.fold_in(key, -t), at, target) if a.stuck else at
-            at, accept, moved = call(jax.random.fold_in(key, t), at, target, float(np.exp(a.log_value)))
-            a = adaptation.update(a, float(accept), 1.0, int(moved), bounds, args.steps)
-        return float(np.exp(a.mean)), a.accept
 
     def sample(value, key):
         """(ESS/s of the energy, of ones, sites changed per second, acceptance, steps per second)."""
@@ -126,7 +103,8 @@ def measured(kernel, params, target, x, drawn_x, args):
         return runner.ess(energy[None]) / spent, runner.ess(ones[None]) / spent, jump.sum() / spent, accept.mean(), len(accept) / spent
 
     keys = jax.random.split(key, 3)
-    tuned = [tune(factor * params[name], k) for factor, k in zip((0.1, 1, 10), keys, strict=True)]
+    tune = runner.tuner(kernel, params, target, TRANSITIONS)
+    tuned = [tune(k, x, factor * params[name], args.steps) for factor, k in zip((0.1, 1, 10), keys, strict=True)]
     value, tuning_accept = sorted(tuned)[1]
     values = np.unique(np.clip(value * GRID, *bounds))
     values = [value, *values[~np.isclose(values, value, rtol=1e-3)]]

@@ -55,7 +55,7 @@ class DiscreteLangevin(DiscreteStep):
     Notes
     -----
     Distances of "dlp" are 1 between categories and squared between ordered values, whose unit is the standard deviation of the site in
-    the first half of tuning (its prior guess before).
+    the first half of tuning (its prior guess before), or 1 where there are but two.
 
     Sampler statistics: those of `GibbsWithGradients`, and `discrete_step_size`.
 

@@ -1,4 +1,4 @@
-"""Sites that may be drawn together: colourings of the graph of which sites interact."""
+"""The graph of which sites interact: its links, its neighbourhoods, and its colourings, groups of sites that may be drawn together."""
 
 from collections import deque
 from itertools import pairwise
@@ -24,6 +24,21 @@ def links_of(tables: list[np.ndarray], d: int) -> np.ndarray:
                     found.append(np.unique(sites[both, a].astype(np.int64) * d + sites[both, b]))
     pairs = np.unique(np.concatenate(found))
     return np.stack([pairs // d, pairs % d], 1)
+
+
+def neighbourhoods(links: np.ndarray, blocks: list[tuple[int, int]], d: int) -> list[np.ndarray]:
+    """[(d, width) int] of each block (start, size): which of its sites a site is linked to or is, counted from start, `size` for none."""
+    linked = np.concatenate([links, np.stack([np.arange(d)] * 2, 1)])
+    linked = linked[np.lexsort(linked.T[::-1])]
+    tables = []
+    for start, size in blocks:
+        mine = linked[(linked[:, 1] >= start) & (linked[:, 1] < start + size)]
+        counts = np.bincount(mine[:, 0], minlength=d)
+        table = np.full((d, int(counts.max(initial=0))), size)
+        first = np.concatenate([[0], np.cumsum(counts)])[:-1]
+        table[mine[:, 0], np.arange(len(mine)) - first[mine[:, 0]]] = mine[:, 1] - start
+        tables.append(table)
+    return tables
 
 
 def colour_classes(links: np.ndarray, members: np.ndarray) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.targets.colours import colour_classes, links_of
+from pymc_discrete.targets.colours import colour_classes
 from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.space import picked
 
@@ -47,11 +47,10 @@ class Conditionals:
 
     @functools.cached_property
     def colours(self) -> list[tuple[int, np.ndarray]]:
-        links = links_of([self.plan.dependence.sparse(t.var) for t in self.plan.sparse], self.space.d)
         found = []
         for n, (start, v) in enumerate(self.space.blocks):
             members = start + np.flatnonzero(~self._dense[start : start + v.size])
-            found += [(n, sites - start) for sites in colour_classes(links, members)]
+            found += [(n, sites - start) for sites in colour_classes(self.plan.links, members)]
         return found
 
     @functools.cached_property

@@ -1,5 +1,6 @@
 """How the differences of a block are found: the choice among the four ways, by counted cost."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape
 
+from pymc_discrete.targets.colours import links_of, neighbourhoods
 from pymc_discrete.targets.dense import COSTLY, DenseRows, DenseTerm, flops
 from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.gradient import Gradient
@@ -216,6 +218,11 @@ class Plan:
             out[v.name] = {"way": way, "exact": way != "gradient", "K": v.K, "reason": reason}
         return out
 
+    @cached_property
+    def links(self) -> np.ndarray:
+        """(E, 2) int, pairs of different sites that share an element of a sparse term."""
+        return links_of([self.dependence.sparse(t.var) for t in self.sparse], self.space.d)
+
     def _locality(self) -> list[np.ndarray] | None:
         """Where a change of a site touches few differences, which: per variable (d, width) int local rows, one past the end for none."""
         d = self.space.d
@@ -223,25 +230,9 @@ class Plan:
             return None
         if any(not p.rows.unique for _, p in self.pointwise):
             return None
-        links = [np.stack([np.arange(d)] * 2, 1)]
-        for t in self.sparse:
-            s = self.dependence.sparse(t.var)
-            for a in range(s.shape[1]):
-                for b in range(s.shape[1]):
-                    both = (s[:, a] >= 0) & (s[:, b] >= 0)
-                    links.append(s[both][:, [a, b]])
-        linked = np.unique(np.concatenate(links), axis=0)
-        if np.bincount(linked[:, 0], minlength=d).max() > max(d // 4, 1):
+        if np.bincount(self.links[:, 0], minlength=d).max() >= max(d // 4, 1):
             return None
-        rows = []
-        for start, v in self.space.blocks:
-            mine = linked[(linked[:, 1] >= start) & (linked[:, 1] < start + v.size)]
-            counts = np.bincount(mine[:, 0], minlength=d)
-            table = np.full((d, int(counts.max(initial=0))), v.size)
-            first = np.concatenate([[0], np.cumsum(counts)])[:-1]
-            table[mine[:, 0], np.arange(len(mine)) - first[mine[:, 0]]] = mine[:, 1] - start
-            rows.append(table)
-        return rows
+        return neighbourhoods(self.links, [(start, v.size) for start, v in self.space.blocks], d)
 
     def _element_cost(self, n: int, p: Pointwise) -> float:
         """Counted operations of one element of a term at one value of a site: of all tensors, what it reads and the site moves."""
