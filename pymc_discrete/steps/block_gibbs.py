@@ -91,3 +91,7 @@ class BlockGibbs(DiscreteStep):
 
     def _expected_moves(self) -> float:
         return float(self.target.space.d)
+
+    @property
+    def _rounds(self) -> int:
+        return max(len(self.target.colours), 1)

@@ -201,7 +201,7 @@ class DiscreteStep(BlockedStep):
 
     def _auto_transitions(self, n_moves: float) -> int:
         """At least one pass over the sites, and more while they cost less than the host's call."""
-        microseconds = TRANSITION + self._density.plan.cost(self._moves_one_site) / OPERATIONS
+        microseconds = TRANSITION * self._rounds + self._density.plan.cost(self._moves_one_site) / OPERATIONS
         one_pass = int(np.ceil(self.target.space.d / max(n_moves, 1.0)))
         return max(one_pass, int(HOST_COST / microseconds), 1)
 
@@ -209,6 +209,11 @@ class DiscreteStep(BlockedStep):
     def _moves_one_site(self) -> bool:
         """Whether a transition changes one site only."""
         return False
+
+    @property
+    def _rounds(self) -> int:
+        """How many computations of a transition have to wait for one another."""
+        return 1
 
     def _expected_moves(self) -> float:
         """Moves in a proposal before anything was measured."""
