@@ -149,3 +149,28 @@ def test_a_bad_start_is_left(proposal, cliff):
     kernel, params = discrete_langevin(proposal)
     state, _ = pmd.kernels.loop(kernel, jax.random.key(0), kernel.init(jnp.ones(3, int), target), target, params, 100)
     assert (np.asarray(state.x) == 0).all()
+
+
+@pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
+@pytest.mark.parametrize("build", [mixed, bounded])
+def test_what_is_known_of_a_state_belongs_to_its_step_size(build, proposal):
+    e = small(build, "exact")
+    kernel, params = discrete_langevin(proposal, 0.5)
+    state, _ = pmd.kernels.loop(kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 50)
+    for change in ({}, {"step_size": 2.0}, {"scale": 3.0}):
+        given = {**params, **change}
+        steps = [kernel.step(jax.random.key(2), s, e.target, given) for s in (state, kernel.init(state.x, e.target))]
+        (one, info_one), (other, info_other) = steps
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_allclose(info_one.accept, info_other.accept, rtol=1e-12)
+
+
+@pytest.mark.parametrize("balancing", ["sqrt", "barker", "min", "max"])
+def test_a_site_that_is_certain_beyond_measure_stops_no_other(balancing):
+    space = pmd.Space.build({"x": (np.zeros(3), np.full(3, 2))})
+    target = pmd.target_from_logdensity(lambda x: -1e9 * (x[0] != 1) + 0.3 * x[1:].sum(), space)
+    kernel, params = discrete_langevin("dlmc", 1.0, balancing=balancing)
+    state, info = pmd.kernels.loop(kernel, jax.random.key(0), kernel.init(jnp.array([1, 0, 0]), target), target, params, 100)
+    assert float(info.accept) == pytest.approx(1.0)
+    assert state.x[0] == 1
+    assert (np.asarray(state.x[1:]) > 0).any()

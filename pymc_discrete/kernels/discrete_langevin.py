@@ -16,7 +16,7 @@ from pymc_discrete.targets.space import Space
 PROPOSALS = ("dlp", "dlmc")
 BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}
 START = 0.5
-SHORT = 1e-4  # a time so short that its probability of a jump is the time itself
+SHORT = 1e-20  # a time so short that its probability of a jump is the time itself, to rounding
 
 
 class Rows(NamedTuple):
@@ -56,12 +56,33 @@ class Rows(NamedTuple):
         return picked(self.move, self.stay, chosen).sum() - sum_of_logs(self.total, self.move.shape[1] + 1)
 
 
-def of_conditional(d, balancing: str):
-    """(log total (d,) of the weights of each site's conditional, where staying has 1; log rate (d,), -inf where a site cannot move), from
-    the log weights d (d, k) of the moves.
+class Known(NamedTuple):
+    """The rows at a state, found on the way back of the proposal that led there.
 
-    The rate is that at which the likeliest value is left, so that it is the same from every value of a finite site.
+    Attributes
+    ----------
+    rows : Rows
+    params : {"step_size", "scale"} that they are for, nan for none
     """
+
+    rows: Rows
+    params: dict[str, Any]
+
+
+def nothing_known(x, differences, space: Space) -> Known:
+    d, k = space.d, 1 if flips_only(space) else space.K
+    none = jnp.zeros((d, k), differences.dtype)
+    nan = jnp.full((), jnp.nan, differences.dtype)
+    return Known(Rows(none, none[:, 0], none, none[:, 0]), {"step_size": nan, "scale": jnp.full(d, jnp.nan, differences.dtype)})
+
+
+def jumps(d, time, balancing: str) -> Rows:
+    """The rows of "dlmc" after a time (), from the log weights d (d, k) of the moves in each site's conditional, where staying has 1.
+
+    The rate is that at which the likeliest value is left, so that it is the same from every value of a finite site. Barriers stand
+    between exponentials and their uses, which would each compute them again.
+    """
+    once = jax.lax.optimization_barrier
     likeliest = jnp.maximum(d.max(axis=1), 0.0)
     if d.shape[1] == 1:
         others = -jnp.abs(d)
@@ -70,17 +91,32 @@ def of_conditional(d, balancing: str):
         mode = jnp.arange(all_values.shape[1]) == all_values.argmax(axis=1)[:, None]
         others = jnp.where(mode, -jnp.inf, all_values - likeliest[:, None])
     somewhere = others.max(axis=1) > -jnp.inf
-    away = jnp.where(somewhere, log_sum(others), 0.0)  # log odds of another value than the likeliest
-    log_rest = jnp.log(1 + jnp.exp(away))
-    log_rate = log_sum(log_weights(others, False, balancing)) - away + log_rest
-    return likeliest + jnp.where(somewhere, log_rest, 0.0), jnp.where(somewhere, log_rate, -jnp.inf)
+    log_odds = jnp.where(somewhere, log_sum(others), 0.0)  # of another value than the likeliest
+    odds = once(jnp.exp(log_odds))
+    log_rest = once(jnp.log(1 + odds))
+    log_rate = jnp.where(somewhere, log_sum(log_weights(others, False, balancing)) - log_odds + log_rest, -jnp.inf)
+    log_time = log_rate + jnp.log(time)
+    time = once(jnp.exp(log_time))
+    jump = once(-jnp.expm1(-time))
+    log_jump = once(jnp.where(time < SHORT, log_time, jnp.log(jump)))
+    move = (d - likeliest[:, None]) + (log_jump - log_rest)[:, None]
+    if d.shape[1] == 1:
+        up = d[:, 0] > 0
+        weights = (jump * jnp.where(up, 1.0, jnp.where(somewhere, odds, 0.0)) / (1 + odds))[:, None]
+        stayer = jnp.where(up, odds, 1.0)
+    else:
+        weights, stayer = jnp.exp(move), jnp.exp(-likeliest)
+    stay = jnp.exp(-time) + jump * stayer / (1 + odds)
+    certain = stay.min() > 1e10 * jnp.finfo(stay.dtype).tiny
+    log_stay = jax.lax.cond(certain, lambda: jnp.log(stay), lambda: jnp.logaddexp(-time, log_jump - log_rest - likeliest))
+    return Rows(move, log_stay, weights, jnp.ones_like(log_stay))
 
 
 def log_sum(a):
     """(d,) log of the summed exponentials of the rows of a (d, k), none of which is all -inf where it matters."""
     if a.shape[1] == 1:
         return a[:, 0]
-    top = jnp.maximum(a.max(axis=1), -LARGEST_DIFFERENCE)
+    top = jnp.nan_to_num(a.max(axis=1), neginf=0.0)
     return top + jnp.log(jnp.exp(a - top[:, None]).sum(axis=1))
 
 
@@ -155,31 +191,33 @@ def discrete_langevin(
             squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)
             stay = jnp.full(space.d, BALANCING[balancing](0.0))
             return Rows.of(logg - squared / (2 * params["step_size"]), stay)
-        d = jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE))
-        log_total, log_rate = of_conditional(d, balancing)
-        log_time = log_rate + jnp.log(params["step_size"])
-        time = jnp.exp(log_time)
-        log_jump = jnp.where(time < SHORT, log_time, jnp.log(1 - jnp.exp(-jnp.maximum(time, SHORT))))
-        move = (log_jump - log_total)[:, None] + d
-        a, b = -time, log_jump - log_total
-        top = jnp.maximum(a, b)
-        stay = top + jnp.log(jnp.exp(a - top) + jnp.exp(b - top))
-        return Rows(move, stay, jnp.exp(move), jnp.ones_like(stay))
+        return jumps(jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE)), params["step_size"], balancing)
 
     def propose(key, target, state: State, params) -> Proposed:
         space, x = target.space, state.x
-        here = jax.lax.optimization_barrier(rows(x, state.differences, space, params))  # else logarithms are taken once per use
-        u = jax.random.bits(key, (space.d,), "uint32").astype(here.total.dtype) * 2.0**-32
-        chosen = here.draw(jnp.minimum(u, 1 - jnp.finfo(u.dtype).epsneg))
+        known = state.carry.params
+        asked = {name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape) for name, a in known.items()}
+        same = (asked["step_size"] == known["step_size"]) & jnp.all(asked["scale"] == known["scale"])
+        here = jax.lax.cond(same, lambda: state.carry.rows, lambda: rows(x, state.differences, space, asked))
+        chosen = here.draw(fine_uniforms(key, space.d, here.total.dtype))
         y, back = arrived(x, chosen, space)
         differences = target.differences(y)
-        there = State(y, target.logdensity(y), differences)
+        there_rows = jax.lax.optimization_barrier(rows(y, differences, space, asked))
+        there = State(y, target.logdensity(y), differences, Known(there_rows, asked))
         forward = jnp.where(here.weights.max() > 0, here.log_prob(chosen), jnp.inf)
-        return Proposed(there, forward, rows(y, differences, space, params).log_prob(back), (chosen > 0).sum())
+        return Proposed(there, forward, there_rows.log_prob(back), (chosen > 0).sum())
 
     tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if adapt else None
     params = {"step_size": START if adapt else float(step_size), "scale": 1.0}
-    return metropolis(propose, lambda x, differences, space: (), tuned, adjusted), params
+    return metropolis(propose, nothing_known, tuned, adjusted), params
+
+
+def fine_uniforms(key, d: int, dtype):
+    """(d,) in [0, 1), on a grid of 2^-53, or 2^-32 in float32, whose own uniforms have 2^-23."""
+    if dtype == jnp.float64:
+        return jax.random.uniform(key, (d,), dtype)
+    u = jax.random.bits(key, (d,), "uint32").astype(dtype) * 2.0**-32
+    return jnp.minimum(u, 1 - jnp.finfo(dtype).epsneg)
 
 
 def flips_only(space: Space) -> bool:
