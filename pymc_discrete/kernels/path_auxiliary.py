@@ -1,6 +1,5 @@
 """Path auxiliary samplers (Sun, Dai, Xia and Ramamurthy 2022): PAS, its fast version PAFS, and both without backtracking."""
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, ste
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.race import winners
+from pymc_discrete.kernels.weight_tree import Sites, put
 
 # The largest mean lengths that "adapt" may take
 LARGEST = 1_000
@@ -153,61 +153,6 @@ def along_linear(key, u, L, target, state: State, balancing: str, backtrack: boo
     return there, forward, back
 
 
-class Sites(NamedTuple):
-    """Weights of all sites in a tree of three levels: one changes, and what it is part of is summed again.
-
-    Attributes
-    ----------
-    leaves : (b^2, b) float, b^3 >= d
-    branches : (b, b) float, their sums
-    stems : (b,) float, the sums of these
-    """
-
-    leaves: Any
-    branches: Any
-    stems: Any
-
-    @classmethod
-    def of(cls, weights) -> "Sites":
-        d = weights.shape[0]
-        b = math.ceil(round(d ** (1 / 3), 9))
-        leaves = jnp.pad(weights, (0, b**3 - d)).reshape(b * b, b)
-        branches = leaves.sum(axis=1).reshape(b, b)
-        return cls(leaves, branches, branches.sum(axis=1))
-
-    def draw(self, u):
-        """() int, a site, by its weight."""
-        b = len(self.stems)
-        t = u * self.stems.sum()
-        stem, t = below(self.stems, t)
-        branch, t = below(row_of(self.branches, stem), t)
-        leaf, _ = below(row_of(self.leaves, stem * b + branch), t)
-        return (stem * b + branch) * b + leaf
-
-    def put(self, site, weight) -> "Sites":
-        b = len(self.stems)
-        twig, stem = site // b, site // b**2
-        leaves = put(row_of(self.leaves, twig), site % b, weight)
-        branches = put(row_of(self.branches, stem), twig % b, leaves.sum())
-        return Sites(
-            jax.lax.dynamic_update_index_in_dim(self.leaves, leaves, twig, 0),
-            jax.lax.dynamic_update_index_in_dim(self.branches, branches, stem, 0),
-            put(self.stems, stem, branches.sum()),
-        )
-
-
-def row_of(table, index):
-    return jax.lax.dynamic_index_in_dim(table, index, keepdims=False)
-
-
-def below(weights, t):
-    """(the entry (,) int of `weights` (n,) in whose part of their running sum t () lies, what is left of t within it)."""
-    ends = running_sum(weights)
-    t = jnp.minimum(t, jnp.nextafter(ends[-1], jnp.zeros_like(t)))
-    at = jnp.minimum((ends <= t).sum(), weights.shape[0] - 1)
-    return at, t - jnp.where(at > 0, ends[jnp.maximum(at - 1, 0)], 0.0)
-
-
 def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: Path | None):
     """(y, log probability, path) of L moves on the linearisation at `state` (Eq. 5), chosen by `choose_site(at, sites)` and
     `choose_column(at, log weights of the site's moves)`.
@@ -253,11 +198,6 @@ def nothing_yet(most: int, L) -> Path:
 
 def record(path: Path, at, site, column, before) -> Path:
     return path._replace(site=put(path.site, at, site), column=put(path.column, at, column), before=put(path.before, at, before))
-
-
-def put(array, index, value):
-    """`array` with one entry changed, in place where the compiler can."""
-    return jax.lax.dynamic_update_index_in_dim(array, jnp.asarray(value, array.dtype), index, 0)
 
 
 # ---------------------------------------------------------------- PAFS without backtracking
