@@ -1,6 +1,7 @@
 """Gradient-informed sampling of discrete unknowns in PyMC models."""
 
 from pymc_discrete import kernels
+from pymc_discrete.sampling.sample import sample
 from pymc_discrete.steps.auto import AutoStep, register, registered, unregister
 from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
@@ -22,6 +23,7 @@ __all__ = [
     "kernels",
     "register",
     "registered",
+    "sample",
     "target_from_logdensity",
     "target_from_model",
     "unregister",

@@ -26,7 +26,7 @@ class Tuned(NamedTuple):
 
 
 class Adaptation(NamedTuple):
-    """Robbins-Monro on the logarithm of a value: plain numbers, on the host.
+    """Robbins-Monro on the logarithm of a value.
 
     Attributes
     ----------
@@ -54,20 +54,20 @@ def start(value: float) -> Adaptation:
     return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0)
 
 
-def update(a: Adaptation, accept: Any, moves: Any, moved: Any, bounds: tuple[float, float], tune: int) -> Adaptation:
-    """After one tuning draw, of `tune` in all.
+def update(a: Adaptation, accept: Any, moves: Any, moved: Any, bounds: tuple[float, float], tune: int, xp: Any = np) -> Adaptation:
+    """After one tuning draw, of `tune` in all; `xp` is NumPy on the host and JAX's NumPy inside a compiled loop.
 
     Its mean acceptance probability was `accept`, a proposal had `moves` moves, and `moved` sites ended at another value.
 
     The first half follows the chain to where it belongs, the second converges and averages.
     """
-    late = np.maximum(a.seen - tune / 2, 0.0)
+    late = xp.maximum(a.seen - tune / 2, 0.0)
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6
-    log_value = np.clip(log_value, *np.log(bounds))
+    log_value = xp.clip(log_value, *np.log(bounds))
     share = 1 / (1 + late)  # restarts the means when the second half begins
 
     def mean(old: Any, new: Any) -> Any:
         return old + share * (new - old)
 
-    still = np.where(((accept < STILL) | (moved == 0)) & (late == 0), a.still + 1, 0)
+    still = xp.where(((accept < STILL) | (moved == 0)) & (late == 0), a.still + 1, 0)
     return Adaptation(log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1, still)

@@ -11,6 +11,7 @@ from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, check
 from pymc_discrete.kernels.categorical import running_sum
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.kernels.spread import has_units
 from pymc_discrete.targets.space import Space
 
 PROPOSALS = ("dlp", "dlmc")
@@ -209,7 +210,8 @@ def discrete_langevin(
 
     tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if adapt else None
     params = {"step_size": START if adapt else float(step_size), "scale": 1.0}
-    return metropolis(propose, nothing_known, tuned, adjusted), params
+    kernel = metropolis(propose, nothing_known, tuned, adjusted)
+    return kernel._replace(scaled=has_units) if proposal == "dlp" else kernel, params
 
 
 def fine_uniforms(key, d: int, dtype):

@@ -50,6 +50,7 @@ class Kernel(NamedTuple):
     step : (key, state, target, params) -> (State, Info)
     refresh : (state, target) -> State, after another block moved the context
     tuned : the parameter that adapts while tuning, if any
+    scaled : (space) -> bool, whether its parameter "scale" is to be each site's unit of distance (see `spread`)
     sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone: a loop of its steps then
         evaluates densities and differences only where it ends
     """
@@ -58,6 +59,7 @@ class Kernel(NamedTuple):
     step: Callable
     refresh: Callable
     tuned: Tuned | None = None
+    scaled: Callable[[Any], bool] = lambda space: False
     sweeper: Callable | None = None
 
 

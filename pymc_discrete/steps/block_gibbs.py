@@ -89,7 +89,7 @@ class BlockGibbs(DiscreteStep):
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return block_gibbs()
 
-    def _expected_moves(self) -> float:
+    def expected_moves(self) -> float:
         return float(self.target.space.d)
 
     @property

@@ -11,8 +11,6 @@ from pymc_discrete.kernels.discrete_langevin import discrete_langevin
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState, check_options
 
-SMALLEST_SCALE = 0.5
-
 
 @dataclass_state
 class DiscreteLangevinState(DiscreteStepState):
@@ -20,7 +18,6 @@ class DiscreteLangevinState(DiscreteStepState):
     step_size: float | str = field(metadata={"frozen": True})
     adjusted: bool = field(metadata={"frozen": True})
     balancing: str = field(metadata={"frozen": True})
-    sums: Any
 
 
 class DiscreteLangevin(DiscreteStep):
@@ -93,42 +90,3 @@ class DiscreteLangevin(DiscreteStep):
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, Any]]:
         return discrete_langevin(self.proposal, self.step_size, self.adjusted, self.balancing)
-
-    # ------------------------------------------------------------ the unit of distance of each ordered site
-    def _reset(self) -> None:
-        super()._reset()
-        space = self.target.space
-        self.sums = np.zeros((3, space.d))  # of 1, x and x^2, less the start
-        if self._preconditioned:
-            self._set("scale", self._guess())
-
-    @property
-    def _preconditioned(self) -> bool:
-        space = self.target.space
-        ordered = ~space.nominal & (space.windowed | (space.upper - space.lower > 1))
-        return self.proposal == "dlp" and bool(ordered.any())
-
-    def _guess(self) -> np.ndarray:
-        """A uniform's standard deviation on a finite support, a Poisson's where there is a window."""
-        space = self.target.space
-        x = np.abs(np.concatenate([np.ravel(self._density.start[v.name]) for v in space.variables]))
-        uniform = np.sqrt(np.maximum((np.minimum(space.upper - space.lower, 1e6) + 1.0) ** 2 - 1, 1) / 12)
-        return self._units(np.where(space.windowed, np.sqrt(x), uniform))
-
-    def _units(self, sd: np.ndarray) -> np.ndarray:
-        """Standard deviations as units, 1 where there are but two values."""
-        space = self.target.space
-        return np.where(space.windowed | (space.upper - space.lower > 1), np.maximum(sd, SMALLEST_SCALE), 1.0)
-
-    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, moved: float) -> None:
-        super()._adapt(x, accept, n_moves, moved)
-        if not self._preconditioned:
-            return
-        seen = self.adaptation.seen
-        if seen <= self.tune_draws / 2:
-            self.sums = self.sums + np.stack([np.ones_like(x), x, x**2]).astype(float)
-        if seen in (self.tune_draws // 4, self.tune_draws // 2) and seen >= 20:
-            count, total, squares = self.sums
-            sd = np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0))
-            self._set("scale", self._units(sd))
-            self.sums = np.zeros_like(self.sums)

@@ -88,5 +88,5 @@ class GibbsWithGradients(DiscreteStep):
     def _moves_one_site(self) -> bool:
         return self.n_flips == 1
 
-    def _expected_moves(self) -> float:
+    def expected_moves(self) -> float:
         return self.params["n_flips"]

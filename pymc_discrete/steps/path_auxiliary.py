@@ -75,5 +75,5 @@ class PathAuxiliary(DiscreteStep):
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return path_auxiliary(self.path_length, self.recompute, self.backtrack, self.balancing)
 
-    def _expected_moves(self) -> float:
+    def expected_moves(self) -> float:
         return self.params["path_length"]

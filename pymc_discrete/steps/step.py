@@ -18,7 +18,7 @@ from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_discrete.kernels import Kernel, adaptation, loop
+from pymc_discrete.kernels import Kernel, adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.checks import (
     STARTS,
@@ -51,6 +51,7 @@ class DiscreteStepState(StepMethodState):
     impossible: bool
     tune_draws: int
     adaptation: Any
+    sums: Any
     params: dict
     transitions: int
 
@@ -188,8 +189,13 @@ class DiscreteStep(BlockedStep):
         if tuned is not None:
             self._set(tuned.name, float(np.clip(self.params[tuned.name], *self._bounds)))
         self.adaptation = adaptation.start(1.0 if tuned is None else self.params[tuned.name])
+        self.sums = None
+        if self.kernel.scaled(self.target.space):
+            self.sums = spread.no_sums(self.target.space)
+            start = np.concatenate([np.ravel(self._density.start[v.name]) for v in self.target.space.variables])
+            self._set("scale", spread.guess(self.target.space, start))
         asked = self.asked_transitions
-        self.transitions = self._auto_transitions(self._expected_moves()) if asked == "auto" else int(asked)
+        self.transitions = self._auto_transitions(self.expected_moves()) if asked == "auto" else int(asked)
 
     def _set(self, name: str, value: Any) -> None:
         self.params = {**self.params, name: value}  # a saved state keeps its own
@@ -215,7 +221,7 @@ class DiscreteStep(BlockedStep):
         """How many computations of a transition have to wait for one another."""
         return 1
 
-    def _expected_moves(self) -> float:
+    def expected_moves(self) -> float:
         """Moves in a proposal before anything was measured."""
         return 1.0
 
@@ -224,6 +230,10 @@ class DiscreteStep(BlockedStep):
         self.adaptation = adaptation.update(self.adaptation, accept, n_moves, moved, self._bounds, self.tune_draws)
         if self.kernel.tuned is not None:
             self._set(self.kernel.tuned.name, float(np.exp(self.adaptation.log_value)))
+        if self.sums is not None:
+            seen, space = self.adaptation.seen, self.target.space
+            self.sums, scale = spread.update(self.sums, self.params["scale"], x, seen, self.tune_draws, space)
+            self._set("scale", scale)
         if self.asked_transitions == "auto":
             self.transitions = self._auto_transitions(self.adaptation.moves)
 
@@ -279,15 +289,14 @@ class DiscreteStep(BlockedStep):
         self._freeze()
         if self.impossible:
             self._raise_impossible()
-        if self.tune_draws >= 100 and self.adaptation.accept < adaptation.STILL:
-            _log.warning(
-                f"{type(self).__name__}: fewer than one in a hundred moves of {names_of(self.target)} was accepted in the second half of "
-                "tuning: the chain all but stands still. Either only one value is possible, or a gradient misleads it: try "
-                "differences='exact' or balancing='barker'."
-            )
+        for complaint in self.complaints(self.adaptation, self.tune_draws):
+            _log.warning(complaint)
 
     def _raise_impossible(self) -> None:
-        raise SamplingError(
+        raise SamplingError(self.impossible_message())
+
+    def impossible_message(self) -> str:
+        return (
             f"The log density is -inf: the start of {names_of(self.target)} is impossible, and tuning found nothing possible near it. "
             "Pass initvals= that the data allow (a latent count no smaller than what was counted)."
         )
@@ -295,16 +304,27 @@ class DiscreteStep(BlockedStep):
     def _freeze(self) -> None:
         """The tuned value is the mean over the second half of tuning."""
         tuned = self.kernel.tuned
-        if tuned is None or not self.adaptation.seen:
-            return
-        value = float(np.exp(self.adaptation.mean))
-        self._set(tuned.name, value)
-        if value <= 1.05 * self._bounds[0] and self.adaptation.accept < adaptation.TARGET_ACCEPT - 0.1:
-            _log.warning(
-                f"{type(self).__name__}: {tuned.name} is at its lower bound {self._bounds[0]:g} and the acceptance is "
-                f"{self.adaptation.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this proposal. Try "
-                "pmd.BlockGibbs, or, where several sites must change together, pmd.PathAuxiliary(path_length=5, recompute=True)."
+        if tuned is not None and self.adaptation.seen:
+            self._set(tuned.name, float(np.exp(self.adaptation.mean)))
+
+    def complaints(self, learned: adaptation.Adaptation, tune_draws: int) -> list[str]:
+        """What a user should know of a chain whose tuning of so many draws has ended."""
+        found, tuned, name = [], self.kernel.tuned, type(self).__name__
+        if tune_draws >= 100 and learned.accept < adaptation.STILL:
+            found.append(
+                f"{name}: fewer than one in a hundred moves of {names_of(self.target)} was accepted in the second half of tuning: the "
+                "chain all but stands still. Either only one value is possible, or a gradient misleads it: try differences='exact' or "
+                "balancing='barker'."
             )
+        lower = self._bounds[0]
+        low = learned.accept < adaptation.TARGET_ACCEPT - 0.1
+        if tuned is not None and learned.seen and low and np.exp(learned.mean) <= 1.05 * lower:
+            found.append(
+                f"{name}: {tuned.name} is at its lower bound {lower:g} and the acceptance is {learned.accept:.2f}, below "
+                f"{adaptation.TARGET_ACCEPT}: these variables are hard for this proposal. Try pmd.BlockGibbs, or, where several sites "
+                "must change together, pmd.PathAuxiliary(path_length=5, recompute=True)."
+            )
+        return found
 
     # ------------------------------------------------------------ PyMC's bookkeeping
     def __getstate__(self) -> dict[str, Any]:

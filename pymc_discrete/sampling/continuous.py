@@ -1,0 +1,116 @@
+"""The continuous block of a compiled chain: NUTS and its staged warm-up, both from blackjax."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from pymc_discrete.targets.graph import logp_graph
+from pymc_discrete.targets.jaxify import jaxify
+
+OPTIONS = {"max_treedepth": 10, "dense": False}
+
+
+class NutsState(NamedTuple):
+    """What a chain knows of the block besides the point.
+
+    Attributes
+    ----------
+    step_size : blackjax's dual averaging state
+    mass : blackjax's mass matrix adaptation state
+    """
+
+    step_size: Any
+    mass: Any
+
+
+class NutsBlock:
+    """NUTS for the continuous value variables of a model.
+
+    Parameters
+    ----------
+    model : pm.Model
+    names : value variables
+    point : their shapes
+    tune : number of tuning draws
+    target_accept : acceptance that the step size is tuned to
+    max_treedepth : doublings of a trajectory at most
+    dense : whether the mass matrix is dense
+    """
+
+    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], tune: int, target_accept: float,
+                 max_treedepth: int = OPTIONS["max_treedepth"], dense: bool = OPTIONS["dense"]):  # fmt: skip
+        # importing blackjax starts JAX, which must not happen before a run
+        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+        from blackjax.adaptation.staged_adaptation import build_schedule
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+        from blackjax.mcmc import nuts
+
+        self.names, self.tune, self.max_treedepth = names, tune, max_treedepth
+        self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
+        total = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.terms))
+        rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
+        self._total = jaxify([*self.graph.values, *self.graph.others], [total])
+        self._rest = jaxify(self.graph.others, [rest])
+        self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
+        self.size = int(sum(np.prod(s, dtype=int) for s in self._shapes))
+        self._init, self._kernel = nuts.init, nuts.build_kernel()
+        self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)
+        self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not dense)
+        self._schedule = np.asarray(build_schedule(tune)).reshape(-1, 2) if tune else np.zeros((1, 2), int)
+
+    def start(self) -> NutsState:
+        state = NutsState(self._accept_init(1.0), self._mass_init(self.size))
+        return jax.tree.map(lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state)
+
+    def logdensity(self, point: dict[str, Any]):
+        """() float, nats, of the whole model."""
+        others = [jnp.asarray(point[v.name]) for v in self.graph.others]
+        return self._total(*(jnp.asarray(point[v.name]) for v in self.graph.values), *others)[0] + self._rest(*others)[0]
+
+    def draw(self, key, t, point: dict[str, Any], state: NutsState):
+        """(point, state, statistics) after draw t."""
+        others = [point[v.name] for v in self.graph.others]
+
+        def logdensity(q):
+            return jnp.asarray(self._total(*self._parts(q), *others)[0]).reshape(())
+
+        q = jnp.concatenate([point[v.name].reshape(-1) for v in self.graph.values])
+        tuning = t < self.tune
+        step_size = jnp.exp(jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg))
+        here = self._init(q, logdensity)
+        there, info = self._kernel(key, here, logdensity, step_size, state.mass.inverse_mass_matrix, self.max_treedepth)
+        state = jax.lax.cond(tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate)
+        stats = {
+            "acceptance_rate": info.acceptance_rate,
+            "diverging": info.is_divergent,
+            "energy": info.energy,
+            "lp": there.logdensity + self._rest(*others)[0],
+            "n_steps": info.num_integration_steps,
+            "reached_max_treedepth": info.num_trajectory_expansions >= self.max_treedepth,
+            "step_size": step_size,
+            "tree_depth": info.num_trajectory_expansions,
+        }
+        new = dict(point)
+        for v, part in zip(self.graph.values, self._parts(there.position), strict=True):
+            new[v.name] = part
+        return new, state, stats
+
+    def _parts(self, q) -> list[Any]:
+        ends = np.cumsum([np.prod(s, dtype=int) for s in self._shapes])
+        return [q[end - int(np.prod(s, dtype=int)) : end].reshape(s) for end, s in zip(ends, self._shapes, strict=True)]
+
+    def _learn(self, state: NutsState, t, q, accept) -> NutsState:
+        """Stan's warm-up: step size always, mass matrix in windows that double, a fresh step size after each."""
+        slow, ends = jnp.asarray(self._schedule)[t]
+        step_size = self._accept_update(state.step_size, accept)
+        mass = jax.lax.cond(slow == 1, self._mass_update, lambda mass, q: mass, state.mass, q)
+
+        def window_end(step_size, mass):
+            return self._accept_init(self._accept_final(step_size)), self._mass_final(mass)
+
+        step_size, mass = jax.lax.cond(ends == 1, window_end, lambda *both: both, step_size, mass)
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), NutsState(step_size, mass), state)

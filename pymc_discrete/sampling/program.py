@@ -1,0 +1,135 @@
+"""One draw of a whole model, many draws of many chains, as one compiled program."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from pymc.sampling.jax import get_jaxified_graph
+from pymc.util import get_default_varnames
+
+from pymc_discrete.sampling.continuous import NutsBlock
+from pymc_discrete.sampling.discrete import DiscreteBlock
+
+
+class ChainState(NamedTuple):
+    """Where a chain is, and what its blocks have learned.
+
+    Attributes
+    ----------
+    point : {value variable name: array}
+    blocks : one state per block
+    """
+
+    point: dict[str, Any]
+    blocks: tuple[Any, ...]
+
+
+class Program:
+    """The compiled chains of a model.
+
+    Parameters
+    ----------
+    model : pm.Model
+    blocks : they move in this order
+    var_names : what to record; by default all that `pm.sample` records
+    seed : of all random numbers, together with the number of the chain and of the draw
+    """
+
+    def __init__(self, model: pm.Model, blocks: Sequence[NutsBlock | DiscreteBlock], var_names: Sequence[str] | None, seed: int):
+        self.blocks, self.seed = tuple(blocks), seed
+        wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
+        self.outputs = list(get_default_varnames(wanted, include_transformed=False))
+        self._values = [v.name for v in model.value_vars]
+        self._outputs = get_jaxified_graph(inputs=model.value_vars, outputs=self.outputs)
+        self._narrow = narrow_dtypes(self.blocks)
+        # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
+        self.together = jax.default_backend() != "cpu"
+        self.run = jax.jit(self._run, static_argnames="size")
+        self.settle = jax.jit(self._settle)
+
+    def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
+        """The states of all chains before the first draw, leading axis the chain."""
+        states = [ChainState(p, tuple(b.start() for b in self.blocks)) for p in points]
+        return jax.tree.map(lambda *a: jnp.asarray(np.stack(a)), *states)
+
+    def _key(self, chain, t):
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), chain), t)
+
+    def _draw(self, chain, t, state: ChainState):
+        point, blocks, stats = state.point, [], []
+        for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
+            point, own, told = block.draw(jax.random.fold_in(self._key(chain, t), n), t, point, own)
+            blocks.append(own)
+            stats.append(told)
+        return ChainState(point, tuple(blocks)), joined(stats)
+
+    def _record(self, point: dict[str, Any]) -> dict[str, Any]:
+        values = self._outputs(*(point[name] for name in self._values))
+        return {v.name: jnp.asarray(a).astype(self._narrow.get(v.name, a.dtype)) for v, a in zip(self.outputs, values, strict=True)}
+
+    def _run(self, states: ChainState, first, count, thin, size: int):
+        """(states, draws, statistics) after `count` records, each after `thin` draws, the first of which is number `first`.
+
+        Draws and statistics are {name: (chains, size, ...)}; what follows the first `count` means nothing.
+        """
+
+        def chain(number, state: ChainState):
+            stats = jax.eval_shape(lambda s: self._draw(number, first, s)[1], state)
+            nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), stats)
+
+            def record(carried, n):
+                def draws(carried):
+                    return jax.lax.fori_loop(0, thin, lambda k, c: self._draw(number, first + n * thin + k, c[0]), carried)
+
+                carried = jax.lax.cond(n < count, draws, lambda carried: carried, carried)
+                return carried, (self._record(carried[0].point), carried[1])
+
+            (state, _), records = jax.lax.scan(record, (state, nothing), jnp.arange(size))
+            return state, records
+
+        states, (draws, stats) = self._over_chains(chain, states)
+        return states, draws, stats
+
+    def _settle(self, states: ChainState, t) -> ChainState:
+        """The chains, those that stand still nearer to the bulk."""
+
+        def chain(number, state: ChainState):
+            point = state.point
+            for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
+                if isinstance(block, DiscreteBlock):
+                    # keys of their own: the draw's are used by the draw
+                    point = block.settled(jax.random.fold_in(self._key(number, t), len(self.blocks) + n), point, own)
+            return state._replace(point=point)
+
+        return self._over_chains(chain, states)
+
+    def _over_chains(self, chain: Callable, states: ChainState):
+        numbers = jnp.arange(jax.tree.leaves(states)[0].shape[0])
+        if self.together:
+            return jax.vmap(chain)(numbers, states)
+        return jax.lax.map(lambda a: chain(*a), (numbers, states))
+
+
+def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:
+    """The statistics of all blocks; where several share a name they are stacked, as `pm.sample` does, but the last `lp` is the draw's."""
+    names = dict.fromkeys(name for told in stats for name in told)
+    found = {name: [told[name] for told in stats if name in told] for name in names}
+    return {name: of[-1] if name == "lp" or len(of) == 1 else jnp.stack(of) for name, of in found.items()}
+
+
+def narrow_dtypes(blocks: Sequence[NutsBlock | DiscreteBlock]) -> dict[str, Any]:
+    """{name: the smallest signed integer type that holds the support} of finite discrete variables."""
+    found = {}
+    for block in blocks:
+        if not isinstance(block, DiscreteBlock):
+            continue
+        space = block.target.space
+        for start, v in space.blocks:
+            if v.finite and v.size:
+                low, high = space.lower[start : start + v.size].min(), space.upper[start : start + v.size].max()
+                fits = (t for t in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
+                found[v.name] = next(fits)
+    return found

@@ -1,0 +1,53 @@
+"""A progress bar that looks like PyMC's."""
+
+from typing import Any, Self
+
+from pymc.progress_bar import CustomProgress, default_progress_theme
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Progress:
+    """Draws done, per second, divergences and acceptance of all chains.
+
+    Parameters
+    ----------
+    total : draws of a chain, tuning included
+    chains : int
+    shown : whether there is a bar at all
+    """
+
+    def __init__(self, total: int, chains: int, shown: bool):
+        self.total, self.chains, self.divergences = total, chains, 0
+        self._bar = CustomProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(),
+            TextColumn("/"),
+            TimeElapsedColumn(),
+            console=Console(theme=default_progress_theme),
+            disable=not shown,
+        )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        self._task = self._bar.add_task(f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, told="compiling")
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.stop()
+
+    def advance(self, draws: int, seconds: float, stats: dict[str, Any], tuning: bool) -> None:
+        """After `draws` of every chain that took so many seconds."""
+        if "diverging" in stats and not tuning:
+            self.divergences += int(stats["diverging"].sum())
+        told = ["tuning" if tuning else "sampling", f"{self.chains * draws / max(seconds, 1e-9):,.0f} draws/s"]
+        if "diverging" in stats:
+            told.append(f"{self.divergences} divergences")
+        for name in ("acceptance_rate", "accept"):
+            if name in stats:
+                told.append(f"accept {float(stats[name].mean()):.2f}")
+                break
+        self._bar.update(self._task, advance=draws, told=", ".join(told), refresh=True)

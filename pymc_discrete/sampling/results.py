@@ -1,0 +1,55 @@
+"""The draws as the DataTree that `pm.sample` returns."""
+
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from arviz_base import make_attrs
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+from pymc.stats.convergence import log_warnings, run_convergence_checks
+from xarray import DataTree
+
+# what `az.from_dict` may be told through idata_kwargs
+KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
+
+
+def data_tree(
+    model: pm.Model,
+    draws: dict[str, np.ndarray],
+    stats: dict[str, np.ndarray],
+    warmup: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None,
+    attrs: dict[str, Any],
+    options: dict[str, Any],
+) -> DataTree:
+    """Groups posterior, sample_stats, observed_data, constant_data, and the warm-up and log likelihood where asked for.
+
+    Parameters
+    ----------
+    draws, stats : {name: (chains, draws, ...)}
+    warmup : the same of the tuning draws, or None
+    attrs : of every sampled group
+    options : `idata_kwargs`
+    """
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    coords |= options.get("coords", {})
+    dims |= options.get("dims", {})
+    groups = {"posterior": draws, "sample_stats": stats}
+    if warmup is not None:
+        groups |= {"warmup_posterior": warmup[0], "warmup_sample_stats": warmup[1]}
+    made = make_attrs(attrs, inference_library=pm)
+    fixed = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
+    groups |= {name: found for name, found in fixed.items() if found}
+    dims = {name: own for name, own in dims.items() if any(name in group for group in groups.values())}
+    tree = az.from_dict(groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made))
+    for what, compute in (("log_likelihood", pm.compute_log_likelihood), ("log_prior", pm.compute_log_prior)):
+        asked = options.get(what, False)
+        if asked:
+            names = None if asked is True else asked
+            compute(tree, var_names=names, model=model, extend_inferencedata=True, progressbar=False)
+    return tree
+
+
+def check_convergence(tree: DataTree, model: pm.Model) -> None:
+    """PyMC's own warnings: divergences, R-hat, few effective draws."""
+    log_warnings(run_convergence_checks(tree, model))
