@@ -1,0 +1,246 @@
+"""pmd.sample: posteriors against enumeration and closed forms, the DataTree against that of pm.sample, and what chains depend on."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from test_posteriors import CASES, LARGEST_Z, Case, enumerated, params, zs_of_proportions
+
+import pymc_discrete as pmd
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+STEPS = [
+    pmd.AutoStep,
+    pmd.GibbsWithGradients,
+    lambda **o: pmd.GibbsWithGradients(n_flips="adapt", **o),
+    pmd.PathAuxiliary,
+    pmd.DiscreteLangevin,
+]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=["auto", "gwg", "gwg-adapt", "pafs", "dmala"])
+@pytest.mark.parametrize("case", params(CASES))
+def test_against_enumeration(case: Case, step):
+    if step is not pmd.AutoStep and case is not CASES[0] and case is not CASES[5]:
+        pytest.skip("one kernel is enough beyond the first kinds of site")
+    with pm.Model() as model:
+        case.build()
+        idata = pmd.sample(5000, tune=300, chains=2, step=step(support=case.support), random_seed=3, thin=3, **QUIET)
+    states, prob = enumerated(model, case.values)
+    draws = np.concatenate([idata["posterior"][name].values.reshape(2, 5000, -1) for name in case.values], axis=2)
+    assert (draws.min((0, 1)) >= states.min(0)).all()
+    zs = zs_of_proportions(draws, states, prob)
+    assert len(zs) >= states.shape[1]
+    assert np.abs(zs).max() < LARGEST_Z
+
+
+def z_of_moments(draws, mean, sd):
+    """z of the mean and of the variance of draws (chain, draw)."""
+    first = (draws.mean() - mean) / (sd / np.sqrt(float(az.ess(draws, method="mean"))))
+    squares = (draws - mean) ** 2
+    return first, (squares.mean() - sd**2) / np.sqrt(squares.var() / float(az.ess(squares, method="mean")))
+
+
+@pytest.mark.parametrize("nuts", [{}, {"dense": True, "max_treedepth": 8}], ids=["diagonal", "dense"])
+def test_continuous_only(nuts):
+    r = np.random.default_rng(0)
+    y = r.normal(1.5, 2.0, 30)
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 10)
+        pm.Normal("y", mu, 2.0, observed=y)
+        scale = pm.HalfNormal("scale", 3.0)
+        pm.Deterministic("log_scale", pm.math.log(scale))
+        idata = pmd.sample(4000, tune=500, chains=2, random_seed=1, nuts=nuts, **QUIET)
+    precision = 1 / 100 + 30 / 4
+    zs = z_of_moments(idata["posterior"]["mu"].values, y.sum() / 4 / precision, precision**-0.5)
+    half = idata["posterior"]["scale"].values
+    mean = 3 * np.sqrt(2 / np.pi)
+    zs += ((half.mean() - mean) / (3 * np.sqrt(1 - 2 / np.pi) / np.sqrt(float(az.ess(half, method="mean")))),)
+    assert np.abs(zs).max() < LARGEST_Z
+    np.testing.assert_allclose(idata["posterior"]["log_scale"], np.log(half))
+    assert not idata["sample_stats"]["diverging"].any()
+
+
+def test_mixed_against_the_sum():
+    """A switch between two means: the posterior of each side has a closed form."""
+    y = np.array([0.4, 1.9, -0.3, 2.2])
+    with pm.Model():
+        k = pm.Bernoulli("k", 0.4)
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu + 1.5 * k, 1.0, observed=y)
+        idata = pmd.sample(8000, tune=500, chains=2, random_seed=2, thin=2, **QUIET)
+    n = len(y)
+    sums = np.array([y.sum(), (y - 1.5).sum()])
+    log = np.log([0.6, 0.4]) - 0.5 * np.array([(y**2).sum(), ((y - 1.5) ** 2).sum()]) + sums**2 / 2 / (n + 1)
+    p = np.exp(log - log.max())
+    p /= p.sum()
+    mean = sums / (n + 1)
+    total = p @ mean
+    sd = np.sqrt(p @ (mean**2 + 1 / (n + 1)) - total**2)
+    hit = idata["posterior"]["k"].values.astype(float)
+    zs = [*z_of_moments(idata["posterior"]["mu"].values, total, sd), z_of_moments(hit, p[1], np.sqrt(p[1] * p[0]))[0]]
+    assert np.abs(zs).max() < LARGEST_Z
+
+
+# ---------------------------------------------------------------- what a chain depends on
+def mixed():
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2))
+        mu = pm.Normal("mu", [-1.0, 1.0], 1.0, shape=2)
+        z = pm.Categorical("z", w, shape=6)
+        n = pm.Poisson("n", 3.0)
+        pm.Normal("y", mu[z] + 0.1 * n, 1.0, observed=np.array([-2.0, -1.2, 0.1, 0.9, 1.8, 2.5]))
+    return model
+
+
+def same(a, b):
+    for group in ("posterior", "sample_stats"):
+        assert set(a[group].data_vars) == set(b[group].data_vars)
+        for name in a[group].data_vars:
+            np.testing.assert_array_equal(a[group][name].values, b[group][name].values, err_msg=name)
+
+
+def test_draws_depend_on_seed_chain_and_draw_alone():
+    with mixed():
+        options = {"tune": 60, "random_seed": 5, **QUIET}
+        three = pmd.sample(40, chains=3, chunk=7, **options)
+        again = pmd.sample(40, chains=3, chunk=40, **options)
+        other = pmd.sample(40, chains=3, tune=60, random_seed=6, **QUIET)
+    same(three, again)
+    assert not np.array_equal(three["posterior"]["mu"], other["posterior"]["mu"])
+    with mixed():
+        start = pm.modelcontext(None).initial_point()
+        start = {"mu": start["mu"], "z": start["z"], "n": start["n"]}
+        one = pmd.sample(20, chains=1, initvals=start, **options)
+        four = pmd.sample(20, chains=4, initvals=start, **options)
+    assert one["posterior"]["mu"].shape == (1, 20, 2)
+    assert four["posterior"]["mu"].shape == (4, 20, 2)
+
+
+def test_thin_and_warmup_and_names():
+    with mixed():
+        every = pmd.sample(30, tune=20, chains=2, random_seed=1, discard_tuned_samples=False, **QUIET)
+        third = pmd.sample(10, tune=20, chains=2, random_seed=1, thin=3, var_names=["mu", "n"], **QUIET)
+    np.testing.assert_array_equal(every["posterior"]["mu"].values[:, 2::3], third["posterior"]["mu"].values)
+    assert set(third["posterior"].data_vars) == {"mu", "n"}
+    assert every["warmup_posterior"]["z"].shape == (2, 20, 6)
+    assert every["warmup_sample_stats"]["lp"].shape == (2, 20)
+    assert every["posterior"]["z"].dtype == np.int8
+    assert every["posterior"]["n"].dtype == np.int64
+
+
+def test_interruption_returns_what_was_drawn(caplog):
+    seen = []
+
+    def stop(draws, done):
+        seen.append((draws["mu"].shape, done))
+        if done >= 20:
+            raise KeyboardInterrupt
+
+    with mixed():
+        idata = pmd.sample(1000, tune=10, chains=2, chunk=10, callback=stop, random_seed=1, **QUIET)
+    assert seen == [((2, 10, 2), 10), ((2, 10, 2), 20)]
+    assert idata["posterior"]["mu"].shape == (2, 20, 2)
+    assert "Interrupted after 20" in caplog.text
+
+
+def test_lp_is_the_model_s():
+    with mixed() as model:
+        idata = pmd.sample(5, tune=10, chains=1, random_seed=1, **QUIET)
+    f = model.compile_logp(mode="FAST_COMPILE")
+    post = idata["posterior"].isel(chain=0)
+    for n in range(5):
+        w = post["w"].values[n]
+        transform = model.rvs_to_transforms[model["w"]]
+        point = {"w_simplex__": transform.forward(w).eval(), "mu": post["mu"].values[n], "z": post["z"].values[n].astype(int)}
+        point["n"] = np.asarray(post["n"].values[n])
+        np.testing.assert_allclose(idata["sample_stats"]["lp"].values[0, n], f(point), rtol=1e-10)
+
+
+# ---------------------------------------------------------------- the DataTree
+def described():
+    """Dims, coords, Deterministics, transforms, missing values and pm.Data."""
+    r = np.random.default_rng(3)
+    y = np.where(np.arange(8) % 4 == 1, np.nan, r.normal(size=8))
+    c = np.ma.masked_values([1, 0, 2, -1, 3], -1)
+    with pm.Model(coords={"site": list("abcdefgh"), "group": [10, 20]}) as model:
+        x = pm.Data("x", np.linspace(-1, 1, 8), dims="site")
+        slope = pm.Normal("slope", 0, 1, dims="group")
+        sigma = pm.HalfNormal("sigma", 1)
+        z = pm.Bernoulli("z", 0.4, dims="site")
+        pm.Deterministic("mean", slope[z] * x, dims="site")
+        with pytest.warns(match="Data in y contains missing values"):
+            pm.Normal("y", slope[z] * x, sigma, observed=y, dims="site")
+        with pytest.warns(match="Data in c contains missing values"):
+            pm.Poisson("c", 1.0 + pm.math.exp(slope[0]), observed=c)
+    return model
+
+
+def test_tree_is_that_of_pm_sample():
+    with described():
+        ours = pmd.sample(20, tune=20, chains=2, random_seed=1, **QUIET)
+        step = [pm.NUTS(["slope", "sigma", "y_unobserved"]), pmd.BlockGibbs(["z", "c_unobserved"])]
+        theirs = pm.sample(20, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+    assert set(ours.children) == set(theirs.children)
+    for group in theirs.children:
+        if group == "sample_stats":
+            continue
+        a, b = ours[group].dataset, theirs[group].dataset
+        assert set(a.data_vars) == set(b.data_vars), group
+        assert set(a.coords) == set(b.coords), group
+        for name in b.data_vars:
+            assert a[name].dims == b[name].dims, name
+            assert a[name].dtype.kind == b[name].dtype.kind, name
+            assert a[name].shape == b[name].shape, name
+    ours_stats, theirs_stats = ours["sample_stats"].data_vars, theirs["sample_stats"].data_vars
+    assert set(ours_stats) <= set(theirs_stats)
+
+
+def test_what_arviz_and_pymc_do_with_it():
+    with described() as model:
+        idata = pmd.sample(100, tune=100, chains=2, random_seed=1, idata_kwargs={"log_likelihood": ["y"]}, **QUIET)
+        pm.sample_posterior_predictive(idata, var_names=["y"], random_seed=1, extend_inferencedata=True, progressbar=False)
+    assert "y" in idata["posterior_predictive"]
+    assert az.summary(idata, var_names=["slope"]).shape[0] == 2
+    assert set(idata["log_likelihood"].data_vars) <= {"y", "y_observed"}
+    assert model is not None
+
+
+# ---------------------------------------------------------------- what it says
+BAD = [
+    ({"draws": 0}, ValueError, "draws must be an integer of at least 1"),
+    ({"tune": -1}, ValueError, "tune must be an integer of at least 0"),
+    ({"chains": True}, ValueError, "chains must be an integer"),
+    ({"thin": 1.5}, ValueError, "thin must be an integer"),
+    ({"chunk": "all"}, ValueError, "chunk must be an integer"),
+    ({"target_accept": 1.2}, ValueError, "target_accept must be between 0 and 1"),
+    ({"nuts": {"depth": 3}}, ValueError, "nuts has no entry 'depth'; it has max_treedepth, dense"),
+    ({"idata_kwargs": {"predictions": True}}, ValueError, "idata_kwargs has no entry 'predictions'"),
+    ({"var_names": ["nu"]}, ValueError, "var_names has 'nu', which the model does not have"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), BAD)
+def test_bad_options(options, error, message):
+    with mixed(), pytest.raises(error, match=message):
+        pmd.sample(**{"draws": 5, "tune": 5, **options}, **QUIET)
+
+
+def test_bad_steps():
+    with mixed() as model:
+        with pytest.raises(TypeError, match="takes the steps of pymc_discrete, got Metropolis"):
+            pmd.sample(5, step=pm.Metropolis(["z"]), **QUIET)
+        with pytest.raises(ValueError, match="'z' belongs to two steps"):
+            pmd.sample(5, step=[pmd.BlockGibbs("z"), pmd.GibbsWithGradients("z")], **QUIET)
+        step = pmd.BlockGibbs("z")
+    with mixed(), pytest.raises(ValueError, match="BlockGibbs was made for another model"):
+        pmd.sample(5, step=step, **QUIET)
+    assert model is not None
+
+
+def test_impossible_start():
+    with pm.Model():
+        n = pm.Poisson("n", 1.0, initval=2)
+        pm.Binomial("y", n=n, p=0.5, observed=40)
+        idata = pmd.sample(50, tune=300, chains=2, random_seed=1, **QUIET)
+    assert (idata["posterior"]["n"] >= 40).all()
