@@ -244,3 +244,67 @@ def test_impossible_start():
         pm.Binomial("y", n=n, p=0.5, observed=40)
         idata = pmd.sample(50, tune=300, chains=2, random_seed=1, **QUIET)
     assert (idata["posterior"]["n"] >= 40).all()
+
+
+# ---------------------------------------------------------------- checkpoints
+def kept(folder, **options):
+    with mixed():
+        return pmd.sample(40, tune=60, chains=2, chunk=10, random_seed=5, checkpoint=folder, **QUIET, **options)
+
+
+def stopping(after):
+    def stop(draws, done):
+        if done >= after:
+            raise ValueError("cut off")
+
+    return stop
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_resumed_run_is_the_whole_run(tmp_path, keep):
+    whole = kept(None, discard_tuned_samples=not keep)
+    with pytest.raises(ValueError, match="cut off"):
+        kept(tmp_path, discard_tuned_samples=not keep, callback=stopping(20))
+    resumed = kept(tmp_path, discard_tuned_samples=not keep)
+    same(whole, resumed)
+    if keep:
+        np.testing.assert_array_equal(whole["warmup_posterior"]["mu"], resumed["warmup_posterior"]["mu"])
+    same(whole, kept(tmp_path, discard_tuned_samples=not keep))  # nothing is left to do
+
+
+def test_checkpoint_refuses_another_run(tmp_path):
+    kept(tmp_path)
+    with mixed(), pytest.raises(RuntimeError, match="holds a run with draws=40, and this one has draws=50"):
+        pmd.sample(50, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
+    with mixed(), pytest.raises(RuntimeError, match="another random_seed"):
+        pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
+
+
+def test_damaged_chunk(tmp_path):
+    whole = kept(None)
+    with pytest.raises(ValueError, match="cut off"):
+        kept(tmp_path, callback=stopping(30))
+    file = tmp_path / "posterior-draws-mu.npy"
+    data = bytearray(file.read_bytes())
+    row = 2 * 8
+    data[len(data) - 15 * row] ^= 1  # within draws 20 to 30 of the last chain
+    file.write_bytes(bytes(data))
+    with pytest.raises(RuntimeError, match=r"Draws 20 to 30 .* rename progress-before.json to progress.json"):
+        kept(tmp_path)
+    (tmp_path / "progress-before.json").replace(tmp_path / "progress.json")
+    same(whole, kept(tmp_path))
+
+
+def test_full_disk(tmp_path, monkeypatch):
+    whole = kept(None)
+    with pytest.raises(ValueError, match="cut off"):
+        kept(tmp_path, callback=stopping(20))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as m:
+        m.setattr("pymc_discrete.sampling.storage.os.fsync", full)
+        with pytest.raises(RuntimeError, match=r"could not be written .* No space left on device. Those before are kept; make room"):
+            kept(tmp_path)
+    same(whole, kept(tmp_path))

@@ -3,12 +3,13 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
 from pymc.step_methods.compound import CompoundStep
 from pymc.util import get_random_generator
@@ -16,19 +17,17 @@ from xarray import DataTree
 
 from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.program import ChainState, Program
+from pymc_discrete.sampling.program import Program
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, check_convergence, data_tree
+from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run
 from pymc_discrete.sampling.starts import starts
+from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.step import DiscreteStep
 
 _log = logging.getLogger("pymc.discrete")
-
-TUNING_CHUNK = 50  # fixed, so that where a chain is helped out of a bad start does not depend on `chunk`
-UPDATES = 20  # of the progress bar
-LARGEST_CHUNK = 2**27  # bytes of draws on the device
 
 
 def sample(
@@ -47,6 +46,7 @@ def sample(
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
     chunk: int | str = "auto",
+    checkpoint: str | PathLike[str] | None = None,
     idata_kwargs: dict[str, Any] | None = None,
     compute_convergence_checks: bool = True,
     callback: Callable[[dict[str, np.ndarray], int], None] | None = None,
@@ -83,6 +83,9 @@ def sample(
     progressbar : bool
     chunk : "auto" or int
         Draws between two looks of the host.
+    checkpoint : path, optional
+        A folder that holds the run after every chunk. Calling again with the same arguments goes on where a run was cut off, and ends
+        with the same draws to the last bit; the draws of the result stay on the disk.
     idata_kwargs : dict, optional
         "log_likelihood", "log_prior" (True or names), "coords", "dims".
     compute_convergence_checks : bool
@@ -98,6 +101,8 @@ def sample(
     ------
     ValueError, TypeError
         For options, steps and variables that cannot be sampled so, each with the reason and the remedy.
+    CheckpointError
+        Where the folder cannot be written to, or holds another run or damaged draws; what was written before is kept.
     pymc.exceptions.SamplingError
         Where the chains cannot start, or end tuning in an impossible state.
 
@@ -128,106 +133,37 @@ def sample(
     blocks: list[NutsBlock | DiscreteBlock] = [DiscreteBlock(s, tune) for s in steps]
     if continuous:
         blocks.insert(0, NutsBlock(model, continuous, point, tune, target_accept, **nuts_options))
-    rng = get_random_generator(random_seed)
-    seed = int(rng.integers(2**31))
     unknown = [n for n in var_names or () if n not in {v.name for v in model.unobserved_value_vars}]
     if unknown:
         raise ValueError(f"var_names has {', '.join(map(repr, unknown))}, which the model does not have.")
+    settings = {"draws": draws, "tune": tune, "chains": chains, "thin": thin, "target_accept": target_accept, "nuts": nuts_options}
+    settings |= {"variables": sorted(str(v.name) for v in model.value_vars), "var_names": var_names and sorted(var_names)}
+    settings |= {"steps": [f"{type(s).__name__} {[v.name for v in s.vars]}" for s in steps], "keep_warmup": not discard_tuned_samples}
+    store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
+    seed = store.seed(None if random_seed is None else int(get_random_generator(random_seed).integers(2**31)))
     program = Program(model, blocks, var_names, seed)
-    points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
-    states = program.start(points)
-
+    if store.begun:
+        states = jax.tree.map(jnp.asarray, store.load_state(like=program.start([point])))
+    else:
+        states = program.start(starts(model, blocks, initvals, chains, np.random.SeedSequence(seed)))
     begin = time.perf_counter()
     with Progress(tune + draws, chains, progressbar) as bar:
-        run = Run(program, states, tune, draws, thin, chunk_size(chunk, draws, program, states, chains), bar, callback)
+        run = Run(program, states, store, tune, draws, thin, chunk, bar, callback)
         try:
             run.tune_all(keep=not discard_tuned_samples)
             run.draw_all()
         except KeyboardInterrupt:
-            if not run.draws:
+            if not store.done(POSTERIOR):
                 raise
-            _log.warning(f"Interrupted after {run.done} of {draws} draws; they are returned.")
-    seconds = time.perf_counter() - begin
-    _log.info(
-        f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {run.done:_d} draw iterations took {seconds:.0f} seconds."
-    )
+            _log.warning(f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.")
+    seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
+    _log.info(f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took {seconds:.0f} seconds.")
     told = {"sampling_time": seconds, "tuning_steps": tune, "thin": thin, "random_seed": seed, "sampler": "pymc_discrete.sample"}
-    warmup = None if discard_tuned_samples else (gathered(run.warmup_draws), gathered(run.warmup_stats))
-    tree = data_tree(model, gathered(run.draws), gathered(run.stats), warmup, told, options)
+    warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
+    tree = data_tree(model, store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats"), warmup, told, options)
     if compute_convergence_checks:
         check_convergence(tree, model)
     return tree
-
-
-class Run:
-    """The chains on their way."""
-
-    def __init__(self, program: Program, states: ChainState, tune: int, draws: int, thin: int, size: int, bar: Progress, callback):
-        self.program, self.states, self.tune, self.wanted, self.thin, self.size = program, states, tune, draws, thin, size
-        self.bar, self.callback = bar, callback
-        self.draws: list[dict[str, np.ndarray]] = []
-        self.stats: list[dict[str, np.ndarray]] = []
-        self.warmup_draws: list[dict[str, np.ndarray]] = []
-        self.warmup_stats: list[dict[str, np.ndarray]] = []
-        self.done = 0
-
-    def tune_all(self, keep: bool) -> None:
-        program, t = self.program, 0
-        while t < self.tune:
-            count, begin = min(TUNING_CHUNK, self.tune - t), time.perf_counter()
-            self.states, draws, stats = program.run(self.states, t, count, 1, size=TUNING_CHUNK)
-            stats = fetched(stats, count)
-            if keep:
-                self.warmup_draws.append(fetched(draws, count))
-                self.warmup_stats.append(stats)
-            t += count
-            self.bar.advance(count, time.perf_counter() - begin, stats, tuning=True)
-            if any(np.any(s.adaptation.stuck) for b, s in self._discrete()):
-                self.states = program.settle(self.states, t)
-        for block, state in self._discrete():
-            if self.tune:
-                complain(block, state, self.tune)
-        if self.tune and np.isneginf(stats["lp"][:, -1]).any():
-            raise SamplingError(next((b.step.impossible_message() for b, _ in self._discrete()), "The log density is -inf at the start."))
-
-    def _discrete(self):
-        return [(b, s) for b, s in zip(self.program.blocks, self.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
-
-    def draw_all(self) -> None:
-        """Each chunk goes to the host while the next is computed."""
-        program, sent, waiting = self.program, 0, []
-        begin = time.perf_counter()
-        while sent < self.wanted or waiting:
-            if sent < self.wanted:
-                count = min(self.size, self.wanted - sent)
-                self.states, draws, stats = program.run(self.states, self.tune + sent * self.thin, count, self.thin, size=self.size)
-                sent += count
-                waiting.append((draws, stats, count))
-                if len(waiting) == 1 and sent < self.wanted:
-                    continue
-            draws, stats, count = waiting.pop(0)
-            self.draws.append(fetched(draws, count))
-            self.stats.append(fetched(stats, count))
-            self.done += count
-            lp = self.stats[-1]["lp"]
-            if np.isnan(lp).any() or np.isposinf(lp).any():
-                raise SamplingError("The log density became nan or +inf. Look for nan in the data and for parameters outside their domain.")
-            self.bar.advance(count, time.perf_counter() - begin, self.stats[-1], tuning=False)
-            begin = time.perf_counter()
-            if self.callback is not None:
-                self.callback(self.draws[-1], self.done)
-
-
-def complain(block: DiscreteBlock, state: Any, tune: int) -> None:
-    """What tuning left to say, once for all chains."""
-    chains = len(np.asarray(state.adaptation.accept))
-    said: dict[str, list[int]] = {}
-    for n in range(chains):
-        one = jax.tree.map(lambda a, n=n: float(np.asarray(a)[n]), state.adaptation)
-        for text in block.step.complaints(one, tune):
-            said.setdefault(text.split(" is at its lower")[0] if "lower bound" in text else text, []).append(n)
-            if len(said[text.split(" is at its lower")[0] if "lower bound" in text else text]) == 1:
-                _log.warning(f"Chain {n}: {text}")
 
 
 def steps_of(model: pm.Model, step: Any) -> list[DiscreteStep]:
@@ -264,19 +200,3 @@ def chosen(name: str, given: dict[str, Any] | None, known: dict[str, Any]) -> di
         if key not in known:
             raise ValueError(f"{name} has no entry {key!r}; it has {', '.join(known)}.")
     return dict(given or {})
-
-
-def chunk_size(chunk: int | str, draws: int, program: Program, states: ChainState, chains: int) -> int:
-    if chunk != "auto":
-        return min(int(chunk), draws)
-    shapes = jax.eval_shape(lambda s: program.run(s, 0, 1, 1, size=1)[1:], states)
-    each = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
-    return int(np.clip(-(-draws // UPDATES), min(50, draws), max(LARGEST_CHUNK // max(each, 1), 1)))
-
-
-def fetched(records: dict[str, Any], count: int) -> dict[str, np.ndarray]:
-    return {name: np.asarray(a)[:, :count] for name, a in records.items()}
-
-
-def gathered(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]} if chunks else {}

@@ -30,10 +30,11 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
         for attempt in range(RETRIES + 1):
             point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
             point = spread_out(point, blocks, own, rng)
-            if np.isfinite(density(blocks, point)):
+            logp = density(blocks, point)
+            if np.isfinite(logp):
                 break
-            if attempt == RETRIES:
-                model.check_start_vals(point, mode="FAST_COMPILE")
+            if attempt == RETRIES and not (np.isneginf(logp) and any(isinstance(b, DiscreteBlock) for b in blocks)):
+                model.check_start_vals(point, mode="FAST_COMPILE")  # raises; an impossible discrete state is left in tuning
         points.append(point)
     for block in blocks:
         if isinstance(block, DiscreteBlock):

@@ -1,0 +1,123 @@
+"""The chains on their way: chunk after chunk, each stored while the next is computed."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from pymc.exceptions import SamplingError
+
+from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.sampling.program import ChainState, Program
+from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.sampling.storage import Checkpoint, Memory
+
+_log = logging.getLogger("pymc.discrete")
+
+WARMUP, POSTERIOR = "warmup", "posterior"
+TUNING_CHUNK = 50  # fixed, so that where a chain is helped out of a bad start does not depend on `chunk`
+UPDATES = 20  # of the progress bar
+SMALLEST_CHUNK = 50
+LARGEST_CHUNK = 2**27  # bytes of draws on the device
+
+
+class Run:
+    """All draws of all chains.
+
+    Parameters
+    ----------
+    states : of the chains, after what the store already holds
+    tune, draws, thin, chunk, callback : as in `sample`
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        states: ChainState,
+        store: Memory | Checkpoint,
+        tune: int,
+        draws: int,
+        thin: int,
+        chunk: int | str,
+        bar: Progress,
+        callback: Callable | None,
+    ):
+        self.program, self.states, self.store, self.tune, self.draws, self.thin = program, states, store, tune, draws, thin
+        self.size = self._chunk_size(chunk)
+        self.bar, self.callback = bar, callback
+
+    def _chunk_size(self, chunk: int | str) -> int:
+        if chunk != "auto":
+            return min(int(chunk), self.draws)
+        shapes = jax.eval_shape(lambda s: self.program.run(s, 0, 1, 1, size=1)[1:], self.states)
+        each = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
+        size = max(-(-self.draws // UPDATES), SMALLEST_CHUNK)
+        return int(min(size, self.draws, max(LARGEST_CHUNK // max(each, 1), 1)))
+
+    def tune_all(self, keep: bool) -> None:
+        """The warm-up: after every chunk, chains that stand still are helped on."""
+        t = self.store.done(WARMUP)
+        if t or self.store.done(POSTERIOR):
+            self.bar.advance(t + self.store.done(POSTERIOR), 0.0, {}, tuning=True)
+        while t < self.tune:
+            count, begin = min(TUNING_CHUNK, self.tune - t), time.perf_counter()
+            self.states, draws, stats = self.program.run(self.states, t, count, 1, size=TUNING_CHUNK)
+            draws, stats = fetched(draws, count), fetched(stats, count)
+            t += count
+            if any(np.any(s.adaptation.stuck) for _, s in self._discrete()):
+                self.states = self.program.settle(self.states, t)
+            self.store.write(WARMUP, count, {"draws": draws, "stats": stats} if keep else {}, self.states)
+            self.bar.advance(count, time.perf_counter() - begin, stats, tuning=True)
+            if t == self.tune:
+                self._end_of_tuning(stats["lp"][:, -1])
+
+    def _end_of_tuning(self, lp: np.ndarray) -> None:
+        for block, state in self._discrete():
+            complain(block, state, self.tune)
+        if np.isneginf(lp).any():
+            raise SamplingError(next((b.step.impossible_message() for b, _ in self._discrete()), "The log density is -inf."))
+
+    def _discrete(self) -> list[tuple[DiscreteBlock, Any]]:
+        return [(b, s) for b, s in zip(self.program.blocks, self.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
+
+    def draw_all(self) -> None:
+        """Each chunk goes to the host while the next is computed."""
+        sent = self.store.done(POSTERIOR)
+        waiting: list[tuple[Any, Any, Any, int]] = []
+        begin = time.perf_counter()
+        while sent < self.draws or waiting:
+            if sent < self.draws:
+                count = min(self.size, self.draws - sent)
+                self.states, draws, stats = self.program.run(self.states, self.tune + sent * self.thin, count, self.thin, size=self.size)
+                waiting.append((draws, stats, self.states, count))
+                sent += count
+                if len(waiting) == 1 and sent < self.draws:
+                    continue
+            draws, stats, states, count = waiting.pop(0)
+            draws, stats = fetched(draws, count), fetched(stats, count)
+            if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
+                raise SamplingError("The log density became nan or +inf. Look for nan in the data and for parameters outside their domain.")
+            self.store.write(POSTERIOR, count, {"draws": draws, "stats": stats}, states)
+            self.bar.advance(count, time.perf_counter() - begin, stats, tuning=False)
+            begin = time.perf_counter()
+            if self.callback is not None:
+                self.callback(draws, self.store.done(POSTERIOR))
+
+
+def complain(block: DiscreteBlock, state: Any, tune: int) -> None:
+    """What tuning leaves to say, of the first chain that has something to say and of how many more."""
+    told = []
+    for n in range(len(np.asarray(state.adaptation.accept))):
+        texts = block.step.complaints(jax.tree.map(lambda a, n=n: float(np.asarray(a)[n]), state.adaptation), tune)
+        told += [(n, texts)] if texts else []
+    if told:
+        n, texts = told[0]
+        more = f" So is it in {len(told) - 1} more." if len(told) > 1 else ""
+        for text in texts:
+            _log.warning(f"Chain {n}: {text}{more}")
+
+
+def fetched(records: dict[str, Any], count: int) -> dict[str, np.ndarray]:
+    return {name: np.asarray(a)[:, :count] for name, a in records.items()}

@@ -1,0 +1,194 @@
+"""Where the draws of a run are kept: in memory, or in a folder from which a killed run goes on where it was."""
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+PROGRESS = "progress.json"
+BEFORE = "progress-before.json"  # of one chunk less, whose state is kept too
+
+
+class CheckpointError(RuntimeError):
+    """A folder that cannot be written to, or that does not hold what was asked for."""
+
+
+class Memory:
+    """The draws in memory."""
+
+    begun = False
+
+    def __init__(self) -> None:
+        self._chunks: dict[tuple[str, str], list[dict[str, np.ndarray]]] = {}
+        self._done: dict[str, int] = {}
+
+    def seed(self, asked: int | None) -> int:
+        return int(np.random.default_rng().integers(2**31)) if asked is None else asked
+
+    def done(self, part: str) -> int:
+        return self._done.get(part, 0)
+
+    def load_state(self, like: Any) -> Any:
+        raise LookupError("nothing was kept")
+
+    def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
+        for kind, group in groups.items():
+            self._chunks.setdefault((part, kind), []).append(group)
+        self._done[part] = self.done(part) + count
+
+    def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
+        chunks = self._chunks.get((part, kind), [])
+        return {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]} if chunks else {}
+
+
+class Checkpoint:
+    """The folder of a run.
+
+    `progress.json` says how many draws of each part ("warmup", "posterior") are complete, and is replaced in one move once they, and the
+    state after them, are on the disk: whatever a kill leaves behind it is written again. Arrays are `PART-KIND-NAME.npy`, (chains, draws,
+    ...), written row by row in place and read back without being loaded.
+
+    Parameters
+    ----------
+    folder : made where it does not exist
+    settings : what must be the same when the run is resumed
+    lengths : {part: number of draws}
+    """
+
+    def __init__(self, folder: str | os.PathLike, settings: dict[str, Any], lengths: dict[str, int]):
+        self.folder, self.lengths = Path(folder), lengths
+        self.settings = json.loads(json.dumps(settings))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"checkpoint={str(folder)!r} cannot be made: {error}. Give a folder that can be written to.") from error
+        self.progress: dict[str, Any] = {"settings": self.settings, "seed": None, "done": dict.fromkeys(lengths, 0)}
+        self.progress |= {"names": {}, "last": None, "chunks": 0, "state": None}
+        if (self.folder / PROGRESS).exists():
+            self._resume()
+
+    @property
+    def begun(self) -> bool:
+        return self.progress["state"] is not None
+
+    def seed(self, asked: int | None) -> int:
+        """The seed of the run: the one asked for, which must be the folder's, or the folder's, or a new one."""
+        kept = self.progress["seed"]
+        if kept is not None and asked is not None and asked != kept:
+            raise CheckpointError(f"{self.folder} holds a run with another random_seed. Pass the same, or give another folder.")
+        if kept is None:
+            self.progress["seed"] = int(np.random.default_rng().integers(2**31)) if asked is None else asked
+        return int(self.progress["seed"])
+
+    def done(self, part: str) -> int:
+        return int(self.progress["done"].get(part, 0))
+
+    def _resume(self) -> None:
+        try:
+            found = json.loads((self.folder / PROGRESS).read_text())
+        except ValueError as error:
+            raise CheckpointError(f"{self.folder / PROGRESS} is damaged: {error}. Delete the folder to start again.") from error
+        for name, value in self.settings.items():
+            if found["settings"].get(name) != value:
+                raise CheckpointError(
+                    f"{self.folder} holds a run with {name}={found['settings'].get(name)!r}, and this one has {name}={value!r}. Ask for "
+                    "the same, or give another folder."
+                )
+        self.progress = found
+        last = found["last"]
+        if last is not None:
+            for file, crc in last["crc"].items():
+                if not (self.folder / file).exists() or self._crc(file, last["first"], last["count"]) != crc:
+                    raise CheckpointError(
+                        f"Draws {last['first']} to {last['first'] + last['count']} in {self.folder / file} are not those that were "
+                        f"written. Those before are kept: rename {BEFORE} to {PROGRESS} to go on from there."
+                    )
+
+    # ------------------------------------------------------------ states
+    def load_state(self, like: Any) -> Any:
+        """The states of the chains after the last complete chunk, in the form of `like`."""
+        with np.load(self.folder / self.progress["state"]) as file:
+            leaves = [file[f"a{n}"] for n in range(len(file.files))]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+    # ------------------------------------------------------------ chunks
+    def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
+        """The next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the state after them."""
+        first, crc = self.done(part), {}
+        try:
+            for kind, group in groups.items():
+                for name, array in group.items():
+                    file = file_of(part, kind, name)
+                    crc[file] = self._put(file, array, first, self.lengths[part])
+            number = self.progress["chunks"] + 1
+            state_file = f"state-{number % 2}.npz"  # never the one that counts
+            with (self.folder / state_file).open("wb") as file:
+                np.savez(file, **{f"a{n}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(state))})
+                file.flush()
+                os.fsync(file.fileno())
+            progress = {**self.progress, "chunks": number, "state": state_file, "done": {**self.progress["done"], part: first + count}}
+            progress["names"] = {**self.progress["names"], **{f"{part}-{kind}": list(group) for kind, group in groups.items()}}
+            progress["last"] = {"first": first, "count": count, "crc": crc}
+            if self.begun:
+                self._replace(BEFORE, self.progress)
+            self._replace(PROGRESS, progress)
+        except OSError as error:
+            raise CheckpointError(
+                f"The draws after {first} of {part} could not be written to {self.folder}: {error}. Those before are kept; make room and "
+                "call again to go on."
+            ) from error
+        self.progress = progress
+
+    def _replace(self, name: str, progress: dict[str, Any]) -> None:
+        new = self.folder / f"{name}.new"
+        with new.open("w") as file:
+            json.dump(progress, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.folder / name)
+
+    def _put(self, file: str, array: np.ndarray, first: int, length: int) -> int:
+        path, shape = self.folder / file, (array.shape[0], length, *array.shape[2:])
+        if not path.exists():
+            with path.open("wb") as new:
+                header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_2_0(new, header)
+                new.truncate(new.tell() + int(np.prod(shape, dtype=np.int64)) * array.itemsize)
+        with path.open("r+b") as out:
+            begin, row = data_offset(out), int(np.prod(shape[2:], dtype=np.int64)) * array.itemsize
+            for chain, rows in enumerate(array):
+                out.seek(begin + (chain * length + first) * row)
+                out.write(np.ascontiguousarray(rows).tobytes())
+            out.flush()
+            os.fsync(out.fileno())
+        return zlib.crc32(np.ascontiguousarray(array).tobytes())
+
+    def _crc(self, file: str, first: int, count: int) -> int:
+        array = np.lib.format.open_memmap(self.folder / file, mode="r")
+        return zlib.crc32(np.ascontiguousarray(array[:, first : first + count]).tobytes())
+
+    def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
+        """{name: (chains, done, ...)}, on the disk."""
+        done, names = self.done(part), self.progress["names"].get(f"{part}-{kind}", [])
+        return {name: np.load(self.folder / file_of(part, kind, name), mmap_mode="r")[:, :done] for name in names}
+
+
+def file_of(part: str, kind: str, name: str) -> str:
+    return f"{part}-{kind}-{safe(name)}.npy"
+
+
+def safe(name: str) -> str:
+    """A variable's name as part of a file's."""
+    return "".join(c if c.isalnum() or c in "_-" else f"%{ord(c):x}" for c in name)
+
+
+def data_offset(file) -> int:
+    """Where the data of an open .npy file begins."""
+    file.seek(0)
+    version = np.lib.format.read_magic(file)
+    np.lib.format.read_array_header_1_0(file) if version == (1, 0) else np.lib.format.read_array_header_2_0(file)
+    return file.tell()
