@@ -1,5 +1,8 @@
 """pmd.sample: posteriors against enumeration and closed forms, the DataTree against that of pm.sample, and what chains depend on."""
 
+import subprocess
+import sys
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -308,3 +311,27 @@ def test_full_disk(tmp_path, monkeypatch):
         with pytest.raises(RuntimeError, match=r"could not be written .* No space left on device. Those before are kept; make room"):
             kept(tmp_path)
     same(whole, kept(tmp_path))
+
+
+# ---------------------------------------------------------------- devices
+EIGHT = """
+import os, sys
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+sys.path[:0] = {path!r}
+import jax, numpy as np
+from test_sample import QUIET, mixed
+import pymc_discrete as pmd
+with mixed():
+    for n, devices in enumerate((jax.devices()[:1], None)):
+        idata = pmd.sample(20, tune=60, chains=8, random_seed=5, devices=devices, **QUIET)
+        np.savez({file!r} + str(n), **{{k: idata["posterior"][k].values for k in idata["posterior"].data_vars}})
+"""
+
+
+@pytest.mark.slow
+def test_eight_devices_draw_what_one_draws(tmp_path):
+    code = EIGHT.format(path=[p for p in sys.path if p], file=str(tmp_path / "draws"))
+    subprocess.run([sys.executable, "-c", code], check=True)
+    one, eight = (np.load(tmp_path / f"draws{n}.npz") for n in (0, 1))
+    for name in one.files:
+        np.testing.assert_array_equal(one[name], eight[name], err_msg=name)

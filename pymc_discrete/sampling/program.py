@@ -13,6 +13,8 @@ from pymc.util import get_default_varnames
 from pymc_discrete.sampling.continuous import NutsBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
 
+CHAINS = jax.sharding.PartitionSpec("chains")
+
 
 class ChainState(NamedTuple):
     """Where a chain is, and what its blocks have learned.
@@ -36,10 +38,19 @@ class Program:
     blocks : they move in this order
     var_names : what to record; by default all that `pm.sample` records
     seed : of all random numbers, together with the number of the chain and of the draw
+    devices : over which the chains are spread
     """
 
-    def __init__(self, model: pm.Model, blocks: Sequence[NutsBlock | DiscreteBlock], var_names: Sequence[str] | None, seed: int):
+    def __init__(
+        self,
+        model: pm.Model,
+        blocks: Sequence[NutsBlock | DiscreteBlock],
+        var_names: Sequence[str] | None,
+        seed: int,
+        devices: Sequence[jax.Device],
+    ):
         self.blocks, self.seed = tuple(blocks), seed
+        self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
         self.outputs = list(get_default_varnames(wanted, include_transformed=False))
         self._values = [v.name for v in model.value_vars]
@@ -53,7 +64,12 @@ class Program:
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
         """The states of all chains before the first draw, leading axis the chain."""
         states = [ChainState(p, tuple(b.start() for b in self.blocks)) for p in points]
-        return jax.tree.map(lambda *a: jnp.asarray(np.stack(a)), *states)
+        return self.placed(jax.tree.map(lambda *a: np.stack(a), *states))
+
+    def placed(self, states: Any) -> Any:
+        """Arrays (chains, ...) on the devices; of several processes each gives the whole and keeps its own part."""
+        sharding = jax.sharding.NamedSharding(self._mesh, CHAINS)
+        return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, lambda index: a[index]), states)
 
     def _key(self, chain, t):
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), chain), t)
@@ -107,10 +123,11 @@ class Program:
         return self._over_chains(chain, states)
 
     def _over_chains(self, chain: Callable, states: ChainState):
-        numbers = jnp.arange(jax.tree.leaves(states)[0].shape[0])
-        if self.together:
-            return jax.vmap(chain)(numbers, states)
-        return jax.lax.map(lambda a: chain(*a), (numbers, states))
+        def on_one_device(numbers, states):
+            return jax.vmap(chain)(numbers, states) if self.together else jax.lax.map(lambda a: chain(*a), (numbers, states))
+
+        spread = jax.shard_map(on_one_device, mesh=self._mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False)
+        return spread(jnp.arange(jax.tree.leaves(states)[0].shape[0]), states)
 
 
 def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:

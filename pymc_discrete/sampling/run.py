@@ -9,10 +9,11 @@ import jax
 import numpy as np
 from pymc.exceptions import SamplingError
 
+from pymc_discrete.kernels.adaptation import PATIENCE
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.program import ChainState, Program
 from pymc_discrete.sampling.progress import Progress
-from pymc_discrete.sampling.storage import Checkpoint, Memory
+from pymc_discrete.sampling.storage import Checkpoint, Memory, on_host
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -66,7 +67,7 @@ class Run:
             self.states, draws, stats = self.program.run(self.states, t, count, 1, size=TUNING_CHUNK)
             draws, stats = fetched(draws, count), fetched(stats, count)
             t += count
-            if any(np.any(s.adaptation.stuck) for _, s in self._discrete()):
+            if any(np.any(on_host(s.adaptation.still) >= PATIENCE) for _, s in self._discrete()):
                 self.states = self.program.settle(self.states, t)
             self.store.write(WARMUP, count, {"draws": draws, "stats": stats} if keep else {}, self.states)
             self.bar.advance(count, time.perf_counter() - begin, stats, tuning=True)
@@ -108,9 +109,9 @@ class Run:
 
 def complain(block: DiscreteBlock, state: Any, tune: int) -> None:
     """What tuning leaves to say, of the first chain that has something to say and of how many more."""
-    told = []
-    for n in range(len(np.asarray(state.adaptation.accept))):
-        texts = block.step.complaints(jax.tree.map(lambda a, n=n: float(np.asarray(a)[n]), state.adaptation), tune)
+    told, learned = [], jax.tree.map(on_host, state.adaptation)
+    for n in range(len(learned.accept)):
+        texts = block.step.complaints(jax.tree.map(lambda a, n=n: float(a[n]), learned), tune)
         told += [(n, texts)] if texts else []
     if told:
         n, texts = told[0]
@@ -120,4 +121,4 @@ def complain(block: DiscreteBlock, state: Any, tune: int) -> None:
 
 
 def fetched(records: dict[str, Any], count: int) -> dict[str, np.ndarray]:
-    return {name: np.asarray(a)[:, :count] for name, a in records.items()}
+    return {name: on_host(a)[:, :count] for name, a in records.items()}

@@ -7,7 +7,6 @@ from os import PathLike
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 from pymc.model import modelcontext
@@ -45,6 +44,7 @@ def sample(
     thin: int = 1,
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
+    devices: Sequence[jax.Device] | None = None,
     chunk: int | str = "auto",
     checkpoint: str | PathLike[str] | None = None,
     idata_kwargs: dict[str, Any] | None = None,
@@ -81,6 +81,9 @@ def sample(
     discard_tuned_samples : bool
         False keeps the tuning draws in the groups warmup_posterior and warmup_sample_stats.
     progressbar : bool
+    devices : list of jax.Device, optional
+        Over which the chains are spread; by default as many of `jax.devices()` as divide the chains evenly, those of all processes where
+        `jax.distributed` was initialised.
     chunk : "auto" or int
         Draws between two looks of the host.
     checkpoint : path, optional
@@ -141,9 +144,9 @@ def sample(
     settings |= {"steps": [f"{type(s).__name__} {[v.name for v in s.vars]}" for s in steps], "keep_warmup": not discard_tuned_samples}
     store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
     seed = store.seed(None if random_seed is None else int(get_random_generator(random_seed).integers(2**31)))
-    program = Program(model, blocks, var_names, seed)
+    program = Program(model, blocks, var_names, seed, spread_over(devices, chains))
     if store.begun:
-        states = jax.tree.map(jnp.asarray, store.load_state(like=program.start([point])))
+        states = program.placed(store.load_state(like=program.start([point] * chains)))
     else:
         states = program.start(starts(model, blocks, initvals, chains, np.random.SeedSequence(seed)))
     begin = time.perf_counter()
@@ -187,6 +190,20 @@ def steps_of(model: pm.Model, step: Any) -> list[DiscreteStep]:
         made = AutoStep(left, model=model)
         flat += getattr(made, "methods", [made])
     return flat
+
+
+def spread_over(devices: Sequence[jax.Device] | None, chains: int) -> list[jax.Device]:
+    """The devices that share the chains evenly."""
+    if devices is not None:
+        found = list(devices)
+        if not found or chains % len(found):
+            raise ValueError(f"{chains} chains cannot be spread evenly over {len(found)} devices. Give a multiple, or other devices.")
+        return found
+    found = jax.devices()
+    number = next(n for n in range(min(chains, len(found)), 0, -1) if chains % n == 0)
+    if jax.process_count() > 1 and number < len(found):
+        raise ValueError(f"{chains} chains cannot be spread evenly over the {len(found)} devices of all processes. Give a multiple.")
+    return found[:number]
 
 
 def check_count(name: str, value: Any, least: int) -> None:

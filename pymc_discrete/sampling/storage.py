@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 PROGRESS = "progress.json"
 BEFORE = "progress-before.json"  # of one chunk less, whose state is kept too
@@ -15,6 +16,13 @@ BEFORE = "progress-before.json"  # of one chunk less, whose state is kept too
 
 class CheckpointError(RuntimeError):
     """A folder that cannot be written to, or that does not hold what was asked for."""
+
+
+def on_host(a: Any) -> np.ndarray:
+    """The whole array, whichever processes hold it."""
+    if getattr(a, "is_fully_addressable", True):
+        return np.asarray(a)
+    return np.asarray(multihost_utils.process_allgather(a, tiled=True))
 
 
 class Memory:
@@ -119,6 +127,7 @@ class Checkpoint:
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
         """The next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the state after them."""
         first, crc = self.done(part), {}
+        leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}  # from all processes
         try:
             for kind, group in groups.items():
                 for name, array in group.items():
@@ -127,7 +136,7 @@ class Checkpoint:
             number = self.progress["chunks"] + 1
             state_file = f"state-{number % 2}.npz"  # never the one that counts
             with (self.folder / state_file).open("wb") as file:
-                np.savez(file, **{f"a{n}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(state))})
+                np.savez(file, **leaves)
                 file.flush()
                 os.fsync(file.fileno())
             progress = {**self.progress, "chunks": number, "state": state_file, "done": {**self.progress["done"], part: first + count}}
