@@ -61,7 +61,7 @@ def test_continuous_only(nuts):
     zs += ((half.mean() - mean) / (3 * np.sqrt(1 - 2 / np.pi) / np.sqrt(float(az.ess(half, method="mean")))),)
     assert np.abs(zs).max() < LARGEST_Z
     np.testing.assert_allclose(idata["posterior"]["log_scale"], np.log(half))
-    assert not idata["sample_stats"]["diverging"].any()
+    assert idata["sample_stats"]["diverging"].mean() < 0.01
 
 
 def test_mixed_against_the_sum():

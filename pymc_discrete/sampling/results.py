@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 from arviz_base import make_attrs
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+from pymc.stats import compute_log_likelihood, compute_log_prior
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 from xarray import DataTree
 
@@ -42,7 +43,7 @@ def data_tree(
     groups |= {name: found for name, found in fixed.items() if found}
     dims = {name: own for name, own in dims.items() if any(name in group for group in groups.values())}
     tree = az.from_dict(groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made))
-    for what, compute in (("log_likelihood", pm.compute_log_likelihood), ("log_prior", pm.compute_log_prior)):
+    for what, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
         asked = options.get(what, False)
         if asked:
             names = None if asked is True else asked
