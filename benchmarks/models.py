@@ -1,4 +1,4 @@
-"""The six benchmark models: in PyMC, in NumPyro where it can run them, and the summaries that are compared.
+"""The benchmark models: in PyMC, in NumPyro and THRML where they can run them, and the summaries that are compared.
 
 The PyMC models A to E and their data are those of the acceptance suite (same seeds, same numbers). A summary is a
 scalar per draw; a run's score is the minimum ESS over its model's summaries.
@@ -7,6 +7,7 @@ scalar per draw; a run's score is the minimum ESS over its model's summaries.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ class ModelSpec:
     pymc: Callable  # () -> (pm.Model, names of its discrete free variables)
     summaries: Callable  # {variable: (draws, ...)} -> {summary: (draws,)}
     numpyro: Callable | None = None  # () -> NumPyro model function
+    thrml: Callable | None = None  # () -> (THRML's sampling program, its blocks)
+    sites: int = 0  # of a lattice
     start_values: dict = field(default_factory=dict)  # for samplers whose form of the model holds none
     numpyro_missing: str = ""  # why there is no NumPyro model
     continuous: bool = True  # whether the model has continuous variables (NUTS runs beside)
@@ -202,6 +205,8 @@ SPECS = [
         pymc=lattices.ising,
         summaries=lattices.ising_summaries,
         numpyro=lattices.ising_numpyro,
+        thrml=lattices.ising_thrml,
+        sites=lattices.SIDE**2,
         continuous=False,
         tune=500,
     ),
@@ -225,6 +230,19 @@ SPECS = [
         pymc=lattices.potts,
         summaries=lattices.potts_summaries,
         numpyro=lattices.potts_numpyro,
+        thrml=lattices.potts_thrml,
+        sites=lattices.POTTS_SIDE**2,
+        continuous=False,
+        tune=500,
+    ),
+    ModelSpec(
+        name="I",
+        title="Ising 50x50, coupling 0.4",
+        pymc=partial(lattices.ising, lattices.LARGE_SIDE),
+        summaries=lattices.ising_summaries,
+        numpyro=partial(lattices.ising_numpyro, lattices.LARGE_SIDE),
+        thrml=partial(lattices.ising_thrml, lattices.LARGE_SIDE),
+        sites=lattices.LARGE_SIDE**2,
         continuous=False,
         tune=500,
     ),

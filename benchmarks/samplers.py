@@ -6,9 +6,11 @@ and raises CannotRun where it does not take the model. To add one of our steps:
     sampler("dmala", ours=True)(our_step("DiscreteLangevin"))
 """
 
+import inspect
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from unittest import mock
 
 import numpy as np
 
@@ -16,6 +18,11 @@ from benchmarks.recorder import CannotRun
 
 SAMPLERS = {}
 BUFFER_DRAWS, CHUNK_SECONDS = 2000, 1.0
+BUFFER_BYTES = 2**28  # where many chains would need more
+# draws that one chain of pmd.sample makes in 0.3 to 1 s on the CPU of the results: how often the host looks
+CHUNKS = {"A": 700, "B": 5000, "C": 50_000, "D": 3000, "E": 2000, "F": 12_000, "I": 12_000}
+SMALLEST_CHUNK = 25
+SWEEPS_PER_DRAW = 1.5  # of pmd.sample's BlockGibbs: one, or two at random
 
 
 @dataclass(frozen=True)
@@ -172,9 +179,71 @@ sampler("block-gibbs", ours=True)(our_step("BlockGibbs"))
 sampler("auto", ours=True, note="what pmd.AutoStep() chooses")(our_step("AutoStep"))
 
 
+# ---------------------------------------------------------------- through pmd.sample
+def run_sample(spec, seed, recorder, chains=1, **options):
+    """Chains of pmd.sample in one compiled program, timed in its callback.
+
+    Compile seconds: to the end of the first chunk of tuning, less what its draws take, and what the first chunk of draws takes longer than
+    the second: it is compiled for its own size, and then dropped. Sampling seconds are those between callbacks, our work included: the next
+    chunk is being computed meanwhile.
+    """
+    import pymc_discrete as pmd
+    from pymc_discrete.sampling.sample import Progress
+
+    missing = set(options) - set(inspect.signature(pmd.sample).parameters)
+    if missing:
+        raise CannotRun(f"this commit's pmd.sample has no {', '.join(missing)}")
+    model, _ = spec.pymc()
+    clock = time.perf_counter
+    tuning, ends = [], []  # (draws, seconds, end) of every chunk of tuning; ends of the others
+
+    class Watched(Progress):
+        def advance(self, draws, seconds, stats, tuning_):
+            if tuning_:
+                tuning.append((draws, seconds, clock()))
+            super().advance(draws, seconds, stats, tuning_)
+
+    def callback(draws, done):
+        ends.append(clock())
+        arrays = dict(draws)
+        draws.clear()  # or pmd.sample keeps them: of 10 million draws
+        if len(ends) == 2:
+            recorder.ready(*setup_seconds(start, tuning, ends))
+        if len(ends) > 1:
+            recorder.add_chains(arrays, ends[-1] - ends[-2])
+
+    with mock.patch("pymc_discrete.sampling.sample.Progress", Watched):
+        start = clock()
+        pmd.sample(
+            draws=10**7,
+            tune=spec.tune,
+            chains=chains,
+            model=model,
+            random_seed=seed,
+            chunk=max(CHUNKS[spec.name] // chains, SMALLEST_CHUNK),
+            callback=callback,
+            progressbar=False,
+            **options,
+        )
+
+
+def setup_seconds(start, tuning, ends):
+    """(compile seconds, tune seconds) of pmd.sample."""
+    draws, seconds, end = tuning[0]
+    usual = draws * np.median([s / n for n, s, _ in tuning[1:] or tuning])
+    again = max(0.0, (ends[0] - tuning[-1][2]) - (ends[1] - ends[0]))
+    tune = sum(s for _, s, _ in tuning) - seconds + usual
+    return end - start - usual + again, tune
+
+
+@sampler("sample", ours=True, note="pmd.sample, one compiled program; discrete variables as in auto")
+def sample(spec, seed, recorder):
+    run_sample(spec, seed, recorder)
+
+
 # ---------------------------------------------------------------- NumPyro
-def run_numpyro(spec, seed, recorder, kernel):
-    """One chain of a NumPyro kernel in a compiled loop of our own, `size` draws at a time.
+def run_numpyro(spec, seed, recorder, kernel, chains=1):
+    """Chains of a NumPyro kernel in a compiled loop of our own, `size` draws at a time; many are vectorized, as MCMC(chain_method=) has it.
 
     Not numpyro.infer.MCMC, which (0.22 on jax 0.12) compiles again at every `run` that continues a chain:
     seconds that are no part of sampling. The loop is the same: kernel.init, .sample, .postprocess_fn. `size`
@@ -185,17 +254,25 @@ def run_numpyro(spec, seed, recorder, kernel):
     import jax
     import jax.numpy as jnp
 
+    together = chains > 1
+
     if spec.numpyro is None:
         raise CannotRun(spec.numpyro_missing)
     recorder.precision = "float64" if jax.config.jax_enable_x64 else "float32"
     clock = time.perf_counter
     start = clock()
     mcmc = kernel(spec.numpyro())
-    state = mcmc.init(jax.random.PRNGKey(seed), spec.tune, None, (), {})
+    key = jax.random.PRNGKey(seed)
+    state = mcmc.init(jax.random.split(key, chains) if together else key, spec.tune, None, (), {})
     constrain = mcmc.postprocess_fn((), {})
+    constrain = jax.vmap(constrain) if together else constrain
 
     def values(state):
         return constrain(getattr(state, mcmc.sample_field))
+
+    shapes = jax.tree.leaves(jax.eval_shape(values, state))
+    most = int(np.clip(BUFFER_BYTES // sum(a.size * a.dtype.itemsize for a in shapes), 1, BUFFER_DRAWS))
+    least = min(1 if together else 20, most)
 
     @jax.jit
     def loop(state, size):
@@ -205,7 +282,7 @@ def run_numpyro(spec, seed, recorder, kernel):
             return state, jax.tree.map(lambda all_, one: all_.at[i].set(one), kept, values(state))
 
         def buffer(one):
-            return jnp.zeros((BUFFER_DRAWS, *jnp.shape(one)), jnp.result_type(one))
+            return jnp.zeros((most, *jnp.shape(one)), jnp.result_type(one))
 
         kept = jax.tree.map(buffer, values(state))
         return jax.lax.fori_loop(0, size, body, (state, kept))
@@ -214,20 +291,20 @@ def run_numpyro(spec, seed, recorder, kernel):
     compiled = clock()
     state, _ = jax.block_until_ready(loop(state, spec.tune))
     recorder.ready(compiled - start, clock() - compiled)
-    size = 20
+    size = least
     while True:
         begin = clock()
         state, kept = loop(state, size)
         arrays = {name: np.asarray(all_)[:size] for name, all_ in kept.items()}
         seconds = clock() - begin
-        recorder.add(arrays, seconds)
-        size = int(np.clip(size * CHUNK_SECONDS / seconds, 20, BUFFER_DRAWS))
+        recorder.add_chains({name: a.swapaxes(0, 1) if together else a[None] for name, a in arrays.items()}, seconds)
+        size = int(np.clip(size * CHUNK_SECONDS / seconds, least, most))
 
 
 def discrete_gibbs(**options):
     """NumPyro's DiscreteHMCGibbs around NUTS; on a purely discrete model (C, F) its discrete part alone."""
 
-    def run(spec, seed, recorder):
+    def run(spec, seed, recorder, chains=1):
         from numpyro.infer import NUTS, DiscreteHMCGibbs
         from numpyro.infer.gibbs import DiscreteGibbs
 
@@ -236,7 +313,7 @@ def discrete_gibbs(**options):
                 return DiscreteGibbs(model, **options)
             return DiscreteHMCGibbs(NUTS(model, **start_at(spec)), **options)
 
-        run_numpyro(spec, seed, recorder, kernel)
+        run_numpyro(spec, seed, recorder, kernel, chains)
 
     return run
 
@@ -257,6 +334,21 @@ def mixed_hmc(spec, seed, recorder):
         return MixedHMC(HMC(model, trajectory_length=1.2, **start_at(spec)))
 
     run_numpyro(spec, seed, recorder, kernel)
+
+
+@sampler("numpyro-by-hand", "ABC", note="exact Gibbs written by hand in HMCGibbs(NUTS), see by_hand.py")
+def by_hand(spec, seed, recorder):
+    from benchmarks.by_hand import KERNELS
+
+    run_numpyro(spec, seed, recorder, lambda model: KERNELS[spec.name](model, **start_at(spec)))
+
+
+@sampler("numpyro-by-hand-64", "ABC", note="the same in float64")
+def by_hand_in_float64(spec, seed, recorder):
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    by_hand(spec, seed, recorder)
 
 
 def start_at(spec):

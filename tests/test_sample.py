@@ -7,6 +7,7 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.exceptions import SamplingError
 from test_posteriors import CASES, LARGEST_Z, Case, enumerated, params, zs_of_proportions
 
 import pymc_discrete as pmd
@@ -88,9 +89,8 @@ def test_mixed_against_the_sum():
 # ---------------------------------------------------------------- what a chain depends on
 def mixed():
     with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(2))
         mu = pm.Normal("mu", [-1.0, 1.0], 1.0, shape=2)
-        z = pm.Categorical("z", w, shape=6)
+        z = pm.Categorical("z", [0.3, 0.7], shape=6)
         n = pm.Poisson("n", 3.0)
         pm.Normal("y", mu[z] + 0.1 * n, 1.0, observed=np.array([-2.0, -1.2, 0.1, 0.9, 1.8, 2.5]))
     return model
@@ -153,11 +153,8 @@ def test_lp_is_the_model_s():
     f = model.compile_logp(mode="FAST_COMPILE")
     post = idata["posterior"].isel(chain=0)
     for n in range(5):
-        w = post["w"].values[n]
-        transform = model.rvs_to_transforms[model["w"]]
-        point = {"w_simplex__": transform.forward(w).eval(), "mu": post["mu"].values[n], "z": post["z"].values[n].astype(int)}
-        point["n"] = np.asarray(post["n"].values[n])
-        np.testing.assert_allclose(idata["sample_stats"]["lp"].values[0, n], f(point), rtol=1e-10)
+        point = {name: post[name].values[n] for name in ("mu", "z", "n")}
+        np.testing.assert_allclose(idata["sample_stats"]["lp"].values[0, n], f(point), rtol=1e-7)  # PyMC holds 0.5 and the like in float32
 
 
 # ---------------------------------------------------------------- the DataTree
@@ -182,8 +179,7 @@ def described():
 def test_tree_is_that_of_pm_sample():
     with described():
         ours = pmd.sample(20, tune=20, chains=2, random_seed=1, **QUIET)
-        step = [pm.NUTS(["slope", "sigma", "y_unobserved"]), pmd.BlockGibbs(["z", "c_unobserved"])]
-        theirs = pm.sample(20, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+        theirs = pm.sample(20, tune=20, chains=2, cores=1, step=pmd.AutoStep(), random_seed=1, **QUIET)
     assert set(ours.children) == set(theirs.children)
     for group in theirs.children:
         if group == "sample_stats":
@@ -200,13 +196,19 @@ def test_tree_is_that_of_pm_sample():
 
 
 def test_what_arviz_and_pymc_do_with_it():
-    with described() as model:
-        idata = pmd.sample(100, tune=100, chains=2, random_seed=1, idata_kwargs={"log_likelihood": ["y"]}, **QUIET)
+    import matplotlib
+
+    matplotlib.use("agg")
+    with described():
+        idata = pmd.sample(200, tune=200, chains=4, random_seed=1, idata_kwargs={"log_likelihood": True}, **QUIET)
         pm.sample_posterior_predictive(idata, var_names=["y"], random_seed=1, extend_inferencedata=True, progressbar=False)
     assert "y" in idata["posterior_predictive"]
-    assert az.summary(idata, var_names=["slope"]).shape[0] == 2
-    assert set(idata["log_likelihood"].data_vars) <= {"y", "y_observed"}
-    assert model is not None
+    assert np.isfinite(az.summary(idata, var_names=["slope", "z", "mean"])["ess_bulk"].astype(float)).any()
+    assert set(idata["log_likelihood"].data_vars) == {"y_observed", "c_observed"}
+    assert np.isfinite(az.loo(idata, var_name="y_observed").elpd)
+    az.plot_trace(idata, var_names=["slope", "z"])
+    az.plot_rank(idata, var_names=["slope", "sigma"])
+    assert idata["posterior"].attrs["steps"].startswith("NUTS(")
 
 
 # ---------------------------------------------------------------- what it says
@@ -232,7 +234,7 @@ def test_bad_options(options, error, message):
 def test_bad_steps():
     with mixed() as model:
         with pytest.raises(TypeError, match="takes the steps of pymc_discrete, got Metropolis"):
-            pmd.sample(5, step=pm.Metropolis(["z"]), **QUIET)
+            pmd.sample(5, step=pm.Metropolis([model["z"]]), **QUIET)
         with pytest.raises(ValueError, match="'z' belongs to two steps"):
             pmd.sample(5, step=[pmd.BlockGibbs("z"), pmd.GibbsWithGradients("z")], **QUIET)
         step = pmd.BlockGibbs("z")
@@ -244,9 +246,14 @@ def test_bad_steps():
 def test_impossible_start():
     with pm.Model():
         n = pm.Poisson("n", 1.0, initval=2)
-        pm.Binomial("y", n=n, p=0.5, observed=40)
-        idata = pmd.sample(50, tune=300, chains=2, random_seed=1, **QUIET)
-    assert (idata["posterior"]["n"] >= 40).all()
+        pm.Binomial("y", n=n, p=0.5, observed=9)
+        idata = pmd.sample(50, tune=100, chains=2, random_seed=1, **QUIET)
+    assert (idata["posterior"]["n"] >= 9).all()
+    with pm.Model():
+        n = pm.Poisson("n", 1.0, initval=2)
+        pm.Binomial("y", n=n, p=0.5, observed=90)
+        with pytest.raises(SamplingError, match="the start of 'n' is impossible"):
+            pmd.sample(50, tune=100, chains=2, random_seed=1, **QUIET)
 
 
 # ---------------------------------------------------------------- checkpoints

@@ -1,6 +1,6 @@
 """The continuous block of a compiled chain: NUTS and its staged warm-up, both from blackjax."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 from pymc_discrete.targets.graph import logp_graph
 from pymc_discrete.targets.jaxify import jaxify
 
-OPTIONS = {"max_treedepth": 10, "dense": False}
+OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
 
 
 class NutsState(NamedTuple):
@@ -37,19 +37,35 @@ class NutsBlock:
     point : their shapes
     tune : number of tuning draws
     target_accept : acceptance that the step size is tuned to
-    max_treedepth : doublings of a trajectory at most
-    dense : whether the mass matrix is dense
+    max_treedepth, dense, pooled : as `nuts` of `sample`
+
+    Attributes
+    ----------
+    shared_ends : tuning draws after which pooled chains share a mass matrix
+    stats : {name of a statistic: its type}
     """
 
-    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], tune: int, target_accept: float,
-                 max_treedepth: int = OPTIONS["max_treedepth"], dense: bool = OPTIONS["dense"]):  # fmt: skip
+    stats: ClassVar[dict[str, type]] = {
+        "acceptance_rate": float,
+        "diverging": bool,
+        "energy": float,
+        "lp": float,
+        "n_steps": int,
+        "reached_max_treedepth": bool,
+        "step_size": float,
+        "step_size_bar": float,
+        "tree_depth": int,
+    }
+
+    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], tune: int, target_accept: float, *,
+                 max_treedepth: int, dense: bool, pooled: bool):  # fmt: skip
         # importing blackjax starts JAX, which must not happen before a run
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.staged_adaptation import build_schedule
         from blackjax.adaptation.step_size import dual_averaging_adaptation
         from blackjax.mcmc import nuts
 
-        self.names, self.tune, self.max_treedepth = names, tune, max_treedepth
+        self.names, self.tune, self.max_treedepth, self.dense, self.pooled = names, tune, max_treedepth, dense, pooled
         self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
         total = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.terms))
         rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
@@ -61,6 +77,11 @@ class NutsBlock:
         self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)
         self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not dense)
         self._schedule = np.asarray(build_schedule(tune)).reshape(-1, 2) if tune else np.zeros((1, 2), int)
+        self.shared_ends = (1 + np.flatnonzero(self._schedule[:, 1])).tolist() if pooled else []
+
+    def described(self) -> str:
+        """The block in a line."""
+        return f"NUTS({', '.join(self.names)})"
 
     def start(self) -> NutsState:
         state = NutsState(self._accept_init(1.0), self._mass_init(self.size))
@@ -92,6 +113,7 @@ class NutsBlock:
             "n_steps": info.num_integration_steps,
             "reached_max_treedepth": info.num_trajectory_expansions >= self.max_treedepth,
             "step_size": step_size,
+            "step_size_bar": jnp.exp(state.step_size.log_step_size_avg),
             "tree_depth": info.num_trajectory_expansions,
         }
         new = dict(point)
@@ -109,8 +131,31 @@ class NutsBlock:
         step_size = self._accept_update(state.step_size, accept)
         mass = jax.lax.cond(slow == 1, self._mass_update, lambda mass, q: mass, state.mass, q)
 
-        def window_end(step_size, mass):
-            return self._accept_init(self._accept_final(step_size)), self._mass_final(mass)
+        if not self.pooled:
+            step_size, mass = jax.lax.cond(ends == 1, self._window_end, lambda *both: both, step_size, mass)
+        return self._as_before(NutsState(step_size, mass), state)
 
-        step_size, mass = jax.lax.cond(ends == 1, window_end, lambda *both: both, step_size, mass)
-        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), NutsState(step_size, mass), state)
+    def _window_end(self, step_size, mass):
+        return self._accept_init(self._accept_final(step_size)), self._mass_final(mass)
+
+    def _as_before(self, new: NutsState, old: NutsState) -> NutsState:
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)
+
+    def shared(self, states: NutsState, ends: bool) -> NutsState:
+        """The states of all chains (chains, ...) with the mean of their step sizes and, where a window ends, one mass matrix."""
+        average = states.step_size.log_step_size_avg
+        step_size = states.step_size._replace(log_step_size_avg=jnp.broadcast_to(average.mean(), average.shape))
+        if not ends:
+            return states._replace(step_size=step_size)
+        seen = states.mass.wc_state
+        # Chan, Golub and LeVeque 1983, Eq. 1.5: sums of squares about the mean of everything
+        share = seen.sample_size / seen.sample_size.sum()
+        mean = share @ seen.mean
+        away = seen.mean - mean
+        weights = seen.sample_size.astype(away.dtype)
+        between = jnp.einsum("c,ci,cj->ij", weights, away, away) if self.dense else weights @ away**2
+        every = type(seen)(mean, seen.m2.sum(0) + between, seen.sample_size.sum())
+        chains = len(average)
+        every = jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), every)
+        new = NutsState(*jax.vmap(self._window_end)(step_size, states.mass._replace(wc_state=every)))
+        return self._as_before(new, states)

@@ -33,17 +33,27 @@ class DiscreteBlock:
     ----------
     step : its target, kernel and options
     tune : number of tuning draws
+
+    Attributes
+    ----------
+    stats : {name of a statistic: its type}
     """
 
     def __init__(self, step: DiscreteStep, tune: int):
-        self.target, self.kernel, self.tune = step.target, step.kernel, tune
-        self.step = step
+        step.renew()
+        self.step, self.target, self.kernel, self.tune = step, step.target, step.kernel, tune
         self.params = dict(step.params)
         tuned = self.kernel.tuned
         self.bounds = (1.0, 1.0) if tuned is None else tuned.bounds(self.target.space)
         self.one_pass = step.expected_moves()
+        self.stats = {"accept": float, "accepted": float, "discrete_n_moved": int, "lp": float, **dict.fromkeys(step.reported, float)}
         self.scaled = self.kernel.scaled(self.target.space)
-        self.stats = step.stats_dtypes_shapes
+
+    def described(self) -> str:
+        """The step, its variables and its options, in a line."""
+        numbers = {name: value for name, value in self.params.items() if np.ndim(value) == 0}
+        told = {"transitions": self.step.asked_transitions, **numbers}
+        return f"{type(self.step).__name__}({', '.join(v.name for v in self.step.vars)}; {', '.join(f'{k}={v}' for k, v in told.items())})"
 
     def start(self) -> DiscreteState:
         """The state before the first draw, of one chain."""
@@ -102,10 +112,10 @@ class DiscreteBlock:
         state = jax.lax.cond(t < self.tune, learn, lambda state: state, state)
         stats = {
             "accept": info.accept,
-            "accepted": jnp.asarray(info.accepted, float),
+            "accepted": info.accepted,
             "discrete_n_moved": moved,
             "lp": there.logdensity + target.context["untouched"],
-            **{stat: jnp.asarray(params[name], float) for stat, name in self.step.reported.items()},
+            **{stat: params[name] for stat, name in self.step.reported.items()},
         }
         return self.join(there.x, point), state, stats
 

@@ -7,11 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-from pymc.sampling.jax import get_jaxified_graph
+import pytensor.tensor as pt
 from pymc.util import get_default_varnames
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.sampling.continuous import NutsBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.targets.jaxify import jaxify
 
 CHAINS = jax.sharding.PartitionSpec("chains")
 
@@ -54,12 +58,14 @@ class Program:
         wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
         self.outputs = list(get_default_varnames(wanted, include_transformed=False))
         self._values = [v.name for v in model.value_vars]
-        self._outputs = get_jaxified_graph(inputs=model.value_vars, outputs=self.outputs)
+        shared = [v for v in graph_inputs(self.outputs) if isinstance(v, SharedVariable)]
+        self._outputs = jaxify(model.value_vars, clone_replace(self.outputs, {v: pt.constant(v.get_value()) for v in shared}))
         self._narrow = narrow_dtypes(self.blocks)
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
-        self.together = jax.default_backend() != "cpu"
+        self.together = devices[0].platform != "cpu"
         self.run = jax.jit(self._run, static_argnames="size")
         self.settle = jax.jit(self._settle)
+        self.pool = jax.jit(self._pool, static_argnames="ends")
 
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
         """The states of all chains before the first draw, leading axis the chain."""
@@ -69,7 +75,22 @@ class Program:
     def placed(self, states: Any) -> Any:
         """Arrays (chains, ...) on the devices; of several processes each gives the whole and keeps its own part."""
         sharding = jax.sharding.NamedSharding(self._mesh, CHAINS)
-        return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, lambda index: a[index]), states)
+
+        def place(a):
+            a = np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
+            return jax.make_array_from_callback(a.shape, sharding, lambda index: a[index])
+
+        return jax.tree.map(place, states)
+
+    @property
+    def shared_ends(self) -> set[int]:
+        """Tuning draws after which the chains share what they have learned."""
+        return {t for b in self.blocks if isinstance(b, NutsBlock) for t in b.shared_ends}
+
+    def bytes_per_draw(self, states: ChainState) -> int:
+        """Of all chains, as recorded."""
+        shapes = jax.eval_shape(jax.vmap(lambda s: self._record(s.point)), states)
+        return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
 
     def _key(self, chain, t):
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), chain), t)
@@ -79,7 +100,7 @@ class Program:
         for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
             point, own, told = block.draw(jax.random.fold_in(self._key(chain, t), n), t, point, own)
             blocks.append(own)
-            stats.append(told)
+            stats.append({name: jnp.asarray(told[name], kind) for name, kind in block.stats.items()})
         return ChainState(point, tuple(blocks)), joined(stats)
 
     def _record(self, point: dict[str, Any]) -> dict[str, Any]:
@@ -92,19 +113,24 @@ class Program:
         Draws and statistics are {name: (chains, size, ...)}; what follows the first `count` means nothing.
         """
 
+        start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
+
         def chain(number, state: ChainState):
-            stats = jax.eval_shape(lambda s: self._draw(number, first, s)[1], state)
-            nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), stats)
+            def draw(k, carried):
+                return self._draw(number, k, carried[0])
 
-            def record(carried, n):
-                def draws(carried):
-                    return jax.lax.fori_loop(0, thin, lambda k, c: self._draw(number, first + n * thin + k, c[0]), carried)
+            # declared, since asking JAX for the shapes would trace the whole draw again
+            nothing = joined([{name: jnp.zeros((), kind) for name, kind in b.stats.items()} for b in self.blocks])
+            kept = (jax.eval_shape(self._record, state.point), nothing)
+            kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 
-                carried = jax.lax.cond(n < count, draws, lambda carried: carried, carried)
-                return carried, (self._record(carried[0].point), carried[1])
+            def record(n, carried):
+                state, kept = carried
+                begin = start + n * thin
+                state, told = jax.lax.fori_loop(begin, begin + thin, draw, (state, nothing))
+                return state, jax.tree.map(lambda all_, one: all_.at[n].set(one), kept, (self._record(state.point), told))
 
-            (state, _), records = jax.lax.scan(record, (state, nothing), jnp.arange(size))
-            return state, records
+            return jax.lax.fori_loop(0, count, record, (state, kept))
 
         states, (draws, stats) = self._over_chains(chain, states)
         return states, draws, stats
@@ -121,6 +147,11 @@ class Program:
             return state._replace(point=point)
 
         return self._over_chains(chain, states)
+
+    def _pool(self, states: ChainState, ends: bool) -> ChainState:
+        """The chains, sharing a step size and, where a window of tuning ends, a mass matrix."""
+        pairs = zip(self.blocks, states.blocks, strict=True)
+        return states._replace(blocks=tuple(b.shared(s, ends) if isinstance(b, NutsBlock) and b.pooled else s for b, s in pairs))
 
     def _over_chains(self, chain: Callable, states: ChainState):
         def on_one_device(numbers, states):

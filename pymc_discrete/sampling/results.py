@@ -2,16 +2,14 @@
 
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pymc as pm
-from arviz_base import make_attrs
+from arviz_base import from_dict, make_attrs
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.stats import compute_log_likelihood, compute_log_prior
-from pymc.stats.convergence import log_warnings, run_convergence_checks
 from xarray import DataTree
 
-# what `az.from_dict` may be told through idata_kwargs
+# what `from_dict` may be told through idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
 
 
@@ -42,15 +40,10 @@ def data_tree(
     fixed = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
     groups |= {name: found for name, found in fixed.items() if found}
     dims = {name: own for name, own in dims.items() if any(name in group for group in groups.values())}
-    tree = az.from_dict(groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made))
+    tree = from_dict(groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made), save_warmup=warmup is not None)
     for what, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
         asked = options.get(what, False)
         if asked:
             names = None if asked is True else asked
             compute(tree, var_names=names, model=model, extend_inferencedata=True, progressbar=False)
     return tree
-
-
-def check_convergence(tree: DataTree, model: pm.Model) -> None:
-    """PyMC's own warnings: divergences, R-hat, few effective draws."""
-    log_warnings(run_convergence_checks(tree, model))

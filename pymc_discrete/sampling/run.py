@@ -52,27 +52,38 @@ class Run:
     def _chunk_size(self, chunk: int | str) -> int:
         if chunk != "auto":
             return min(int(chunk), self.draws)
-        shapes = jax.eval_shape(lambda s: self.program.run(s, 0, 1, 1, size=1)[1:], self.states)
-        each = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
+        each = self.program.bytes_per_draw(self.states)
         size = max(-(-self.draws // UPDATES), SMALLEST_CHUNK)
         return int(min(size, self.draws, max(LARGEST_CHUNK // max(each, 1), 1)))
 
     def tune_all(self, keep: bool) -> None:
-        """The warm-up: after every chunk, chains that stand still are helped on."""
+        """The warm-up, in stretches: after each, chains that stand still are helped on, and what they share is shared.
+
+        A stretch whose draws are not kept leaves one record, its last.
+        """
         t = self.store.done(WARMUP)
         if t or self.store.done(POSTERIOR):
             self.bar.advance(t + self.store.done(POSTERIOR), 0.0, {}, tuning=True)
+        ends = sorted({*range(TUNING_CHUNK, self.tune, TUNING_CHUNK), *self.program.shared_ends, self.tune})
         while t < self.tune:
-            count, begin = min(TUNING_CHUNK, self.tune - t), time.perf_counter()
-            self.states, draws, stats = self.program.run(self.states, t, count, 1, size=TUNING_CHUNK)
+            end, begin = next(e for e in ends if e > t), time.perf_counter()
+            count, every = (min(self.size, end - t), 1) if keep else (1, end - t)
+            self.states, draws, stats = self.program.run(self.states, t, count, every, size=self.size)
             draws, stats = fetched(draws, count), fetched(stats, count)
-            t += count
-            if any(np.any(on_host(s.adaptation.still) >= PATIENCE) for _, s in self._discrete()):
-                self.states = self.program.settle(self.states, t)
-            self.store.write(WARMUP, count, {"draws": draws, "stats": stats} if keep else {}, self.states)
-            self.bar.advance(count, time.perf_counter() - begin, stats, tuning=True)
+            t += count * every
+            if t == end:
+                self._between(t)
+            self.store.write(WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.states)
+            self.bar.advance(count * every, time.perf_counter() - begin, stats, tuning=True)
             if t == self.tune:
                 self._end_of_tuning(stats["lp"][:, -1])
+
+    def _between(self, t: int) -> None:
+        """What happens to the chains after tuning draw t, besides drawing."""
+        if any(np.any(on_host(s.adaptation.still) >= PATIENCE) for _, s in self._discrete()):
+            self.states = self.program.settle(self.states, t)
+        if t in self.program.shared_ends or t == self.tune:
+            self.states = self.program.pool(self.states, t in self.program.shared_ends)
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in self._discrete():

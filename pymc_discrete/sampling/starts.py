@@ -14,7 +14,9 @@ RETRIES = 10
 
 
 def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.SeedSequence) -> list[dict[str, np.ndarray]]:
-    """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones dispersed unless `initvals` gives them.
+    """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones dispersed.
+
+    A discrete variable whose start `initvals` or the model gives starts there.
 
     Raises
     ------
@@ -24,13 +26,14 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
     jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
     functions = make_initial_point_fns_per_chain(model=model, overrides=initvals, jitter_rvs=jittered, chains=chains)
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
-    points = []
+    fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
+    density, points = jax.jit(blocks[0].logdensity), []
     for function, own, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):
             point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
-            point = spread_out(point, blocks, own, rng)
-            logp = density(blocks, point)
+            point = spread_out(point, blocks, fixed | {getattr(k, "name", k) for k in (own or {})}, rng)
+            logp = float(density(point))
             if np.isfinite(logp):
                 break
             if attempt == RETRIES and not (np.isneginf(logp) and any(isinstance(b, DiscreteBlock) for b in blocks)):
@@ -38,19 +41,18 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
         points.append(point)
     for block in blocks:
         if isinstance(block, DiscreteBlock):
-            check_start(block.target, points[0], np.asarray(block.split(points[0])[0]))
+            check_start(block.target, points[0], block.target.at(points[0])[0])
     return points
 
 
-def spread_out(point: dict[str, np.ndarray], blocks, given: dict | None, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    named = {getattr(k, "name", k) for k in (given or {})}
+def spread_out(point: dict[str, np.ndarray], blocks, given: set[str], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """The point with the discrete variables anywhere in their supports, but for those whose starts are given."""
     for block in blocks:
-        if isinstance(block, DiscreteBlock) and not named & {v.name for v in block.target.space.variables}:
+        if isinstance(block, DiscreteBlock):
             x, target = block.target.at(point)
-            point = {**point, **{k: v for k, v in block.target.density.join(dispersed(x, target, rng), point).items() if k in point}}
+            space, y = target.space, dispersed(x, target, rng)
+            for start, v in space.blocks:
+                if v.name in given:
+                    y[start : start + v.size] = x[start : start + v.size]
+            point = target.point(y)
     return point
-
-
-def density(blocks, point: dict[str, np.ndarray]) -> float:
-    """The log density of the whole model."""
-    return float(jax.jit(blocks[0].logdensity)(point))

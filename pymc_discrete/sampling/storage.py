@@ -49,8 +49,9 @@ class Memory:
         self._done[part] = self.done(part) + count
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        chunks = self._chunks.get((part, kind), [])
-        return {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]} if chunks else {}
+        """{name: (chains, done, ...)}, handed over: the chunks are forgotten, so that the draws are in memory once."""
+        chunks = self._chunks.pop((part, kind), [])
+        return {name: np.concatenate([c.pop(name) for c in chunks], axis=1) for name in list(chunks[0])} if chunks else {}
 
 
 class Checkpoint:

@@ -119,12 +119,12 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     sites as the density allows."""
     share, space = 1.0, target.space
     for attempt in range(200):
-        y = x.copy()
-        for i in np.flatnonzero(rng.random(space.d) < share):
-            if not space.windowed[i]:
-                y[i] = rng.integers(space.lower[i], space.upper[i] + 1)
-            else:
-                y[i] = np.clip(x[i] + rng.choice(space.column[i][space.exists[i]]), space.lower[i], space.upper[i])
+        y, picked = x.copy(), rng.random(space.d) < share
+        finite, wide = picked & ~space.windowed, np.flatnonzero(picked & space.windowed)
+        y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
+        if len(wide):
+            column = np.where(space.exists[wide], rng.random(space.exists[wide].shape), -1.0).argmax(axis=1)
+            y[wide] = np.clip(x[wide] + space.column[wide, column], space.lower[wide], space.upper[wide])
         if float(target.logdensity(y)) > -np.inf:
             return y
         share = share if attempt < 20 else 0.9 * share

@@ -268,11 +268,15 @@ class DiscreteStep(BlockedStep):
     def _first(self, point: PointType) -> None:
         """Before a chain's first draw."""
         refuse_after_fork()
+        self.renew()
+        check_start(self.target, point, self._ravel(point))
+
+    def renew(self) -> None:
+        """Build again where pm.Data changed."""
         if self._density.stale():
             self._initial_point = None  # whose shapes are those of the old data
             self._build()
             self._reset()
-        check_start(self.target, point, self._ravel(point))
 
     def _ravel(self, point: PointType) -> np.ndarray:
         if len(self._names) == 1:
