@@ -200,12 +200,12 @@ def run_ours(spec, seconds, seed):
     times = []
 
     def callback(draws, done):
-        times.append(time.perf_counter())
-        if times[-1] - times[0] >= seconds:
+        times.append(np.array([time.process_time(), time.perf_counter()]))
+        if times[-1][0] - times[0][0] >= seconds:
             raise KeyboardInterrupt  # as Ctrl-C does: what was drawn is returned
 
     options = {"progressbar": False, "compute_convergence_checks": False, "callback": callback, "chunk": CHUNK}
-    start = time.perf_counter()
+    start = time.process_time()
     tree = pmd.sample(10**7, TUNE, CHAINS, model=model, random_seed=seed, **options)
     sampling = times[-1] - times[0]
     a = {name: values.to_numpy()[:, CHUNK:] for name, values in tree.posterior.data_vars.items()}
@@ -213,7 +213,7 @@ def run_ours(spec, seconds, seed):
     stats = tree.sample_stats.isel(draw=slice(CHUNK, None))
     told = {"n_steps": float(stats["n_steps"].mean()), "step_size": stats["step_size"].isel(draw=-1).to_numpy().tolist()}
     told |= {"divergences": int(stats["diverging"].sum())}
-    return summaries, sampling, times[0] - start, told
+    return summaries, sampling, times[0][0] - start, told
 
 
 def in_chains(chains):
@@ -232,13 +232,17 @@ class Jags:
         self.answer()
 
     def ask(self, command):
-        """Seconds until JAGS is ready for the next command."""
-        start = time.perf_counter()
+        """Seconds until JAGS is ready for the next command: of the processor, of the clock."""
+        start = self.seconds()
         os.write(self.terminal, f"{command}\n".encode())
         text = self.answer()
         if any(word in text.lower() for word in ("error", "failed", "cannot", "invalid", "unknown")):
             raise RuntimeError(f"JAGS on {command!r}: {text}")
-        return time.perf_counter() - start
+        return self.seconds() - start
+
+    def seconds(self):
+        ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return np.array([sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), time.perf_counter()])
 
     def close(self):
         self.process.kill()
@@ -278,7 +282,6 @@ def run_jags(spec, text, modules, seconds, seed):
         for c in range(CHAINS):
             rng = f'".RNG.name" <- "base::Mersenne-Twister"\n".RNG.seed" <- {seed * CHAINS + c + 1}\n'
             (here / f"start{c + 1}.txt").write_text(r_text(spec.start(y)) + rng)
-        begin = time.perf_counter()
         jags = Jags(folder)
         inits = [f'parameters in "start{c}.txt", chain({c})' for c in range(1, CHAINS + 1)]
         setup = [*(f"load {name}" for name in modules), 'model in "model.txt"', 'data in "data.txt"', f"compile, nchains({CHAINS})"]
@@ -288,10 +291,10 @@ def run_jags(spec, text, modules, seconds, seed):
         for name in spec.watched:
             jags.ask(f"monitor {name}")
         jags.ask(f"update {PILOT}")
-        before = time.perf_counter() - begin
-        draws, sampling = PILOT, 0.0
-        while sampling < seconds:
-            size = draws if sampling == 0 else int(np.ceil((draws - PILOT) * min((seconds - sampling) / sampling + 0.02, 4)))
+        before, draws, sampling = jags.seconds()[0], PILOT, np.zeros(2)
+        while sampling[0] < seconds:
+            wanted = (seconds - sampling[0]) / max(sampling[0], 1e-3)
+            size = int(np.ceil((draws - PILOT) * min(wanted + 0.02, 4))) or PILOT
             sampling += jags.ask(f"update {size}")
             draws += size
         jags.ask("coda *")
@@ -321,8 +324,9 @@ def scored(model, sampler, summaries, sampling, before, told):
         moments |= {f"mcse_{what}": az.mcse(v, method=what) for what in ("mean", "sd")}
         found[name] = {key: float(value) for key, value in moments.items()}
     worst = min(found, key=lambda name: found[name]["ess"])
-    out = {"model": model, "sampler": sampler, "draws": v.shape[1], "seconds": sampling, "before": before, "worst": worst}
-    out |= {"min_ess": found[worst]["ess"], "speed": found[worst]["ess"] / sampling, "summaries": found, **told}
+    seconds, clock = map(float, sampling)
+    out = {"model": model, "sampler": sampler, "draws": v.shape[1], "seconds": seconds, "clock_seconds": clock, "before": float(before)}
+    out |= {"worst": worst, "min_ess": found[worst]["ess"], "speed": found[worst]["ess"] / seconds, "summaries": found, **told}
     return out | environment()
 
 

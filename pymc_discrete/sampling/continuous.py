@@ -1,5 +1,6 @@
 """The continuous block of a compiled chain: NUTS and its staged warm-up, both from blackjax."""
 
+import functools
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ import pytensor.tensor as pt
 
 from pymc_discrete.targets.graph import logp_graph
 from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.summands import change, narrow, reference, summands
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
 
@@ -69,8 +71,8 @@ class NutsBlock:
         self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
         total = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.terms))
         rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
-        self._total = jaxify([*self.graph.values, *self.graph.others], [total])
-        self._rest = jaxify(self.graph.others, [rest])
+        self._inputs = [*self.graph.values, *self.graph.others]
+        self._total, self._rest = jaxify(self._inputs, [total]), jaxify(self.graph.others, [rest])
         self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
         self.size = int(sum(np.prod(s, dtype=int) for s in self._shapes))
         self._init, self._kernel = nuts.init, nuts.build_kernel()
@@ -87,6 +89,10 @@ class NutsBlock:
         state = NutsState(self._accept_init(1.0), self._mass_init(self.size))
         return jax.tree.map(lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state)
 
+    @functools.cached_property
+    def _summands(self):
+        return jaxify(self._inputs, [p for _, t in self.graph.terms for p in summands(t, self.graph)])
+
     def logdensity(self, point: dict[str, Any]):
         """() float, nats, of the whole model."""
         others = [jnp.asarray(point[v.name]) for v in self.graph.others]
@@ -96,20 +102,27 @@ class NutsBlock:
         """(point, state, statistics) after draw t."""
         others = [point[v.name] for v in self.graph.others]
 
-        def logdensity(q):
+        def total(q):
             return jnp.asarray(self._total(*self._parts(q), *others)[0]).reshape(())
 
         q = jnp.concatenate([point[v.name].reshape(-1) for v in self.graph.values])
+        since = reference(self._summands(*self._parts(q), *others)) if narrow() else None
+
+        def logdensity(q):
+            return total(q) if since is None else change(self._summands(*self._parts(q), *others), since)
+
         tuning = t < self.tune
         step_size = jnp.exp(jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg))
         here = self._init(q, logdensity)
         there, info = self._kernel(key, here, logdensity, step_size, state.mass.inverse_mass_matrix, self.max_treedepth)
         state = jax.lax.cond(tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate)
+        lp = total(there.position) if narrow() else there.logdensity
+        rest = self._rest(*others)[0]
         stats = {
             "acceptance_rate": info.acceptance_rate,
             "diverging": info.is_divergent,
-            "energy": info.energy,
-            "lp": there.logdensity + self._rest(*others)[0],
+            "energy": info.energy + there.logdensity - lp - rest,
+            "lp": lp + rest,
             "n_steps": info.num_integration_steps,
             "reached_max_treedepth": info.num_trajectory_expansions >= self.max_treedepth,
             "step_size": step_size,

@@ -9,6 +9,7 @@ import numpy as np
 from pymc_discrete.kernels import adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.targets.summands import narrow
 from pymc_discrete.targets.target import Target
 
 
@@ -96,7 +97,8 @@ class DiscreteBlock:
 
     def draw(self, key, t, point: dict[str, Any], state: DiscreteState):
         """(point, state, statistics) after draw t."""
-        x, target = self.split(point)
+        x, whole = self.split(point)
+        target = whole.centred(x) if narrow() else whole
         params, a = self._params(state, t), state.adaptation
         there, info = loop(self.kernel, key, self.kernel.init(x, target), target, params, self._transitions(a))
         moved = (there.x != x).sum()
@@ -114,7 +116,7 @@ class DiscreteBlock:
             "accept": info.accept,
             "accepted": info.accepted,
             "discrete_n_moved": moved,
-            "lp": there.logdensity + target.context["untouched"],
+            "lp": (whole.logdensity(there.x) if narrow() else there.logdensity) + whole.context["untouched"],
             **{stat: params[name] for stat, name in self.step.reported.items()},
         }
         return self.join(there.x, point), state, stats

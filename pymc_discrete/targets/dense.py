@@ -1,5 +1,6 @@
 """Differences of dense terms: incremental through linear maps, every move evaluated, or the gradient."""
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.linear import column_update, is_tame
 from pymc_discrete.targets.quadratic import Quadratic, is_separable_quadratic
 from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.summands import change, narrow, reference, summands
 from pymc_discrete.targets.tables import Rows, difference, rows_per_variable
 
 MEMORY_CAP = 2**27  # bytes of moved copies at a time
@@ -148,8 +150,16 @@ class DenseRows:
             self._inputs = self.quadratic.prepare()
         else:
             self._inputs = context_inputs([self.total], stop)
-            self._rest = jaxify([*stop, *self._inputs], [self.total])
+            self._total = jaxify([*stop, *self._inputs], [self.total])
         return list(dict.fromkeys(self._inputs + operands))
+
+    @functools.cached_property
+    def _summands(self):
+        return jaxify([*(f.var for f in self.frontier), *self._inputs], summands(self.total, self.graph))
+
+    def _rest(self, frontier: list[Any], inputs: list[Any]):
+        """The term on a frontier: () nats, and in float32 its summands."""
+        return tuple(self._summands(*frontier, *inputs)) if narrow() else self._total(*frontier, *inputs)[0]
 
     def _context_inputs(self, state) -> list[Any]:
         return [state[i].reshape(self.graph.shape(i)) for i in self._inputs]
@@ -168,10 +178,10 @@ class DenseRows:
         return {n: self.quadratic.context(inputs, self._columns(f, n, state), self.graph.shape(f.var)) for n in f.rows}
 
     def rest(self, state, currents):
-        """() nats, the term at the current frontier; 0 where `moves` does not ask."""
+        """The term at the current frontier, as `_rest`; nothing where `moves` does not ask."""
         if self.quadratic is not None:
-            return jnp.zeros(())
-        return jnp.asarray(self._rest(*(currents[f.var] for f in self.frontier), *self._context_inputs(state))[0]).reshape(())
+            return ()
+        return jax.tree.map(jnp.asarray, self._rest([currents[f.var] for f in self.frontier], self._context_inputs(state)))
 
     def moves(self, n: int, x, state, currents, context: dict[int, Any], local=None, now=None):
         """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,). `now` as `rest`, if known."""
@@ -183,21 +193,25 @@ class DenseRows:
                 columns, curvature = jnp.asarray(columns)[local], curvature[local]
             return self.quadratic.moves(delta, currents[f.var], inputs, columns, curvature)
         now = self.rest(state, currents) if now is None else now
+        since = reference(now) if isinstance(now, tuple) else None
+
+        def level(rest):
+            return rest.reshape(()) if since is None else change(rest, since)
 
         def rows(local):
             changed = [self._changed(f, n, x, state, currents, local) if n in f.rows else None for f in self.frontier]
             fixed = [currents[f.var] if c is None else c for f, c in zip(self.frontier, changed, strict=True)]
             axes = tuple(None if c is None else 0 for c in changed)
-            rest = jax.vmap(jax.vmap(lambda *f: self._rest(*f, *inputs)[0], axes), axes)
+            rest = jax.vmap(jax.vmap(lambda *f: level(self._rest(list(f), inputs)), axes), axes)
             return rest(*fixed)
 
         if local is not None:
-            return difference(rows(local), now)
+            return difference(rows(local), level(now))
         size = 8 * v.size * v.moves * max(self.row_elements, int(self.rest_flops), 1)
         if size <= MEMORY_CAP:
-            return difference(rows(None), now)
+            return difference(rows(None), level(now))
         batch = max(1, int(MEMORY_CAP // (size / v.size)))
-        return difference(in_batches(rows, v.size, batch), now)
+        return difference(in_batches(rows, v.size, batch), level(now))
 
     def moved(self, n: int, x, state, currents, local, values) -> dict[Variable, Any]:
         """The frontier tensors that change when one site, `local` (1,) of variable n, goes from x to `values` (1,)."""

@@ -1,5 +1,6 @@
 """The differences of a block, evaluated as its plan says."""
 
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from pymc_discrete.targets.graph import LogpGraph, context_inputs, mark_dependen
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.space import Space, picked
+from pymc_discrete.targets.summands import change, reference, summands
 from pymc_discrete.targets.tables import Pointwise, difference
 
 
@@ -50,6 +52,7 @@ class Differences:
         self._leaf_values = jaxify(self.graph.others, [*self.leaves, *(t.sum() for _, t in self.graph.untouched)])
         inputs = [*self.graph.values, *self.leaves]
         self._total = jaxify(inputs, [total])
+        self._inputs = inputs
         self.frontier = list(dict.fromkeys([f.var for f in frontier] + slope_leaves))
         self.currents = jaxify(inputs, self.frontier)
 
@@ -88,8 +91,20 @@ class Differences:
         leaves = [a.reshape(self.graph.shape(v)) for v, a in zip(self.leaves, context["leaves"], strict=True)]
         return parts + leaves
 
+    @functools.cached_property
+    def _summands(self):
+        """A function of the inputs: tensors whose elements add to the log density."""
+        parts = [p for _, t in self.graph.terms for p in summands(t, self.graph)]
+        return jaxify(self._inputs, parts)
+
+    def centred(self, x, context) -> dict[str, Any]:
+        """The context in which the log density counts from x, as the sum of changes."""
+        return {**context, "since": reference(self._summands(*self.inputs(x, context)))}
+
     def logdensity(self, x, context):
-        """() nats, of the terms that depend on the block."""
+        """() nats, of the terms that depend on the block; of a centred context, less that at its centre."""
+        if "since" in context:
+            return change(self._summands(*self.inputs(x, context)), context["since"])
         return jnp.asarray(self._total(*self.inputs(x, context))[0]).reshape(())
 
     def by_value(self, x, n: int, moves, rows=None):

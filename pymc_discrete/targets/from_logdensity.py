@@ -40,6 +40,9 @@ class FunctionDensity:
     def logdensity(self, x, context):
         return jnp.asarray(self.function(x, *context)).reshape(())
 
+    def centred(self, x, context):
+        return context  # a function cannot be taken apart
+
     def differences(self, x, context):
         values, inside = self.space.neighbours(x)
         if self.how == "gradient":

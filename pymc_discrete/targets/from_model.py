@@ -78,6 +78,9 @@ class ModelDensity:
     def logdensity(self, x, context):
         return self._evaluate.logdensity(x, context)
 
+    def centred(self, x, context):
+        return self._evaluate.centred(x, context)
+
     def differences(self, x, context):
         return self._evaluate.differences(x, context)
 

@@ -29,6 +29,9 @@ class Density(Protocol):
 
     def logdensity(self, x, context): ...
 
+    def centred(self, x, context) -> Any:
+        """The context in which `logdensity` counts from x."""
+
     def differences(self, x, context): ...
 
     def update(self, x, differences, sites, context): ...
@@ -91,6 +94,10 @@ class Target:
     def with_inputs(self, inputs: Any) -> "Target":
         """The same density in another context; traceable."""
         return Target(self.density, self.density.prepare(inputs))
+
+    def centred(self, x) -> "Target":
+        """The same target, its log density counted from that at x as a sum of changes: what float32 asks for; traceable."""
+        return Target(self.density, self.density.centred(x, self._ready()))
 
     def at(self, point: dict[str, Any]) -> tuple[np.ndarray, "Target"]:
         """Split a point of the model.
