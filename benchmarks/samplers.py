@@ -195,20 +195,20 @@ def run_sample(spec, seed, recorder, chains=1, **options):
         raise CannotRun(f"this commit's pmd.sample has no {', '.join(missing)}")
     model, _ = spec.pymc()
     clock = time.perf_counter
-    tuning, ends = [], []  # (draws, seconds, end) of every chunk of tuning; ends of the others
+    tuned, ends = [], []  # (draws, seconds, end) of every chunk of tuning; ends of the others
 
     class Watched(Progress):
-        def advance(self, draws, seconds, stats, tuning_):
-            if tuning_:
-                tuning.append((draws, seconds, clock()))
-            super().advance(draws, seconds, stats, tuning_)
+        def advance(self, draws, seconds, stats, tuning):
+            if tuning:
+                tuned.append((draws, seconds, clock()))
+            super().advance(draws, seconds, stats, tuning)
 
     def callback(draws, done):
         ends.append(clock())
         arrays = dict(draws)
         draws.clear()  # or pmd.sample keeps them: of 10 million draws
         if len(ends) == 2:
-            recorder.ready(*setup_seconds(start, tuning, ends))
+            recorder.ready(*setup_seconds(start, tuned, ends))
         if len(ends) > 1:
             recorder.add_chains(arrays, ends[-1] - ends[-2])
 

@@ -168,7 +168,7 @@ def sample(
                 check_integers(points)
             states = program.start(points)
         begin = time.perf_counter()
-        with Progress(tune + draws, chains, bool(progressbar)) as bar:
+        with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar:
             run = Run(program, states, store, tune, draws, thin, chunk, bar, callback)
             try:
                 run.tune_all(keep=not discard_tuned_samples)

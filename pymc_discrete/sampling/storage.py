@@ -129,6 +129,11 @@ class Checkpoint:
         """The next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the state after them."""
         first, crc = self.done(part), {}
         leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}  # from all processes
+        if jax.process_index():  # the first writes for all
+            names = {f"{part}-{kind}": list(group) for kind, group in groups.items()}
+            self.progress["names"] = {**self.progress["names"], **names}
+            self.progress["done"] = {**self.progress["done"], part: first + count}
+            return
         try:
             for kind, group in groups.items():
                 for name, array in group.items():
@@ -183,6 +188,8 @@ class Checkpoint:
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
         """{name: (chains, done, ...)}, on the disk."""
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("the first process has written")
         done, names = self.done(part), self.progress["names"].get(f"{part}-{kind}", [])
         return {name: np.load(self.folder / file_of(part, kind, name), mmap_mode="r")[:, :done] for name in names}
 

@@ -1,0 +1,134 @@
+"""Runs that are cut off, in every way that ends a process, and go on to the same last bit."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from test_sample import QUIET, mixed, same
+
+import pymc_discrete as pmd
+
+
+def kept(folder, **options):
+    with mixed():
+        return pmd.sample(40, tune=60, chains=2, chunk=10, random_seed=5, checkpoint=folder, **QUIET, **options)
+
+
+def stopping(after):
+    def stop(draws, done):
+        if done >= after:
+            raise ValueError("cut off")
+
+    return stop
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_resumed_run_is_the_whole_run(tmp_path, keep):
+    whole = kept(None, discard_tuned_samples=not keep)
+    with pytest.raises(ValueError, match="cut off"):
+        kept(tmp_path, discard_tuned_samples=not keep, callback=stopping(20))
+    resumed = kept(tmp_path, discard_tuned_samples=not keep)
+    same(whole, resumed)
+    if keep:
+        np.testing.assert_array_equal(whole["warmup_posterior"]["mu"], resumed["warmup_posterior"]["mu"])
+    same(whole, kept(tmp_path, discard_tuned_samples=not keep))  # nothing is left to do
+
+
+def test_checkpoint_refuses_another_run(tmp_path):
+    kept(tmp_path)
+    with mixed(), pytest.raises(RuntimeError, match="holds a run with draws=40, and this one has draws=50"):
+        pmd.sample(50, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
+    with mixed(), pytest.raises(RuntimeError, match="another random_seed"):
+        pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
+
+
+def test_damaged_chunk(tmp_path):
+    whole = kept(None)
+    with pytest.raises(ValueError, match="cut off"):
+        kept(tmp_path, callback=stopping(30))
+    file = tmp_path / "posterior-draws-mu.npy"
+    data = bytearray(file.read_bytes())
+    row = 2 * 8
+    data[len(data) - 15 * row] ^= 1  # within draws 20 to 30 of the last chain
+    file.write_bytes(bytes(data))
+    with pytest.raises(RuntimeError, match=r"Draws 20 to 30 .* rename progress-before.json to progress.json"):
+        kept(tmp_path)
+    (tmp_path / "progress-before.json").replace(tmp_path / "progress.json")
+    same(whole, kept(tmp_path))
+
+
+def test_full_disk(tmp_path, monkeypatch):
+    whole = kept(None)
+    with pytest.raises(ValueError, match="cut off"):
+        kept(tmp_path, callback=stopping(20))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as m:
+        m.setattr("pymc_discrete.sampling.storage.os.fsync", full)
+        with pytest.raises(RuntimeError, match=r"could not be written .* No space left on device. Those before are kept; make room"):
+            kept(tmp_path)
+    same(whole, kept(tmp_path))
+
+
+KILLED = """
+import os, random, signal, sys, time
+sys.path[:0] = {path!r}
+import numpy as np
+import pymc as pm
+import pymc_discrete as pmd
+from test_sample import QUIET
+
+def run(checkpoint, file=None):
+    with pm.Model():
+        x = pm.Bernoulli("x", np.full(30, 0.4))
+        k = pm.Poisson("k", 2.0)
+        pm.Potential("e", 0.5 * (x[1:] * x[:-1]).sum() + 0.1 * k * x[0])
+        step = [pmd.DiscreteLangevin("x"), pmd.BlockGibbs("k")]
+        idata = pmd.sample({draws}, tune=200, chains=2, chunk=10, random_seed=7, step=step, checkpoint=checkpoint, **QUIET)
+    if file:
+        for group in ("posterior", "sample_stats"):
+            np.savez(file + group, **{{name: a.values for name, a in idata[group].data_vars.items()}})
+
+def forked(*args):  # JAX has not started here, and starts in each child
+    pid = os.fork()
+    if pid == 0:
+        try:
+            run(*args)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return pid
+
+begin = time.time()
+assert os.waitpid(forked(None, {file!r} + "whole-"), 0)[1] == 0
+took, dead = time.time() - begin, 0
+random.seed({seed})
+for _ in range({kills}):
+    pid = forked({folder!r})
+    time.sleep(random.uniform(0.3, 0.9) * took)
+    os.kill(pid, signal.SIGKILL)
+    dead += os.waitpid(pid, 0)[1] != 0
+assert os.waitpid(forked({folder!r}, {file!r} + "resumed-"), 0)[1] == 0
+print("killed", dead)
+"""
+
+
+@pytest.mark.slow
+def test_kills_lose_nothing(tmp_path):
+    """`kill -9` at random moments; PYMC_DISCRETE_KILLS says how many."""
+    kills = int(os.environ.get("PYMC_DISCRETE_KILLS", "4"))
+    code = KILLED.format(
+        path=[p for p in sys.path if p], draws=40 * (kills + 5), seed=1, kills=kills, folder=str(tmp_path / "run"), file=f"{tmp_path}/"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "killed 0" not in done.stdout
+    for group in ("posterior", "sample_stats"):
+        whole, resumed = (np.load(tmp_path / f"{name}-{group}.npz") for name in ("whole", "resumed"))
+        assert set(whole.files) == set(resumed.files)
+        for name in whole.files:
+            np.testing.assert_array_equal(whole[name], resumed[name], err_msg=name)
