@@ -183,10 +183,13 @@ sampler("auto", ours=True, note="what pmd.AutoStep() chooses")(our_step("AutoSte
 def run_sample(spec, seed, recorder, chains=1, **options):
     """Chains of pmd.sample in one compiled program, timed in its callback.
 
-    Compile seconds: to the end of the first chunk of tuning, less what its draws take, and what the first chunk of draws takes longer than
-    the second: it is compiled for its own size, and then dropped. Sampling seconds are those between callbacks, our work included: the next
-    chunk is being computed meanwhile.
+    pmd.sample computes the next chunk while the callback runs. So the callback waits for that chunk before it does anything, and the clock
+    runs from its return, when the chunk after is begun, to the end of that wait: what the host does meanwhile is inside, our work is not.
+
+    Compile seconds: to the end of the first chunk of tuning, less what its draws take, and what the first chunk of draws, which is compiled
+    for its own size, takes longer than the second. The first two are not counted: they are waited for together.
     """
+    import jax
     import pymc_discrete as pmd
     from pymc_discrete.sampling.sample import Progress
 
@@ -195,7 +198,9 @@ def run_sample(spec, seed, recorder, chains=1, **options):
         raise CannotRun(f"this commit's pmd.sample has no {', '.join(missing)}")
     model, _ = spec.pymc()
     clock = time.perf_counter
-    tuned, ends = [], []  # (draws, seconds, end) of every chunk of tuning; ends of the others
+    tuned = []  # (draws, seconds, end) of every chunk of tuning
+    took = [0.0, 0.0]  # seconds of every chunk
+    released = begun = 0.0
 
     class Watched(Progress):
         def advance(self, draws, seconds, stats, tuning):
@@ -204,13 +209,18 @@ def run_sample(spec, seed, recorder, chains=1, **options):
             super().advance(draws, seconds, stats, tuning)
 
     def callback(draws, done):
-        ends.append(clock())
-        arrays = dict(draws)
+        nonlocal released, begun
+        begun = begun or clock()
+        jax.block_until_ready([a for a in jax.live_arrays() if not a.is_deleted()])
+        if released:
+            took.append(clock() - released)
+        number = len(took) - 2  # of the chunk in `draws`, from 0
+        if number == 2:
+            recorder.ready(*setup_seconds(start, tuned, begun, took[2]))
+        if number > 1:
+            recorder.add_chains(dict(draws), took[number])
         draws.clear()  # or pmd.sample keeps them: of 10 million draws
-        if len(ends) == 2:
-            recorder.ready(*setup_seconds(start, tuned, ends))
-        if len(ends) > 1:
-            recorder.add_chains(arrays, ends[-1] - ends[-2])
+        released = clock()
 
     with mock.patch("pymc_discrete.sampling.sample.Progress", Watched):
         start = clock()
@@ -227,13 +237,12 @@ def run_sample(spec, seed, recorder, chains=1, **options):
         )
 
 
-def setup_seconds(start, tuning, ends):
-    """(compile seconds, tune seconds) of pmd.sample."""
-    draws, seconds, end = tuning[0]
-    usual = draws * np.median([s / n for n, s, _ in tuning[1:] or tuning])
-    again = max(0.0, (ends[0] - tuning[-1][2]) - (ends[1] - ends[0]))
-    tune = sum(s for _, s, _ in tuning) - seconds + usual
-    return end - start - usual + again, tune
+def setup_seconds(start, tuned, first, chunk):
+    """(compile seconds, tune seconds) of pmd.sample, from the end of its first chunk of draws and what a chunk takes."""
+    draws, seconds, end = tuned[0]
+    usual = draws * np.median([s / n for n, s, _ in tuned[1:] or tuned])
+    again = max(0.0, first - tuned[-1][2] - chunk)
+    return end - start - usual + again, sum(s for _, s, _ in tuned) - seconds + usual
 
 
 @sampler("sample", ours=True, note="pmd.sample, one compiled program; discrete variables as in auto")

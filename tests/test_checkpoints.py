@@ -5,14 +5,22 @@ import subprocess
 import sys
 
 import numpy as np
+import pymc as pm
 import pytest
 from test_sample import QUIET, mixed, same
 
 import pymc_discrete as pmd
 
 
-def kept(folder, **options):
-    with mixed():
+def spins():
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", np.full(8, 0.4))
+        pm.Potential("e", 0.5 * (x[1:] * x[:-1]).sum())
+    return model
+
+
+def kept(folder, build=spins, **options):
+    with build():
         return pmd.sample(40, tune=60, chains=2, chunk=10, random_seed=5, checkpoint=folder, **QUIET, **options)
 
 
@@ -24,23 +32,24 @@ def stopping(after):
     return stop
 
 
-@pytest.mark.parametrize("keep", [False, True])
-def test_resumed_run_is_the_whole_run(tmp_path, keep):
-    whole = kept(None, discard_tuned_samples=not keep)
+@pytest.mark.parametrize(("build", "keep"), [(spins, False), (mixed, True)], ids=["spins", "mixed and its warm-up"])
+def test_resumed_run_is_the_whole_run(tmp_path, build, keep):
+    options = {"build": build, "discard_tuned_samples": not keep}
+    whole = kept(None, **options)
     with pytest.raises(ValueError, match="cut off"):
-        kept(tmp_path, discard_tuned_samples=not keep, callback=stopping(20))
-    resumed = kept(tmp_path, discard_tuned_samples=not keep)
-    same(whole, resumed)
+        kept(tmp_path, callback=stopping(20), **options)
+    same(whole, kept(tmp_path, **options))
+    again = kept(tmp_path, **options)  # nothing is left to do
+    same(whole, again)
     if keep:
-        np.testing.assert_array_equal(whole["warmup_posterior"]["mu"], resumed["warmup_posterior"]["mu"])
-    same(whole, kept(tmp_path, discard_tuned_samples=not keep))  # nothing is left to do
+        np.testing.assert_array_equal(whole["warmup_posterior"]["mu"], again["warmup_posterior"]["mu"])
 
 
 def test_checkpoint_refuses_another_run(tmp_path):
     kept(tmp_path)
-    with mixed(), pytest.raises(RuntimeError, match="holds a run with draws=40, and this one has draws=50"):
+    with spins(), pytest.raises(RuntimeError, match="holds a run with draws=40, and this one has draws=50"):
         pmd.sample(50, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
-    with mixed(), pytest.raises(RuntimeError, match="another random_seed"):
+    with spins(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
 
 
@@ -48,9 +57,9 @@ def test_damaged_chunk(tmp_path):
     whole = kept(None)
     with pytest.raises(ValueError, match="cut off"):
         kept(tmp_path, callback=stopping(30))
-    file = tmp_path / "posterior-draws-mu.npy"
+    file = tmp_path / "posterior-draws-x.npy"
     data = bytearray(file.read_bytes())
-    row = 2 * 8
+    row = 8
     data[len(data) - 15 * row] ^= 1  # within draws 20 to 30 of the last chain
     file.write_bytes(bytes(data))
     with pytest.raises(RuntimeError, match=r"Draws 20 to 30 .* rename progress-before.json to progress.json"):

@@ -1,8 +1,22 @@
-"""float32, in a process of its own: PyTensor fixes the width when it is imported."""
+"""float32: in a process of its own, since PyTensor fixes the width when it is imported, and in pmd.sample beside float64."""
 
 import os
 import subprocess
 import sys
+
+import jax
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from test_posteriors import LARGEST_Z
+from test_sample import QUIET, mixed, z_of_moments
+
+import pymc_discrete as pmd
+from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
+from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.sampling.precision import precision
+from pymc_discrete.sampling.program import Program
 
 SCRIPT = """
 import itertools, logging
@@ -44,3 +58,67 @@ def test_float32():
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "held True" in done.stdout
+
+
+# ---------------------------------------------------------------- pmd.sample(dtype="float32")
+def test_no_64_bits_in_the_program():
+    with mixed() as model, precision("float32"):
+        w = pm.Bernoulli("w", 0.3, shape=3)
+        pm.Normal("v", pt.exp(0.1 * pt.dot(np.arange(6.0).reshape(2, 3), w)), 0.5, observed=[1.0, 1.2])
+        point = model.initial_point()
+        blocks = [NutsBlock(model, ["mu"], point, 10, 0.8, **OPTIONS)]
+        blocks += [DiscreteBlock(s, 10) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))]
+        program = Program(model, blocks, None, 1, jax.devices()[:1])
+        jaxpr = str(jax.make_jaxpr(lambda s: program.run(s, 0, 2, 1, size=2))(program.start([point])))
+    assert "f32[" in jaxpr
+    assert "f64[" not in jaxpr
+    assert "i64[" not in jaxpr
+
+
+def million(n=100_000):
+    """A log density of a million nats; the posterior mean and sd of mu, were z 0."""
+    y = 4.3 * np.random.default_rng(0).normal(size=n) + 0.3
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 10)
+        z = pm.Bernoulli("z", 0.5, shape=2)
+        pm.Normal("y", mu + 1e-3 * z[0] - 2e-3 * z[1], 1.0, observed=y)
+    return model, y
+
+
+def test_changes_of_a_large_log_density():
+    model, _ = million()
+    at, other = np.array([0, 0]), np.array([1, 1])
+    found = {}
+    for dtype in ("float64", "float32"):
+        with precision(dtype):
+            x, target = pmd.target_from_model(model, "z").at({**model.initial_point(), "z": at})
+            naive = float(target.logdensity(other)) - float(target.logdensity(x))
+            centred = float(target.centred(x).logdensity(other))
+            found[dtype] = naive, centred, np.asarray(target.differences(x)), float(target.logdensity(x))
+    exact, _, differences, logp = found["float64"]
+    assert logp < -9e5
+    naive, centred, claimed, _ = found["float32"]
+    assert abs(centred - exact) < 1e-3 * abs(exact)
+    assert abs(naive - exact) > 5 * abs(centred - exact)
+    np.testing.assert_allclose(claimed, differences, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_posterior_of_a_large_log_density():
+    model, y = million()
+    with model:
+        idata = pmd.sample(1000, tune=500, chains=2, random_seed=4, dtype="float32", initvals={"z": [0, 0]}, **QUIET)
+    post = idata["posterior"]
+    assert post["mu"].dtype == np.float32
+    # given z, mu is normal about mean(y) less what z adds
+    shifted = post["mu"].values.astype(float) + 1e-3 * post["z"].values[..., 0] - 2e-3 * post["z"].values[..., 1]
+    precision_of_mu = 1 / 100 + len(y)
+    assert np.abs(z_of_moments(shifted, y.sum() / precision_of_mu, precision_of_mu**-0.5)).max() < LARGEST_Z
+
+
+def test_integers_beyond_32_bits_are_refused():
+    with pm.Model():
+        k = pm.DiscreteUniform("k", 0, 5)
+        pm.Potential("e", pt.cast(k * 3_000_000_000, "float64") * 1e-10)
+        with pytest.raises(ValueError, match="holds the integer 3000000000, which 32 bits do not hold"):
+            pmd.sample(5, tune=5, dtype="float32", **QUIET)

@@ -163,9 +163,9 @@ def sample(
         if store.begun:
             states = program.placed(store.load_state(like=program.start([point] * chains)))
         else:
-            points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
             if dtype == "float32":
-                check_integers(points)
+                check_integers(model, [point])
+            points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
             states = program.start(points)
         begin = time.perf_counter()
         with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar:

@@ -20,6 +20,7 @@ from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.elements import Moves, Reader, take
 from pymc_discrete.targets.space import Space, picked
 from pymc_discrete.targets.space import Variable as SpaceVariable
+from pymc_discrete.targets.summands import narrow
 
 LARGEST_TABLES = 5_000_000  # entries
 
@@ -110,7 +111,7 @@ class Unary:
     def table(self, reader_state, dependence: Dependence):
         candidates = jnp.asarray(self.v.lower[self.rows.local][:, None] + np.arange(self.v.K))
         reader = Reader(dependence, reader_state, moves=Moves([self.rows.site], [candidates]))
-        values = masked_sum(weighted(reader.read(self.term.var, self.rows.index), self.term, reader_state), self.rows.mask)
+        values = masked_sum(levelled(weighted(reader.read(self.term.var, self.rows.index), self.term, reader_state)), self.rows.mask)
         return self.rows.add(jnp.zeros((self.v.size, self.v.K), values.dtype), jnp.broadcast_to(values, (len(self.rows.site), self.v.K)))
 
 
@@ -152,7 +153,7 @@ class Pair:
         at_b = jnp.asarray(self.vb.lower[self.b - self.start_b][:, None] + k % Kb)
         reader = Reader(dependence, reader_state, moves=Moves([self.a, self.b], [at_a, at_b]))
         values = weighted(reader.read(self.term.var, self.elements[:, None]), self.term, reader_state)[:, 0]
-        values = jnp.broadcast_to(values, (len(self.elements), Ka * Kb))
+        values = levelled(jnp.broadcast_to(values, (len(self.elements), Ka * Kb)))
         if len(self.pairs) < len(self.elements):
             values = jax.ops.segment_sum(values, self.merge, len(self.pairs))
         elif (self.merge != np.arange(len(self.merge))).any():
@@ -239,6 +240,14 @@ def weighted(values, term: SparseTerm, state):
         return values
     weight = term.weight.data if hasattr(term.weight, "data") else state[term.weight]
     return values * jnp.asarray(weight).reshape(())
+
+
+def levelled(values):
+    """Each element's values over its candidates (..., k), in float32 less their largest: a sum of many would drown how they differ."""
+    if not narrow():
+        return values
+    top = values.max(axis=-1, keepdims=True)
+    return jnp.where(jnp.isfinite(top), values - top, values)
 
 
 def masked_sum(values, mask):
