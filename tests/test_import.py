@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pymc_discrete"
-LAYERS = ("targets", "kernels", "factor_graphs", "steps", "diagnostics", "learning")
+LAYERS = ("targets", "kernels", "factor_graphs", "steps", "sampling", "diagnostics", "learning")
 # what knows neither PyMC nor PyTensor, with all of kernels/ and of factor_graphs/ but its from_model.py
 PURE = ("targets/space.py", "targets/target.py", "targets/from_logdensity.py")
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -90,7 +90,7 @@ def name_of(path: Path) -> str:
 def test_layers_import_one_way(path):
     parts = path.relative_to(PACKAGE).parts
     layer = parts[0] if len(parts) > 1 else path.stem
-    order = {**{name: rank for rank, name in enumerate(LAYERS)}, "sample": LAYERS.index("steps")}
+    order = {name: rank for rank, name in enumerate(LAYERS)}
     if layer not in order:
         assert layer == "__init__"
         return

@@ -1,13 +1,21 @@
 """pmd.sample: posteriors against enumeration and closed forms, the DataTree against that of pm.sample, and what chains depend on."""
 
+import inspect
+
 import arviz as az
+import jax
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
+from pytensor.graph import Apply, Op
 from test_posteriors import CASES, LARGEST_Z, Case, enumerated, params, zs_of_proportions
 
 import pymc_discrete as pmd
+from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
+from pymc_discrete.sampling.convergence import complaints
+from pymc_discrete.sampling.options import REFUSED
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 STEPS = [
@@ -108,13 +116,6 @@ def test_draws_depend_on_seed_chain_and_draw_alone():
         other = pmd.sample(40, chains=3, tune=60, random_seed=6, **QUIET)
     same(three, again)
     assert not np.array_equal(three["posterior"]["mu"], other["posterior"]["mu"])
-    with mixed():
-        start = pm.modelcontext(None).initial_point()
-        start = {"mu": start["mu"], "z": start["z"], "n": start["n"]}
-        one = pmd.sample(20, chains=1, initvals=start, **options)
-        four = pmd.sample(20, chains=4, initvals=start, **options)
-    assert one["posterior"]["mu"].shape == (1, 20, 2)
-    assert four["posterior"]["mu"].shape == (4, 20, 2)
 
 
 def test_thin_and_warmup_and_names():
@@ -192,6 +193,7 @@ def test_tree_is_that_of_pm_sample():
     assert set(ours_stats) <= set(theirs_stats)
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")  # of so few draws and data
 def test_what_arviz_and_pymc_do_with_it():
     import matplotlib
 
@@ -202,7 +204,7 @@ def test_what_arviz_and_pymc_do_with_it():
     assert "y" in idata["posterior_predictive"]
     assert np.isfinite(az.summary(idata, var_names=["slope", "z", "mean"])["ess_bulk"].astype(float)).any()
     assert set(idata["log_likelihood"].data_vars) == {"y_observed", "c_observed"}
-    assert np.isfinite(az.loo(idata, var_name="y_observed").elpd)
+    assert np.isfinite(az.loo(idata, var_name="c_observed").elpd)
     az.plot_trace(idata, var_names=["slope", "z"])
     az.plot_rank(idata, var_names=["slope", "sigma"])
     assert idata["posterior"].attrs["steps"].startswith("NUTS(")
@@ -215,8 +217,21 @@ BAD = [
     ({"chains": True}, ValueError, "chains must be an integer"),
     ({"thin": 1.5}, ValueError, "thin must be an integer"),
     ({"chunk": "all"}, ValueError, "chunk must be an integer"),
+    ({"dtype": "float16"}, ValueError, "dtype must be one of 'float64', 'float32'"),
+    ({"return_inferencedata": False}, ValueError, "return_inferencedata must be True"),
+    ({"callback": 3}, TypeError, "callback must be a function"),
+    ({"devices": ["cpu"]}, TypeError, "devices must be a list of JAX devices"),
+    ({"devices": []}, TypeError, "devices must be a list of JAX devices"),
+    ({"nuts": True}, TypeError, "nuts must be a dictionary"),
+    ({"nuts": {"max_treedepth": 0}}, ValueError, "must be an integer of at least 1"),
+    ({"nuts": {"dense": "yes"}}, ValueError, "must be True or False"),
+    ({"var_names": "mu"}, TypeError, "var_names must be a list of names"),
+    ({"cores": 4}, TypeError, r"pmd.sample has no cores=. All chains run in one program"),
+    ({"trace": []}, TypeError, "with checkpoint="),
+    ({"nuts_sampler": "numpyro"}, TypeError, "its options are nuts="),
+    ({"transitions": 4}, TypeError, "has no option 'transitions'. Options of a step are given to the step"),
     ({"target_accept": 1.2}, ValueError, "target_accept must be between 0 and 1"),
-    ({"nuts": {"depth": 3}}, ValueError, "nuts has no entry 'depth'; it has max_treedepth, dense"),
+    ({"nuts": {"depth": 3}}, ValueError, "nuts has no entry 'depth'; it has max_treedepth, dense, pooled"),
     ({"idata_kwargs": {"predictions": True}}, ValueError, "idata_kwargs has no entry 'predictions'"),
     ({"var_names": ["nu"]}, ValueError, "var_names has 'nu', which the model does not have"),
 ]
@@ -238,6 +253,102 @@ def test_bad_steps():
     with mixed(), pytest.raises(ValueError, match="BlockGibbs was made for another model"):
         pmd.sample(5, step=step, **QUIET)
     assert model is not None
+
+
+def test_every_argument_of_pm_sample_has_a_place_or_a_reason():
+    theirs, ours = (set(inspect.signature(f).parameters) - {"kwargs", "options"} for f in (pm.sample, pmd.sample))
+    assert theirs - ours == set(REFUSED)
+
+
+def test_no_jax_version():
+    class Halve(Op):
+        def make_node(self, x):
+            return Apply(self, [pt.as_tensor(x)], [pt.as_tensor(x).type()])
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = inputs[0] / 2
+
+    with pm.Model():
+        a = pm.Normal("a", initval=1.0)
+        pm.Bernoulli("b", 0.5)
+        pm.Deterministic("half", Halve()(a))
+        with pytest.raises(NotImplementedError, match=r"the Op Halve.*, which has no JAX version. Use pm.sample"):
+            pmd.sample(5, tune=5, **QUIET)
+
+
+def test_nothing_to_sample():
+    with pm.Model(), pytest.raises(ValueError, match="no free variable"):
+        pmd.sample(5)
+
+
+@pytest.mark.parametrize(
+    ("draws", "said"),
+    [
+        ([[0, 0, 0], [1, 1, 1]], ["'z' disagrees between chains: it never moved within a chain"]),
+        ([[0, 0, 0], [0, 1, 1]], ["'z' never moved in 1 of 2 chains (0), and did in others"]),
+        ([[0, 1, 0], [0, 1, 1]], []),
+        (np.zeros((2, 200)), ["'z' never moved in any chain, and all chains agree"]),
+        ([[[0, 0], [0, 1]], [[1, 0], [1, 1]]], ["'z' disagrees between chains: 1 of its 2 elements never moved"]),
+    ],
+)
+def test_what_is_said_of_draws(draws, said):
+    found = complaints("z", np.array(draws))
+    assert len(found) == len(said)
+    assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
+
+
+def test_chains_that_disagree_are_reported(caplog):
+    with pm.Model():
+        s = pm.Bernoulli("s", np.full(12, 0.5))
+        pm.Potential("e", 40.0 * pt.eq(s[1:], s[:-1]).sum())
+        starts = [{"s": np.full(12, k)} for k in (0, 1)]
+        pmd.sample(100, tune=20, chains=2, random_seed=1, initvals=starts, step=pmd.GibbsWithGradients(), progressbar=False)
+    assert "'s' disagrees between chains: 12 of its 12 elements never moved" in caplog.text
+
+
+def test_pooled_warm_up():
+    """Chains share a step size and a mass matrix, that of all their draws."""
+    r = np.random.default_rng(0)
+    scale = np.array([0.1, 1.0, 10.0])
+    with pm.Model():
+        pm.Normal("a", 0.0, scale, shape=3)
+        idata = pmd.sample(500, tune=150, chains=8, nuts={"pooled": True}, random_seed=1, **QUIET)
+    assert len(np.unique(idata["sample_stats"]["step_size"])) == 1
+    assert 0.6 < float(idata["sample_stats"]["acceptance_rate"].mean()) < 0.97
+    for k in range(3):
+        assert np.abs(z_of_moments(idata["posterior"]["a"].values[..., k], 0.0, scale[k])).max() < LARGEST_Z
+    # the sums that are merged are those of all draws together
+    draws = r.normal(size=(4, 6, 2)) @ np.array([[1.0, 0.4], [0.0, 2.0]])
+    for dense in (False, True):
+        with pm.Model() as model:
+            pm.Normal("a", shape=2)
+            block = NutsBlock(model, ["a"], model.initial_point(), 50, 0.8, **{**OPTIONS, "dense": dense, "pooled": True})
+        states = [block.start() for _ in draws]
+        for n, own in enumerate(draws):
+            for q in own:
+                states[n] = states[n]._replace(mass=block._mass_update(states[n].mass, q))
+        states = block.shared(jax.tree.map(lambda *a: np.stack(a), *states), True)
+        every = draws.reshape(-1, 2)
+        want = np.cov(every.T) if dense else every.var(axis=0, ddof=1)
+        want = len(every) / (len(every) + 5) * want + 1e-3 * 5 / (len(every) + 5) * (np.eye(2) if dense else 1)
+        for got in np.asarray(states.mass.inverse_mass_matrix):
+            np.testing.assert_allclose(got, want, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 3)])
+def test_selections_are_what_they_replace(shape):
+    rng = np.random.default_rng(1)
+    where = rng.integers(-3, 3, shape)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", shape=3)
+        z = pm.DiscreteUniform("z", -3, 2, shape=shape)
+        pm.Potential("e", (mu[z] ** 2 * np.arange(np.prod(shape)).reshape(shape)).sum() + pt.exp(mu)[z[::-1]].sum())
+    block = NutsBlock(model, ["mu"], model.initial_point(), 10, 0.8, **OPTIONS)
+    at = rng.normal(size=3)
+    point = {"mu": at, "z": where}
+    np.testing.assert_allclose(block.logdensity(point), model.compile_logp(mode="FAST_COMPILE")(point), rtol=1e-6)
+    slope = jax.grad(lambda mu: block.logdensity({"mu": mu, "z": where}))(at)
+    np.testing.assert_allclose(slope, model.compile_dlogp([mu], mode="FAST_COMPILE")(point), rtol=1e-6)
 
 
 def test_impossible_start():

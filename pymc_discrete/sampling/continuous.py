@@ -9,7 +9,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pymc_discrete.targets.graph import logp_graph
+from pymc_discrete.sampling.selections import selected
+from pymc_discrete.targets.graph import logp_graph, mark_dependent
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.summands import change, narrow, reference, summands
 
@@ -69,7 +70,9 @@ class NutsBlock:
 
         self.names, self.tune, self.max_treedepth, self.dense, self.pooled = names, tune, max_treedepth, dense, pooled
         self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
-        total = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.terms))
+        self._terms = selected([t for _, t in self.graph.terms], self.graph)
+        total = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
+        mark_dependent(total, self.graph)
         rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
         self._inputs = [*self.graph.values, *self.graph.others]
         self._total, self._rest = jaxify(self._inputs, [total]), jaxify(self.graph.others, [rest])
@@ -91,7 +94,7 @@ class NutsBlock:
 
     @functools.cached_property
     def _summands(self):
-        return jaxify(self._inputs, [p for _, t in self.graph.terms for p in summands(t, self.graph)])
+        return jaxify(self._inputs, [p for t in self._terms for p in summands(t, self.graph)])
 
     def logdensity(self, point: dict[str, Any]):
         """() float, nats, of the whole model."""

@@ -14,11 +14,13 @@ SHOWN = 3  # chains that are named one by one
 
 def check_convergence(tree: DataTree, model: pm.Model) -> None:
     """PyMC's own warnings (divergences, tree depth, R-hat, few effective draws), and of discrete variables that R-hat cannot judge."""
-    log_warnings(shortened(run_convergence_checks(tree, model), tree["posterior"].sizes["chain"]))
+    with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of what never moves
+        found = run_convergence_checks(tree, model)
+    log_warnings(shortened(found, tree["posterior"].sizes["chain"]))
     if tree["posterior"].sizes["draw"] < 2:
         return
     for name in (str(v.name) for v in model.discrete_value_vars if v.name in tree["posterior"]):
-        for text in complaints(name, tree["posterior"][name].values):
+        for text in complaints(name, np.asarray(tree["posterior"][name])):
             _log.warning(text)
 
 

@@ -1,6 +1,6 @@
 """A discrete block of a compiled chain: a step's kernel, its tuning included."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import numpy as np
 from pymc_discrete.kernels import adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.summands import narrow
 from pymc_discrete.targets.target import Target
 
@@ -42,6 +43,7 @@ class DiscreteBlock:
 
     def __init__(self, step: DiscreteStep, tune: int):
         step.renew()
+        self.density = cast(ModelDensity, step.target.density)
         self.step, self.target, self.kernel, self.tune = step, step.target, step.kernel, tune
         self.params = dict(step.params)
         tuned = self.kernel.tuned
@@ -82,7 +84,7 @@ class DiscreteBlock:
     def split(self, point: dict[str, Any]):
         """(x (d,), the target in the context of the point's other values)."""
         x = jnp.concatenate([point[v.name].reshape(-1).astype(int) for v in self.target.space.variables])
-        return x, Target(self.target.density).with_inputs([point[v.name] for v in self.target.density.graph.others])
+        return x, Target(self.density).with_inputs([point[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
         new = dict(point)

@@ -141,10 +141,10 @@ class Checkpoint:
                     crc[file] = self._put(file, array, first, self.lengths[part])
             number = self.progress["chunks"] + 1
             state_file = f"state-{number % 2}.npz"  # never the one that counts
-            with (self.folder / state_file).open("wb") as file:
-                np.savez(file, **leaves)
-                file.flush()
-                os.fsync(file.fileno())
+            with (self.folder / state_file).open("wb") as out:
+                np.savez(out, allow_pickle=False, **leaves)
+                out.flush()
+                os.fsync(out.fileno())
             progress = {**self.progress, "chunks": number, "state": state_file, "done": {**self.progress["done"], part: first + count}}
             progress["names"] = {**self.progress["names"], **{f"{part}-{kind}": list(group) for kind, group in groups.items()}}
             progress["last"] = {"first": first, "count": count, "crc": crc}
