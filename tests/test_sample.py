@@ -14,7 +14,7 @@ from test_posteriors import CASES, LARGEST_Z, Case, enumerated, params, zs_of_pr
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
-from pymc_discrete.sampling.convergence import complaints
+from pymc_discrete.sampling.convergence import check_convergence, complaints, movement
 from pymc_discrete.sampling.options import REFUSED
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
@@ -287,12 +287,13 @@ def test_nothing_to_sample():
         ([[0, 0, 0], [1, 1, 1]], ["'z' disagrees between chains: it never moved within a chain"]),
         ([[0, 0, 0], [0, 1, 1]], ["'z' never moved in 1 of 2 chains (0), and did in others"]),
         ([[0, 1, 0], [0, 1, 1]], []),
-        (np.zeros((2, 200)), ["'z' never moved in any chain, and all chains agree"]),
+        (np.zeros((2, 200)), ["'z' never moved in any chain, and all agree"]),
         ([[[0, 0], [0, 1]], [[1, 0], [1, 1]]], ["'z' disagrees between chains: 1 of its 2 elements never moved"]),
     ],
 )
 def test_what_is_said_of_draws(draws, said):
-    found = complaints("z", np.array(draws))
+    draws = np.array(draws)
+    found = complaints("z", *movement(draws), draws.shape[1])
     assert len(found) == len(said)
     assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
 
@@ -304,6 +305,23 @@ def test_chains_that_disagree_are_reported(caplog):
         starts = [{"s": np.full(12, k)} for k in (0, 1)]
         pmd.sample(100, tune=20, chains=2, random_seed=1, initvals=starts, step=pmd.GibbsWithGradients(), progressbar=False)
     assert "'s' disagrees between chains: 12 of its 12 elements never moved" in caplog.text
+
+
+def test_many_draws_are_looked_at_in_parts(monkeypatch, caplog):
+    with mixed():
+        idata = pmd.sample(150, tune=50, chains=3, random_seed=1, **QUIET)
+    idata["posterior"]["z"].values[:, :, 2] = np.arange(3)[:, None] % 2
+    said = []
+    caplog.set_level("INFO", logger="pymc")
+    for at_once in (2**24, 450):
+        monkeypatch.setattr("pymc_discrete.sampling.convergence.AT_ONCE", at_once)
+        caplog.clear()
+        with mixed() as model:
+            check_convergence(idata, model)
+        said.append({r.getMessage() for r in caplog.records})
+    assert said[0] == said[1]
+    assert any("'z' disagrees between chains: 1 of its 6" in text for text in said[0])
+    assert any("effective sample size" in text for text in said[0])
 
 
 def test_pooled_warm_up():
