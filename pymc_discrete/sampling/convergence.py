@@ -94,7 +94,5 @@ def complaints(name: str, stands: np.ndarray, begin: np.ndarray, draws: int) -> 
             "Run longer, pass other initvals, or try another step."
         ]
     if stands.all() and draws >= 100:
-        return [
-            f"{name!r} never moved in any chain, and all chains agree: either the data leave one value only, or the step cannot move it."
-        ]
+        return [f"{name!r} never moved in any chain, and all agree: either the data leave one value only, or the step cannot move it."]
     return []
