@@ -49,6 +49,10 @@ def test_checkpoint_refuses_another_run(tmp_path):
     kept(tmp_path)
     with spins(), pytest.raises(RuntimeError, match="holds a run with draws=40, and this one has draws=50"):
         pmd.sample(50, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
+    with spins() as changed:
+        pm.Potential("more", 0.1 * changed["x"].sum())
+    with changed, pytest.raises(RuntimeError, match="holds a run with model='log density"):
+        pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
     with spins(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
 

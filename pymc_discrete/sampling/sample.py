@@ -157,6 +157,10 @@ def sample(
         settings = {"draws": draws, "tune": tune, "chains": chains, "thin": thin, "target_accept": target_accept, "nuts": nuts_options}
         settings |= {"variables": sorted(str(v.name) for v in model.value_vars), "var_names": var_names and sorted(var_names)}
         settings |= {"steps": [b.described() for b in blocks], "keep_warmup": not discard_tuned_samples, "dtype": dtype}
+        density = jax.jit(blocks[0].logdensity)
+        if checkpoint is not None:  # tells models and data apart, and machines not
+            (somewhere,) = starts(model, blocks, density, None, 1, np.random.SeedSequence(0))
+            settings["model"] = f"log density {float(density(somewhere)):.6g} at some point"
         store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
         seed = store.seed(None if random_seed is None else int(get_random_generator(random_seed).integers(2**31)))
         program = Program(model, blocks, var_names, seed, spread_over(devices, chains))
@@ -165,7 +169,7 @@ def sample(
         else:
             if dtype == "float32":
                 check_integers(model, [point])
-            points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
+            points = starts(model, blocks, density, initvals, chains, np.random.SeedSequence(seed))
             states = program.start(points)
         begin = time.perf_counter()
         with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar:

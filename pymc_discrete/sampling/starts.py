@@ -1,8 +1,8 @@
 """Where the chains start: dispersed, and possible."""
 
+from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import pymc as pm
 from pymc.initial_point import make_initial_point_fns_per_chain
@@ -13,10 +13,12 @@ from pymc_discrete.steps.checks import check_start, dispersed
 RETRIES = 10
 
 
-def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.SeedSequence) -> list[dict[str, np.ndarray]]:
+def starts(
+    model: pm.Model, blocks, density: Callable, initvals: Any, chains: int, seed: np.random.SeedSequence
+) -> list[dict[str, np.ndarray]]:
     """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones dispersed.
 
-    A discrete variable whose start `initvals` or the model gives starts there.
+    `density` gives the log density of a point. A discrete variable whose start `initvals` or the model gives starts there.
 
     Raises
     ------
@@ -27,7 +29,7 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
     functions = make_initial_point_fns_per_chain(model=model, overrides=initvals, jitter_rvs=jittered, chains=chains)
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    density, points = jax.jit(blocks[0].logdensity), []
+    points = []
     for function, own, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):

@@ -25,6 +25,12 @@ def on_host(a: Any) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(a, tiled=True))
 
 
+def new_seed() -> int:
+    """At random, and the same in all processes."""
+    seed = np.random.default_rng().integers(2**31)
+    return int(multihost_utils.broadcast_one_to_all(seed) if jax.process_count() > 1 else seed)
+
+
 class Memory:
     """The draws in memory."""
 
@@ -35,7 +41,7 @@ class Memory:
         self._done: dict[str, int] = {}
 
     def seed(self, asked: int | None) -> int:
-        return int(np.random.default_rng().integers(2**31)) if asked is None else asked
+        return new_seed() if asked is None else asked
 
     def done(self, part: str) -> int:
         return self._done.get(part, 0)
@@ -90,7 +96,7 @@ class Checkpoint:
         if kept is not None and asked is not None and asked != kept:
             raise CheckpointError(f"{self.folder} holds a run with another random_seed. Pass the same, or give another folder.")
         if kept is None:
-            self.progress["seed"] = int(np.random.default_rng().integers(2**31)) if asked is None else asked
+            self.progress["seed"] = new_seed() if asked is None else asked
         return int(self.progress["seed"])
 
     def done(self, part: str) -> int:
