@@ -70,10 +70,10 @@ def evaluate(x, target, carry: Callable) -> State:
 
 
 def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tuple[State, Info]:
-    """`transitions` steps, or one more at random, in one compiled loop.
+    """`transitions` steps in one compiled loop; of proposals, one more at random.
 
     A proposal that is always accepted alternates: on a flat target an even number of flips never changes the parity of x. The coin
-    does not look at x, so every draw is still one of the target's.
+    does not look at x, so every draw is still one of the target's. A sweep has no such parity.
 
     Returns
     -------
@@ -82,19 +82,10 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
     """
 
     key_count, key_steps = jax.random.split(key)
-    count = transitions + jax.random.bernoulli(key_count).astype(int)
-
     if kernel.sweeper is not None:
-        sweep = kernel.sweeper(target)
-
-        def sweeps(t, carried):
-            x, total = carried
-            x, info = sweep(jax.random.fold_in(key_steps, t), x, params)
-            return x, jax.tree.map(lambda a, b: a + b, total, info)
-
-        zero = Info(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), int))
-        x, total = jax.lax.fori_loop(0, count, sweeps, (state.x, zero))
-        return kernel.init(x, target), jax.tree.map(lambda a: a / count, total)
+        x, info = swept(kernel.sweeper(target), key_steps, state.x, params, transitions)
+        return kernel.init(x, target), info
+    count = transitions + jax.random.bernoulli(key_count).astype(int)
 
     def body(t, carried):
         state, total = carried
@@ -104,3 +95,16 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
     zero = Info(jnp.zeros(()), jnp.zeros((), int), jnp.zeros((), int))
     state, total = jax.lax.fori_loop(0, count, body, (state, zero))
     return state, jax.tree.map(lambda a: a / count, total)
+
+
+def swept(sweep: Callable, key, x, params, count) -> tuple[Any, Info]:
+    """x after `count` sweeps, and means over them."""
+
+    def body(t, carried):
+        x, total = carried
+        x, info = sweep(jax.random.fold_in(key, t), x, params)
+        return x, jax.tree.map(lambda a, b: a + b, total, info)
+
+    zero = Info(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), int))
+    x, total = jax.lax.fori_loop(0, count, body, (x, zero))
+    return x, jax.tree.map(lambda a: a / count, total)

@@ -30,7 +30,7 @@ class BlockGibbs(DiscreteStep):
         Where the conditionals come from; "exact" pays for every neighbour where "auto" would take a gradient. See
         `target_from_model`.
     transitions : "auto" or int
-        Sweeps per draw, or one more at random; by default one, and more while they cost less than PyMC's call.
+        Sweeps per draw; by default one, and more while they cost less than PyMC's call.
     support : {name: (lower, upper)}, optional
         Inclusive bounds where a distribution does not give them away.
     window : "auto", "geometric", int or {name: one of these}
