@@ -369,6 +369,41 @@ def test_selections_are_what_they_replace(shape):
     np.testing.assert_allclose(slope, model.compile_dlogp([mu], mode="FAST_COMPILE")(point), rtol=1e-6)
 
 
+def test_gradient_beside_the_impossible():
+    """z = 0 makes y = 1 impossible, through a switch whose other side has no gradient there."""
+    rng = np.random.default_rng(2)
+    z = np.repeat([0, 1], 10)
+    seen = z[:, None] * rng.integers(0, 2, (20, 4))
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, 1.5), pm.Normal("b", 0, 1.5)
+        z = pm.Bernoulli("z", logit_p=a, shape=20)
+        pm.Bernoulli("y", p=z[:, None] * pm.math.invlogit(b), observed=seen)
+        idata = pmd.sample(4000, tune=500, chains=2, random_seed=1, **QUIET)
+    # z summed out, on a grid of a and b
+    grid = np.linspace(-6, 6, 241)
+    p, q = 1 / (1 + np.exp(-grid[:, None])), 1 / (1 + np.exp(-grid[None]))
+    count, any_ = seen.sum(1), seen.any(1)
+    logp = -0.5 * (grid[:, None] ** 2 + grid[None] ** 2) / 1.5**2
+    for n, some in zip(count, any_, strict=True):
+        logp = logp + np.log(p * q**n * (1 - q) ** (4 - n) + (0.0 if some else 1 - p))
+    weight = np.exp(logp - logp.max())
+    weight /= weight.sum()
+    for name, axis in (("a", 1), ("b", 0)):
+        marginal = weight.sum(axis)
+        mean = marginal @ grid
+        sd = np.sqrt(marginal @ (grid - mean) ** 2)
+        assert np.abs(z_of_moments(idata["posterior"][name].values, mean, sd)).max() < LARGEST_Z
+    assert model is not None
+
+
+def test_no_gradient_at_the_start():
+    with pm.Model():
+        a = pm.Normal("a", initval=0.0)
+        pm.Potential("e", -pt.sqrt(pt.sqr(a) * pm.Bernoulli("b", 0.5)))
+        with pytest.raises(SamplingError, match="The gradient of the log density by 'a' is not finite at the start"):
+            pmd.sample(10, tune=10, chains=2, initvals={"b": 0}, random_seed=1, **QUIET)
+
+
 def test_impossible_start():
     with pm.Model():
         n = pm.Poisson("n", 1.0, initval=2)

@@ -100,7 +100,8 @@ class DiscreteBlock:
     def draw(self, key, t, point: dict[str, Any], state: DiscreteState):
         """(point, state, statistics) after draw t."""
         x, whole = self.split(point)
-        target = whole.centred(x) if narrow() else whole
+        centred = narrow() and self.kernel.sweeper is None  # a sweep compares no log densities
+        target = whole.centred(x) if centred else whole
         params, a = self._params(state, t), state.adaptation
         there, info = loop(self.kernel, key, self.kernel.init(x, target), target, params, self._transitions(a))
         moved = (there.x != x).sum()
@@ -118,7 +119,7 @@ class DiscreteBlock:
             "accept": info.accept,
             "accepted": info.accepted,
             "discrete_n_moved": moved,
-            "lp": (whole.logdensity(there.x) if narrow() else there.logdensity) + whole.context["untouched"],
+            "lp": (whole.logdensity(there.x) if centred else there.logdensity) + whole.context["untouched"],
             **{stat: params[name] for stat, name in self.step.reported.items()},
         }
         return self.join(there.x, point), state, stats

@@ -44,6 +44,8 @@ def starts(
     for block in blocks:
         if isinstance(block, DiscreteBlock):
             check_start(block.target, points[0], block.target.at(points[0])[0])
+        else:
+            block.check_start(points[0])
     return points
 
 
