@@ -10,6 +10,7 @@ import pytest
 from test_sample import QUIET, mixed, same
 
 import pymc_discrete as pmd
+from pymc_discrete.sampling.storage import Checkpoint, CheckpointError
 
 
 def spins():
@@ -51,7 +52,7 @@ def test_checkpoint_refuses_another_run(tmp_path):
         pmd.sample(50, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
     with spins() as changed:
         pm.Potential("more", 0.1 * changed["x"].sum())
-    with changed, pytest.raises(RuntimeError, match="holds a run with model='log density"):
+    with changed, pytest.raises(RuntimeError, match="holds a run with model and data="):
         pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
     with spins(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
@@ -70,6 +71,37 @@ def test_damaged_chunk(tmp_path):
         kept(tmp_path)
     (tmp_path / "progress-before.json").replace(tmp_path / "progress.json")
     same(whole, kept(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("progress.json", lambda data: b"[]", "progress.json is damaged: .* rename progress-before.json"),
+        ("progress.json", lambda data: data[:40], "progress.json is damaged"),
+        ("posterior-draws-x.npy", lambda data: data[:140], "is missing or cut short: .* delete the folder"),
+        ("posterior-draws-x.npy", None, "is missing or cut short"),
+        ("state-*.npz", lambda data: data[:100], "is missing or damaged: .* rename progress-before.json"),
+        ("state-*.npz", None, "is missing or damaged"),
+    ],
+)
+def test_damaged_files(tmp_path, file, change, message):
+    store = written(tmp_path)
+    for path in tmp_path.glob(file):
+        data = path.read_bytes()
+        path.unlink()
+        if change is not None:
+            path.write_bytes(change(data))
+    with pytest.raises(CheckpointError, match=message):
+        Checkpoint(tmp_path, store.settings, store.lengths).load_state({"a": np.zeros(3)})
+
+
+def written(folder):
+    """A store with two chunks of draws of two chains."""
+    store = Checkpoint(folder, {"draws": 8}, {"posterior": 8})
+    for n in range(2):
+        draws = {"x": np.full((2, 4, 3), n, np.int8)}
+        store.write("posterior", 4, {"draws": draws}, {"a": np.arange(3.0) + n})
+    return store
 
 
 def test_full_disk(tmp_path, monkeypatch):

@@ -220,11 +220,21 @@ BAD = [
     ({"dtype": "float16"}, ValueError, "dtype must be one of 'float64', 'float32'"),
     ({"return_inferencedata": False}, ValueError, "return_inferencedata must be True"),
     ({"callback": 3}, TypeError, "callback must be a function"),
-    ({"devices": ["cpu"]}, TypeError, "devices must be a list of JAX devices"),
-    ({"devices": []}, TypeError, "devices must be a list of JAX devices"),
+    ({"devices": ["cpu"]}, TypeError, "devices must be a list of different JAX devices"),
+    ({"devices": jax.devices}, TypeError, "devices must be a list of different JAX devices"),
     ({"nuts": True}, TypeError, "nuts must be a dictionary"),
     ({"nuts": {"max_treedepth": 0}}, ValueError, "must be an integer of at least 1"),
     ({"nuts": {"dense": "yes"}}, ValueError, "must be True or False"),
+    ({"var_names": []}, ValueError, "var_names is empty"),
+    ({"random_seed": -1}, ValueError, "random_seed must be an integer of at least 0"),
+    ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a folder"),
+    ({"model": 3}, TypeError, "model must be a pm.Model"),
+    ({"initvals": 5}, TypeError, "initvals must be a dictionary"),
+    ({"initvals": [{}]}, ValueError, "initvals has 1 entries for 4 chains"),
+    ({"initvals": {"nope": 1}}, ValueError, "initvals names 'nope', which is no free variable"),
+    ({"initvals": {"n": 2.5}}, ValueError, r"initvals\['n'\] must hold integers"),
+    ({"initvals": {"mu": [1.0]}}, ValueError, r"has the shape \(1,\), and the variable \(2,\)"),
+    ({"initvals": [{}, {}, {}, {"n": -1}]}, SamplingError, "'n' starts outside its support: element 0 is -1"),
     ({"var_names": "mu"}, TypeError, "var_names must be a list of names"),
     ({"cores": 4}, TypeError, r"pmd.sample has no cores=. All chains run in one program"),
     ({"trace": []}, TypeError, "with checkpoint="),
@@ -274,6 +284,41 @@ def test_no_jax_version():
         pm.Deterministic("half", Halve()(a))
         with pytest.raises(NotImplementedError, match=r"the Op Halve.*, which has no JAX version. Use pm.sample"):
             pmd.sample(5, tune=5, **QUIET)
+
+
+def test_impossible_draws_are_never_returned(tmp_path):
+    with pm.Model():
+        x = pm.Bernoulli("x", 0.5, shape=3)
+        pm.Potential("never", pt.switch(x.sum() >= 0, -np.inf, 0.0))
+        for options in ({"tune": 0}, {"tune": 20, "checkpoint": tmp_path}, {"tune": 20, "checkpoint": tmp_path}):
+            with pytest.raises(SamplingError, match="the start of 'x' is impossible"):
+                pmd.sample(20, chains=2, random_seed=1, step=pmd.BlockGibbs(), **options, **QUIET)
+
+
+def test_one_step_in_both_widths():
+    mu, where = np.array([0.1, -0.4, 0.6]), np.array([0.3, 1.2, -0.7])
+    with pm.Model():
+        z = pm.Categorical("z", p=np.full(3, 1 / 3), shape=3)
+        a = pm.Normal("a", 0, 0.5, shape=3)
+        pm.Normal("y", a[z - 1] + pt.constant(mu)[z], 0.6, observed=where)
+        pm.Normal("all", pt.dot(np.arange(6.0).reshape(2, 3), z * mu), 1.0, observed=[0.2, 0.4])
+        step = pmd.AutoStep()
+        seen = [pmd.sample(10, tune=5, chains=1, random_seed=1, dtype=d, step=step, **QUIET) for d in ("float64", "float32", "float64")]
+    assert seen[1]["posterior"]["a"].dtype == np.float32
+    same(seen[0], seen[2])
+
+
+def test_statistics_of_all_transitions():
+    with mixed():
+        pm.Deterministic("fixed", pt.constant(2.0) * 3)
+        one, three = (pmd.sample(60 // thin, tune=0, chains=1, random_seed=1, thin=thin, **QUIET) for thin in (1, 3))
+    every, some = (idata["sample_stats"].isel(chain=0) for idata in (one, three))
+    by_three = {name: every[name].values.reshape(20, 3) for name in every.data_vars}
+    np.testing.assert_array_equal(some["n_steps"], by_three["n_steps"].sum(1))
+    np.testing.assert_allclose(some["acceptance_rate"], by_three["acceptance_rate"].mean(1))
+    np.testing.assert_array_equal(some["diverging"], by_three["diverging"].any(1))
+    np.testing.assert_array_equal(some["lp"], by_three["lp"][:, 2])
+    assert (one["posterior"]["fixed"] == 6).all()
 
 
 def test_nothing_to_sample():

@@ -43,8 +43,9 @@ class DiscreteBlock:
 
     def __init__(self, step: DiscreteStep, tune: int):
         step.renew()
-        self.density = cast(ModelDensity, step.target.density)
-        self.step, self.target, self.kernel, self.tune = step, step.target, step.kernel, tune
+        target = step.fresh_target() if narrow() else step.target  # what it keeps has the width of its first use
+        self.density = cast(ModelDensity, target.density)
+        self.step, self.target, self.kernel, self.tune = step, target, step.kernel, tune
         self.params = dict(step.params)
         tuned = self.kernel.tuned
         self.bounds = (1.0, 1.0) if tuned is None else tuned.bounds(self.target.space)

@@ -4,12 +4,15 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Real
+from os import PathLike
 from typing import Any
 
 import jax
 import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import CompoundStep
+from pymc.util import get_random_generator
 
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.step import DiscreteStep
@@ -45,7 +48,16 @@ def refuse(options: dict[str, Any]) -> None:
         raise TypeError(f"pmd.sample has no option {name!r}. Options of a step are given to the step: step=pmd.AutoStep(...).")
 
 
-def check(counts: dict[str, tuple[Any, int]], target_accept: Any, chunk: Any, dtype: Any, return_inferencedata: Any, callback: Any) -> None:
+def check(
+    counts: dict[str, tuple[Any, int]],
+    target_accept: Any,
+    chunk: Any,
+    dtype: Any,
+    return_inferencedata: Any,
+    callback: Any,
+    checkpoint: Any,
+    model: Any,
+) -> None:
     """Refuse values that mean nothing, before any work.
 
     Parameters
@@ -56,12 +68,16 @@ def check(counts: dict[str, tuple[Any, int]], target_accept: Any, chunk: Any, dt
         check_count(name, value, least)
     if chunk != "auto":
         check_count("chunk", chunk, 1)
-    if isinstance(target_accept, bool) or not isinstance(target_accept, float | int) or not 0 < target_accept < 1:
+    if isinstance(target_accept, bool) or not isinstance(target_accept, Real) or not 0 < float(target_accept) < 1:
         raise ValueError(f"target_accept must be between 0 and 1, got {target_accept!r}.")
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
     if not return_inferencedata:
         raise ValueError("return_inferencedata must be True: pmd.sample keeps no MultiTrace. The DataTree holds the same draws.")
+    if checkpoint is not None and not isinstance(checkpoint, str | PathLike):
+        raise TypeError(f"checkpoint must be the path of a folder, got {checkpoint!r}.")
+    if model is not None and not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a pm.Model, got {model!r}.")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of (draws, done), got {callback!r}.")
 
@@ -81,6 +97,16 @@ def chosen(name: str, given: Any, known: dict[str, Any]) -> dict[str, Any]:
     return dict(given or {})
 
 
+def seed_of(random_seed: Any) -> int | None:
+    """One number from whatever `pm.sample` takes."""
+    if random_seed is None:
+        return None
+    try:
+        return int(get_random_generator(random_seed).integers(2**31))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"random_seed must be an integer of at least 0, or what numpy takes for one, got {random_seed!r}.") from error
+
+
 def check_nuts(options: dict[str, Any]) -> dict[str, Any]:
     if "max_treedepth" in options:
         check_count("nuts['max_treedepth']", options["max_treedepth"], 1)
@@ -95,6 +121,8 @@ def check_names(model: pm.Model, var_names: Any) -> None:
         return
     if isinstance(var_names, str) or not isinstance(var_names, Sequence):
         raise TypeError(f"var_names must be a list of names, got {var_names!r}.")
+    if not var_names:
+        raise ValueError("var_names is empty: name what is to be kept, or leave it out for everything.")
     known = [v.name for v in model.unobserved_value_vars]
     unknown = [n for n in var_names if n not in known]
     if unknown:
@@ -117,7 +145,8 @@ def steps_of(model: pm.Model, step: Any) -> list[DiscreteStep]:
     twice = sorted({n for n in named if named.count(n) > 1})
     if twice:
         raise ValueError(f"{', '.join(map(repr, twice))} belongs to two steps. Name each variable once.")
-    left = [str(v.name) for v in model.discrete_value_vars if v.name not in named]
+    sizes = {name: np.size(value) for name, value in model.initial_point().items()}
+    left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and sizes[v.name]]
     if left:
         made = AutoStep(left, model=model)
         flat += getattr(made, "methods", [made])
@@ -127,9 +156,9 @@ def steps_of(model: pm.Model, step: Any) -> list[DiscreteStep]:
 def spread_over(devices: Any, chains: int) -> list[jax.Device]:
     """The devices that share the chains evenly."""
     if devices is not None:
-        found = list(devices)
-        if not found or not all(isinstance(d, jax.Device) for d in found):
-            raise TypeError(f"devices must be a list of JAX devices such as jax.devices(), got {devices!r}.")
+        found = list(devices) if isinstance(devices, Sequence) else []
+        if not found or not all(isinstance(d, jax.Device) for d in found) or len(set(found)) < len(found):
+            raise TypeError(f"devices must be a list of different JAX devices, such as jax.devices(), got {devices!r}.")
         if chains % len(found):
             raise ValueError(f"{chains} chains cannot be spread evenly over {len(found)} devices. Give a multiple, or other devices.")
         return found

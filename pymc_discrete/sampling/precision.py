@@ -21,11 +21,17 @@ def check_precision(dtype: str) -> None:
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
     """Whatever JAX traces and runs inside has floats of this width and, for float32, integers of 32 bits."""
-    with jax.enable_x64(dtype == "float64"), warnings.catch_warnings():
-        if dtype == "float32":
+    if dtype == "float64":
+        yield
+        return
+    jax.clear_caches()  # JAX keeps some traces by shape and not by width
+    try:
+        with jax.enable_x64(False), warnings.catch_warnings():
             # said for each constant and cast of the graph that asks for 64 bits: they are to have 32 here
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
-        yield
+            yield
+    finally:
+        jax.clear_caches()
 
 
 def check_integers(model: pm.Model, points: list[dict[str, np.ndarray]]) -> None:

@@ -10,6 +10,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.util import get_default_varnames
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
@@ -55,10 +56,14 @@ class Program:
     ):
         self.blocks, self.seed = tuple(blocks), seed
         self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
-        wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
-        self.outputs = list(get_default_varnames(wanted, include_transformed=False))
+        self.outputs = recorded(model, var_names)
         self._values = [v.name for v in model.value_vars]
         shared = [v for v in graph_inputs(self.outputs) if isinstance(v, SharedVariable)]
+        if any(not hasattr(v.type, "dtype") for v in shared):
+            raise ValueError(
+                "A Deterministic draws random numbers of its own, which pmd.sample does not. Leave it out with var_names=, and draw it "
+                "with pm.sample_posterior_predictive."
+            )
         self._outputs = jaxify(model.value_vars, clone_replace(self.outputs, {v: pt.constant(v.get_value()) for v in shared}))
         self._narrow = narrow_dtypes(self.blocks)
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
@@ -105,7 +110,7 @@ class Program:
 
     def _record(self, point: dict[str, Any]) -> dict[str, Any]:
         values = self._outputs(*(point[name] for name in self._values))
-        return {v.name: jnp.asarray(a).astype(self._narrow.get(v.name, a.dtype)) for v, a in zip(self.outputs, values, strict=True)}
+        return {v.name: jnp.asarray(a, self._narrow.get(v.name)) for v, a in zip(self.outputs, values, strict=True)}
 
     def _run(self, states: ChainState, first, count, thin, size: int):
         """(states, draws, statistics) after `count` records, each after `thin` draws, the first of which is number `first`.
@@ -117,7 +122,9 @@ class Program:
 
         def chain(number, state: ChainState):
             def draw(k, carried):
-                return self._draw(number, k, carried[0])
+                state, told = carried
+                state, now = self._draw(number, k, state)
+                return state, together(told, now)
 
             # declared, since asking JAX for the shapes would trace the whole draw again
             nothing = joined([{name: jnp.zeros((), kind) for name, kind in b.stats.items()} for b in self.blocks])
@@ -128,7 +135,7 @@ class Program:
                 state, kept = carried
                 begin = start + n * thin
                 state, told = jax.lax.fori_loop(begin, begin + thin, draw, (state, nothing))
-                return state, jax.tree.map(lambda all_, one: all_.at[n].set(one), kept, (self._record(state.point), told))
+                return state, jax.tree.map(lambda all_, one: all_.at[n].set(one), kept, (self._record(state.point), averaged(told, thin)))
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
@@ -159,6 +166,31 @@ class Program:
 
         spread = jax.shard_map(on_one_device, mesh=self._mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False)
         return spread(jnp.arange(jax.tree.leaves(states)[0].shape[0]), states)
+
+
+def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
+    """What `pm.sample` records of a model, by its value variables."""
+    wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
+    return list(get_default_varnames(wanted, include_transformed=False))
+
+
+# statistics of the draws between two records: these are averaged, these added up; what is bool is true if it ever was; else the last
+AVERAGED, ADDED = ("acceptance_rate", "accept", "accepted"), ("n_steps",)
+
+
+def together(told: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The statistics of some draws and of one more."""
+    found = {}
+    for name, a in now.items():
+        if a.dtype == bool:
+            found[name] = told[name] | a
+        else:
+            found[name] = told[name] + a if name in AVERAGED + ADDED else a
+    return found
+
+
+def averaged(told: dict[str, Any], count) -> dict[str, Any]:
+    return {name: (a / count).astype(a.dtype) if name in AVERAGED else a for name, a in told.items()}
 
 
 def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:

@@ -73,10 +73,10 @@ class Run:
             t += count * every
             if t == end:
                 self._between(t)
-            self.store.write(WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.states)
-            self.bar.advance(count * every, time.perf_counter() - begin, stats, tuning=True)
             if t == self.tune:
                 self._end_of_tuning(stats["lp"][:, -1])
+            self.store.write(WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.states)
+            self.bar.advance(count * every, time.perf_counter() - begin, stats, tuning=True)
 
     def _between(self, t: int) -> None:
         """What happens to the chains after tuning draw t, besides drawing."""
@@ -88,6 +88,9 @@ class Run:
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in self._discrete():
             complain(block, state, self.tune)
+        self._check_possible(lp)
+
+    def _check_possible(self, lp: np.ndarray) -> None:
         if np.isneginf(lp).any():
             raise SamplingError(next((b.step.impossible_message() for b, _ in self._discrete()), "The log density is -inf."))
 
@@ -111,6 +114,7 @@ class Run:
             draws, stats = fetched(draws, count), fetched(stats, count)
             if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
                 raise SamplingError("The log density became nan or +inf. Look for nan in the data and for parameters outside their domain.")
+            self._check_possible(stats["lp"])
             self.store.write(POSTERIOR, count, {"draws": draws, "stats": stats}, states)
             self.bar.advance(count, time.perf_counter() - begin, stats, tuning=False)
             begin = time.perf_counter()

@@ -11,19 +11,19 @@ import jax
 import numpy as np
 import pymc as pm
 from pymc.model import modelcontext
-from pymc.util import get_random_generator
 from xarray import DataTree
 
 from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, spread_over, steps_of
+from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
+from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, seed_of, spread_over, steps_of
 from pymc_discrete.sampling.precision import check_integers, check_precision, precision
-from pymc_discrete.sampling.program import Program
+from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
 from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run
-from pymc_discrete.sampling.starts import starts
+from pymc_discrete.sampling.starts import check_initvals, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.fork import refuse_after_fork
 
@@ -76,13 +76,15 @@ def sample(
     random_seed : int or what `pm.sample` takes, optional
         All random numbers depend on it, on the number of the chain and on that of the draw, and on nothing else.
     initvals : dict or list of dicts, optional
-        Starting values as in `pm.sample`. Other continuous variables are jittered, other discrete ones dispersed.
+        Starting values as in `pm.sample`: continuous variables are jittered about them, discrete ones start there. Other discrete variables
+        are dispersed.
     target_accept : float
         Acceptance that NUTS tunes its step size to.
     var_names : list of str, optional
         What to keep; by default every free variable and Deterministic.
     thin : int
-        Transitions of the whole model per draw kept.
+        Transitions of the whole model per draw kept. Statistics are then of all of them: means of acceptances, sums of n_steps, whether any
+        diverged.
     discard_tuned_samples : bool
         False keeps the tuning draws in the groups warmup_posterior and warmup_sample_stats.
     progressbar : bool
@@ -135,13 +137,15 @@ def sample(
     ...     idata = pmd.sample()  # doctest: +SKIP
     """
     refuse(options)
+    draws, tune, chains, thin = (int(n) if isinstance(n, np.integer) else n for n in (draws, tune, chains, thin))
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
-    check(counts, target_accept, chunk, dtype, return_inferencedata, callback)
+    check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
     nuts_options = {**OPTIONS, **check_nuts(chosen("nuts", nuts, OPTIONS))}
     tree_options = chosen("idata_kwargs", idata_kwargs, dict.fromkeys(KNOWN))
     check_precision(dtype)
     model = modelcontext(model)
     check_names(model, var_names)
+    check_initvals(model, initvals, chains)
     refuse_after_fork()
     use_every_core()
     with precision(dtype), all_in_jax():
@@ -157,19 +161,16 @@ def sample(
         settings = {"draws": draws, "tune": tune, "chains": chains, "thin": thin, "target_accept": target_accept, "nuts": nuts_options}
         settings |= {"variables": sorted(str(v.name) for v in model.value_vars), "var_names": var_names and sorted(var_names)}
         settings |= {"steps": [b.described() for b in blocks], "keep_warmup": not discard_tuned_samples, "dtype": dtype}
-        density = jax.jit(blocks[0].logdensity)
-        if checkpoint is not None:  # tells models and data apart, and machines not
-            (somewhere,) = starts(model, blocks, density, None, 1, np.random.SeedSequence(0))
-            settings["model"] = f"log density {float(density(somewhere)):.6g} at some point"
+        settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(initvals)}
         store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
-        seed = store.seed(None if random_seed is None else int(get_random_generator(random_seed).integers(2**31)))
+        seed = store.seed(seed_of(random_seed))
         program = Program(model, blocks, var_names, seed, spread_over(devices, chains))
         if store.begun:
             states = program.placed(store.load_state(like=program.start([point] * chains)))
         else:
             if dtype == "float32":
                 check_integers(model, [point])
-            points = starts(model, blocks, density, initvals, chains, np.random.SeedSequence(seed))
+            points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
             states = program.start(points)
         begin = time.perf_counter()
         with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar:

@@ -1,24 +1,23 @@
 """Where the chains start: dispersed, and possible."""
 
-from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pymc as pm
 from pymc.initial_point import make_initial_point_fns_per_chain
+from pytensor.graph.basic import Variable
 
 from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.steps.checks import check_start, dispersed
+from pymc_discrete.steps.checks import check_start, check_support, dispersed
 
 RETRIES = 10
 
 
-def starts(
-    model: pm.Model, blocks, density: Callable, initvals: Any, chains: int, seed: np.random.SeedSequence
-) -> list[dict[str, np.ndarray]]:
+def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.SeedSequence) -> list[dict[str, np.ndarray]]:
     """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones dispersed.
 
-    `density` gives the log density of a point. A discrete variable whose start `initvals` or the model gives starts there.
+    A discrete variable whose start `initvals` or the model gives starts there.
 
     Raises
     ------
@@ -29,7 +28,7 @@ def starts(
     functions = make_initial_point_fns_per_chain(model=model, overrides=initvals, jitter_rvs=jittered, chains=chains)
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    points = []
+    density, points = jax.jit(blocks[0].logdensity), []
     for function, own, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):
@@ -43,6 +42,8 @@ def starts(
         points.append(point)
     for block in blocks:
         if isinstance(block, DiscreteBlock):
+            for point in points:
+                check_support(block.target.space, block.density.split(point)[0])
             check_start(block.target, points[0], block.target.at(points[0])[0])
         else:
             block.check_start(points[0])
@@ -60,3 +61,28 @@ def spread_out(point: dict[str, np.ndarray], blocks, given: set[str], rng: np.ra
                     y[start : start + v.size] = x[start : start + v.size]
             point = target.point(y)
     return point
+
+
+def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
+    """Refuse starts that are none."""
+    several = isinstance(initvals, list | tuple)
+    if several and len(initvals) != chains:
+        raise ValueError(f"initvals has {len(initvals)} entries for {chains} chains. Give one dictionary, or one for each chain.")
+    discrete = {str(v.name) for v in model.discrete_value_vars}
+    known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
+    shapes = model.eval_rv_shapes()
+    for own in initvals if several else [initvals]:
+        if own is not None and not isinstance(own, dict):
+            raise TypeError(f"initvals must be a dictionary {{variable: value}}, or a list with one for each chain, got {own!r}.")
+        for key, value in (own or {}).items():
+            name = str(getattr(key, "name", key))
+            if name not in known:
+                raise ValueError(f"initvals names {name!r}, which is no free variable of the model. It has {', '.join(known)}.")
+            if isinstance(value, str | Variable):  # "prior", "support_point", or a graph
+                continue
+            number = np.asarray(value)
+            if name in discrete and not (np.isfinite(number) & (number == np.round(number))).all():
+                raise ValueError(f"initvals[{name!r}] must hold integers, got {value!r}.")
+            shape = tuple(int(n) for n in shapes.get(name, number.shape))
+            if number.ndim and number.shape != shape:
+                raise ValueError(f"initvals[{name!r}] has the shape {number.shape}, and the variable {shape}.")

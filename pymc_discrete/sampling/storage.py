@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,9 @@ class Checkpoint:
     def _resume(self) -> None:
         try:
             found = json.loads((self.folder / PROGRESS).read_text())
-        except ValueError as error:
-            raise CheckpointError(f"{self.folder / PROGRESS} is damaged: {error}. Delete the folder to start again.") from error
+            found = {name: found[name] for name in self.progress}
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise CheckpointError(f"{self.folder / PROGRESS} is damaged: {error!r}. {self._remedy()}") from error
         for name, value in self.settings.items():
             if found["settings"].get(name) != value:
                 raise CheckpointError(
@@ -117,17 +119,33 @@ class Checkpoint:
         last = found["last"]
         if last is not None:
             for file, crc in last["crc"].items():
-                if not (self.folder / file).exists() or self._crc(file, last["first"], last["count"]) != crc:
+                if self._crc(file, last["first"], last["count"]) != crc:
                     raise CheckpointError(
                         f"Draws {last['first']} to {last['first'] + last['count']} in {self.folder / file} are not those that were "
-                        f"written. Those before are kept: rename {BEFORE} to {PROGRESS} to go on from there."
+                        f"written. {self._remedy()}"
                     )
+
+    def _remedy(self) -> str:
+        if (self.folder / BEFORE).exists():
+            return f"Those before are kept: rename {BEFORE} to {PROGRESS} to go on from there, or delete the folder to start again."
+        return "Delete the folder to start again."
+
+    def _array(self, file: str) -> np.ndarray:
+        try:
+            return np.load(self.folder / file, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.folder / file} is missing or cut short: {error}. Its draws are lost: delete the folder to start again."
+            ) from error
 
     # ------------------------------------------------------------ states
     def load_state(self, like: Any) -> Any:
         """The states of the chains after the last complete chunk, in the form of `like`."""
-        with np.load(self.folder / self.progress["state"]) as file:
-            leaves = [file[f"a{n}"] for n in range(len(file.files))]
+        try:
+            with (self.folder / self.progress["state"]).open("rb") as data, np.load(data) as file:
+                leaves = [file[f"a{n}"] for n in range(len(file.files))]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise CheckpointError(f"{self.folder / self.progress['state']} is missing or damaged: {error!r}. {self._remedy()}") from error
         return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     # ------------------------------------------------------------ chunks
@@ -174,6 +192,8 @@ class Checkpoint:
 
     def _put(self, file: str, array: np.ndarray, first: int, length: int) -> int:
         path, shape = self.folder / file, (array.shape[0], length, *array.shape[2:])
+        if not path.exists() and first:
+            raise CheckpointError(f"{path} is missing, and {first} draws with it. Delete the folder to start again.")
         if not path.exists():
             with path.open("wb") as new:
                 header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
@@ -189,7 +209,7 @@ class Checkpoint:
         return zlib.crc32(np.ascontiguousarray(array).tobytes())
 
     def _crc(self, file: str, first: int, count: int) -> int:
-        array = np.lib.format.open_memmap(self.folder / file, mode="r")
+        array = self._array(file)
         return zlib.crc32(np.ascontiguousarray(array[:, first : first + count]).tobytes())
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
@@ -197,7 +217,7 @@ class Checkpoint:
         if jax.process_count() > 1:
             multihost_utils.sync_global_devices("the first process has written")
         done, names = self.done(part), self.progress["names"].get(f"{part}-{kind}", [])
-        return {name: np.load(self.folder / file_of(part, kind, name), mmap_mode="r")[:, :done] for name in names}
+        return {name: self._array(file_of(part, kind, name))[:, :done] for name in names}
 
 
 def file_of(part: str, kind: str, name: str) -> str:

@@ -11,7 +11,7 @@ from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
 
 from pymc_discrete.targets.from_model import ModelDensity
-from pymc_discrete.targets.space import UNBOUNDED
+from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 
 CHECKED_NEIGHBOURS = 32
@@ -29,12 +29,7 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         Where the model has an Op without a JAX version.
     """
     space = target.space
-    for site in np.flatnonzero(~space.contains(x))[:1]:
-        name, flat = space.sites[site]
-        raise SamplingError(
-            f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
-            f"{shown(space.lower[site], space.upper[site])}. Pass initvals={{{name!r}: ...}} within it."
-        )
+    check_support(space, x)
     values, inside = (np.asarray(a) for a in space.neighbours(x))
     site, column = np.nonzero(inside & (values != x[:, None]))
     pick = np.random.default_rng(0).permutation(len(site))[:CHECKED_NEIGHBOURS]
@@ -47,6 +42,16 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     if not logp < np.inf:
         raise_not_finite(target, point, x, logp)
     check_differences(target, logp, got, want, site)
+
+
+def check_support(space: Space, x: np.ndarray) -> None:
+    for site in np.flatnonzero(~space.contains(x))[:1]:
+        name, flat = space.sites[site]
+        most = f" (and no more than {UNBOUNDED} here)" if abs(x[site]) >= UNBOUNDED else ""
+        raise SamplingError(
+            f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
+            f"{shown(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
+        )
 
 
 def check_differences(target: Target, logp: float, got: np.ndarray, want: np.ndarray, site: np.ndarray) -> None:

@@ -128,14 +128,18 @@ class DiscreteStep(BlockedStep):
 
     # ------------------------------------------------------------ building, all of it before JAX runs
     def _build(self) -> None:
+        self._target = self.fresh_target()
+        self._draw_compiled: Any = None
+        self._settle_compiled: Any = None
+
+    def fresh_target(self) -> Target:
+        """A target that shares nothing with another."""
         point = self._initial_point
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
         try:
-            self._target = target_from_model(self.model, self._names, initial_point=point, **self._options)
+            return target_from_model(self.model, self._names, initial_point=point, **self._options)
         except NotImplementedError as e:
             raise without_jax(self._names, e) from e
-        self._draw_compiled: Any = None
-        self._settle_compiled: Any = None
 
     @property
     def target(self) -> Target:
