@@ -1,14 +1,17 @@
-"""pmd.sample next to JAGS: the same models, priors and data, two chains each, all on one core.
+"""pmd.sample next to JAGS (Linux): the same models, priors and data, two chains each, all on one core.
 
 python -m benchmarks.jags --models B occupancy --seconds 30 --out benchmarks/results/NAME-jags
 """
 
 import argparse
+import contextlib
 import json
 import logging
 import os
 import pty
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import tty
@@ -64,9 +67,14 @@ MIXTURE = """model {{
 }}"""
 
 
-def mixture_forms(z):
+def mixture_in_jags(z):
     """Means sorted in the model, as PyMC's transform has it; or free and thereby conjugate, and sorted when they are read."""
-    return {"sorted means": MIXTURE.format(mu="sort(mu0)", z=z), "free means": MIXTURE.format(mu="mu0", z=z)}
+    return {
+        "summaries": mixture_summaries,
+        "jags": {"sorted means": MIXTURE.format(mu="sort(mu0)", z=z), "free means": MIXTURE.format(mu="mu0", z=z)},
+        "watched": {"mu": (3,), "s1": (), "s2": ()},
+        "jags_summaries": mixture_jags_summaries,
+    }
 
 
 def mixture_jags_summaries(a):
@@ -149,12 +157,9 @@ MODELS = {
     "B": Versus(
         title="Gaussian mixture, 500 points, 3 ordered means",
         pymc=mixture,
-        summaries=mixture_summaries,
-        jags=mixture_forms("for (i in 1:500) { z[i] ~ dcat(w) }"),
-        watched={"mu": (3,), "s1": (), "s2": ()},
-        jags_summaries=mixture_jags_summaries,
         start=lambda y: {"mu0": np.array([-3.0, 0.0, 3.5])},
         data={"w": np.full(3, 1 / 3)},
+        **mixture_in_jags("for (i in 1:500) { z[i] ~ dcat(w) }"),
     ),
     "E": Versus(
         title="N-mixture, 50 sites, 4 visits",
@@ -178,21 +183,19 @@ MODELS = {
     "HMM": Versus(
         title="HMM, 500 times, 3 states with ordered means, known transitions",
         pymc=hmm,
-        summaries=mixture_summaries,
-        jags=mixture_forms("z[1] ~ dcat(w)\n  for (t in 2:500) { z[t] ~ dcat(A[z[t - 1], ]) }"),
-        watched={"mu": (3,), "s1": (), "s2": ()},
-        jags_summaries=mixture_jags_summaries,
         start=lambda y: {"mu0": HMM_MEANS},
         data={"w": np.full(3, 1 / 3), "A": HMM_MATRIX},
+        **mixture_in_jags("z[1] ~ dcat(w)\n  for (t in 2:500) { z[t] ~ dcat(A[z[t - 1], ]) }"),
     ),
 }
 
 
 # ---------------------------------------------------------------- ours
 def run_ours(spec, seconds, seed):
-    """(summaries (chains, draws), seconds of sampling them, seconds before, statistics)
+    """(summaries (chains, draws), seconds of sampling, seconds before, what else there is to tell)
 
-    The first chunk belongs to what is before: its end is the first time that is known after compiling and tuning.
+    Seconds are those of the processor, beside those of the clock for sampling. The first chunk belongs to what is before: its end is the
+    first time that is known after compiling and tuning.
     """
     import pymc_discrete as pmd
 
@@ -212,7 +215,7 @@ def run_ours(spec, seconds, seed):
     summaries = in_chains([spec.summaries({name: v[c] for name, v in a.items()}) for c in range(CHAINS)])
     stats = tree.sample_stats.isel(draw=slice(CHUNK, None))
     told = {"n_steps": float(stats["n_steps"].mean()), "step_size": stats["step_size"].isel(draw=-1).to_numpy().tolist()}
-    told |= {"divergences": int(stats["diverging"].sum())}
+    told["diverging"] = float(stats["diverging"].mean())
     return summaries, sampling, times[0][0] - start, told
 
 
@@ -229,7 +232,7 @@ class Jags:
         tty.setraw(theirs)
         self.process = subprocess.Popen(["jags"], cwd=folder, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         os.close(theirs)
-        self.answer()
+        self.version = self.answer().split()[3]  # Welcome to JAGS 4.3.1 on ...
 
     def ask(self, command):
         """Seconds until JAGS is ready for the next command: of the processor, of the clock."""
@@ -272,7 +275,7 @@ def r_text(values):
 
 
 def run_jags(spec, text, modules, seconds, seed):
-    """As `run_ours`: compiling and adapting, with as many burn-in draws as ours has tuning draws, are before sampling."""
+    """As `run_ours`; before sampling are compiling, adapting, and a burn-in as long as our tuning."""
     model, _ = spec.pymc()
     y = model.rvs_to_values[model["y"]].data
     with tempfile.TemporaryDirectory() as folder:
@@ -282,30 +285,29 @@ def run_jags(spec, text, modules, seconds, seed):
         for c in range(CHAINS):
             rng = f'".RNG.name" <- "base::Mersenne-Twister"\n".RNG.seed" <- {seed * CHAINS + c + 1}\n'
             (here / f"start{c + 1}.txt").write_text(r_text(spec.start(y)) + rng)
-        jags = Jags(folder)
         inits = [f'parameters in "start{c}.txt", chain({c})' for c in range(1, CHAINS + 1)]
         setup = [*(f"load {name}" for name in modules), 'model in "model.txt"', 'data in "data.txt"', f"compile, nchains({CHAINS})"]
-        for command in [*setup, *inits, "initialize", f"adapt {TUNE}", f"update {TUNE}"]:
-            jags.ask(command)
-        jags.ask('samplers to "samplers.txt"')
-        for name in spec.watched:
-            jags.ask(f"monitor {name}")
-        jags.ask(f"update {PILOT}")
-        before, draws, sampling = jags.seconds()[0], PILOT, np.zeros(2)
-        while sampling[0] < seconds:
-            wanted = (seconds - sampling[0]) / max(sampling[0], 1e-3)
-            size = int(np.ceil((draws - PILOT) * min(wanted + 0.02, 4))) or PILOT
-            sampling += jags.ask(f"update {size}")
-            draws += size
-        jags.ask("coda *")
-        jags.close()
+        with contextlib.closing(Jags(folder)) as jags:
+            for command in [*setup, *inits, "initialize", f"adapt {TUNE}", f"update {TUNE}"]:
+                jags.ask(command)
+            jags.ask('samplers to "samplers.txt"')
+            for name in spec.watched:
+                jags.ask(f"monitor {name}")
+            jags.ask(f"update {PILOT}")
+            before, draws, sampling = jags.seconds()[0], PILOT, np.zeros(2)
+            while sampling[0] < seconds:
+                wanted = (seconds - sampling[0]) / max(sampling[0], 1e-3)
+                size = int(np.ceil((draws - PILOT) * min(wanted + 0.02, 4))) or PILOT
+                sampling += jags.ask(f"update {size}")
+                draws += size
+            jags.ask("coda *")
         chains = []
         for c in range(1, CHAINS + 1):
             values = np.loadtxt(here / f"CODAchain{c}.txt", usecols=1)
             a = coda(values, (here / "CODAindex.txt").read_text(), spec.watched)
             chains.append(spec.jags_summaries({name: v[PILOT:] for name, v in a.items()}))
         kinds = sorted({line.split("\t")[1] for line in (here / "samplers.txt").read_text().splitlines()})
-    return in_chains(chains), sampling, before, {"samplers": kinds}
+    return in_chains(chains), sampling, before, {"samplers": kinds, "jags": jags.version}
 
 
 def coda(values, index, watched):
@@ -320,7 +322,8 @@ def scored(model, sampler, summaries, sampling, before, told):
 
     found = {}
     for name, v in summaries.items():
-        moments = {"mean": v.mean(), "sd": v.std(), "ess": az.ess(v, method="bulk")}
+        moves = (np.ptp(v, axis=1) > 0).all()  # of what stands still ArviZ takes every draw for effective
+        moments = {"mean": v.mean(), "sd": v.std(), "ess": az.ess(v, method="bulk") if moves else 0.0}
         moments |= {f"mcse_{what}": az.mcse(v, method=what) for what in ("mean", "sd")}
         found[name] = {key: float(value) for key, value in moments.items()}
     worst = min(found, key=lambda name: found[name]["ess"])
@@ -341,39 +344,40 @@ def deviations(r, reference):
 
 
 COLUMNS = [
-    "model", "sampler", "draws", "seconds", "min ESS", "ESS/s", "worst summary", "ours / JAGS", "s before sampling", "largest abs z",
+    "model", "sampler", "draws", "seconds", "min ESS", "ESS/s", "worst summary", "ours / JAGS", "s before sampling", "largest \\|z\\|",
 ]  # fmt: skip
 
 
 def markdown(records):
-    first = records[0]
-    versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
-    lines = [f"{first['hardware']}; {first['date']}; commit {first['commit']}; {versions}", ""]
-    lines += ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-    notes = []
+    versions = records[0]["versions"] | {"JAGS": next((r["jags"] for r in records if "jags" in r), "not run")}
+    head = "{hardware}; {date}; commit {commit}; ".format(**records[0]) + ", ".join(f"{k} {v}" for k, v in versions.items())
+    lines, notes = [head, "", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"], []
     for model in dict.fromkeys(r["model"] for r in records):
         ours, *theirs = [r for r in records if r["model"] == model]
         best = max(theirs, key=lambda r: r["speed"])
+        told = f"{ours['n_steps']:.1f} leapfrog steps a draw, {ours['diverging']:.1%} of draws diverge"
+        notes.append(f"- {model}: {MODELS[model].title}. Ours: {told}. The best JAGS: {', '.join(best['samplers'])}.")
         for r in (ours, *theirs):
-            z = {} if r is ours else deviations(r, ours)
-            size = max(map(abs, z.values()), default=0.0)
-            ratio = f"{ours['speed'] / r['speed']:.2f}" if r is not ours else ""
-            cells = [r["draws"], f"{r['seconds']:.1f}", f"{r['min_ess']:.0f}", f"{r['speed']:.3g}", r["worst"]]
-            cells += [f"**{ratio}**" if r is best else ratio, f"{r['before']:.1f}", f"{size:.1f}" if z else ""]
-            lines.append("| " + " | ".join(map(str, [model, r["sampler"], *cells])) + " |")
-            notes += [f"- {model}, {r['sampler']}: {s} of {n} is off by z = {v:.1f}" for (n, s), v in z.items() if not abs(v) <= SIGMAS]
-    notes += [f"- {model}: {spec.title}" for model, spec in MODELS.items()]
+            cells = [model, r["sampler"], r["draws"], f"{r['seconds']:.1f}", f"{r['min_ess']:.0f}", f"{r['speed']:.3g}", r["worst"]]
+            ratio, size = "", ""
+            if r is not ours:
+                z = deviations(r, ours)
+                ratio = f"{ours['speed'] / r['speed']:.2g}"
+                ratio, size = f"**{ratio}**" if r is best else ratio, f"{np.abs(list(z.values())).max():.1f}"
+                off = [f"{what} of {name} (z = {v:.1f})" for (name, what), v in z.items() if not abs(v) <= SIGMAS]
+                notes += [f"- {model}: ours and {r['sampler']} **disagree**: {', '.join(off)}"] if off else []
+            lines.append("| " + " | ".join(map(str, [*cells, ratio, f"{r['before']:.1f}", size])) + " |")
     return "\n".join([*lines, "", *notes, FOOTNOTE])
 
 
-FOOTNOTE = f"""- Ours is `pmd.sample` with its defaults (NUTS and `AutoStep`, float64). {CHAINS} chains, one after another, on one core for all.
-- ESS: ArviZ's bulk ESS of both chains together, the least over the summaries. Draws are per chain, and all of them are kept.
-- Seconds are those of sampling alone. Ours: between the first chunk of {CHUNK} draws and the last. JAGS: of its `update` commands, from the
-  command to the prompt, after `adapt {TUNE}`, `update {TUNE}` and the output of its draws left out. JAGS monitors sums only, ours keeps every draw.
-- Before sampling: compiling, tuning ({TUNE} draws; JAGS {TUNE} to adapt and {TUNE} to burn in), and the first draws.
-- JAGS is run with and without its module glm; the ratio to its best is bold. Free means: no sort() in the model, so that the means are
-  conjugate, and labels are sorted afterwards.
-- z: difference of a mean or sd from ours over the Monte Carlo error of both; above {SIGMAS:.0f} it would be listed.
+FOOTNOTE = f"""- Ours: `pmd.sample` with its defaults (NUTS, `AutoStep`, float64). All chains run one after another on one core.
+- Seconds are of the processor, so that others on the machine do not count. Ours: between the ends of the first chunk ({CHUNK} draws) and of
+  the last. JAGS: its `update` commands, without the output of draws; it monitors sums, where ours records every variable.
+- s before sampling: compiling, tuning ({TUNE} draws; JAGS: `adapt {TUNE}` and `update {TUNE}`), and the first few draws, which are dropped.
+- Draws are per chain, none is thinned. ESS: ArviZ's bulk ESS of both chains together, the least of all summaries.
+- JAGS runs with and without its module glm; the ratio to its best is bold. Sorted means: `sort()` in the model. Free means: without it they
+  are conjugate; labels are sorted afterwards.
+- z: difference of a mean or an sd from ours, in Monte Carlo errors of both. More than {SIGMAS:.0f} would be listed.
 """
 
 
@@ -384,21 +388,25 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (table)")
     args = p.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
+    for name in ("pymc", "pymc.discrete"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     if hasattr(os, "sched_setaffinity"):  # before JAX counts its threads
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if not shutil.which("jags"):
+        p.error("there is no program `jags`")
     records = []
     for name in args.models:
         spec = MODELS[name]
-        records.append(scored(name, "**pmd.sample**", *run_ours(spec, args.seconds, args.seed)))
+        runs = {"**pmd.sample**": lambda spec=spec: run_ours(spec, args.seconds, args.seed)}
         for form, text in spec.jags.items():
             for modules in ((), ("glm",)):
                 label = ", ".join(["JAGS", *filter(None, [form]), *modules])
-                records.append(scored(name, label, *run_jags(spec, text, modules, args.seconds, args.seed)))
-        for r in records:
-            if r["model"] == name:
-                print({k: r[k] for k in ("model", "sampler", "draws", "min_ess", "speed", "before")}, flush=True)
+                runs[label] = lambda spec=spec, text=text, modules=modules: run_jags(spec, text, modules, args.seconds, args.seed)
+        for label, run in runs.items():
+            r = scored(name, label, *run())
+            print(f"{name} {label}: {r['draws']} draws, {r['speed']:.3g} ESS/s, {r['clock_seconds']:.0f} s", file=sys.stderr, flush=True)
+            records.append(r)
     text = markdown(records)
     print(text)
     if args.out:

@@ -72,10 +72,6 @@ class Recorder:
             if over or min(self.ess.values()) >= self.target:
                 raise Done
 
-    def add_chains(self, arrays, seconds):
-        """`add` for samplers of many chains that were asked for one; arrays : {variable: (1, draws, ...)}"""
-        self.add({name: values[0] for name, values in arrays.items()}, seconds)
-
     def summaries(self):
         """{summary: (chains, draws)}"""
         return {name: np.concatenate([c[name] for c in self.chunks], axis=1) for name in self.chunks[0]}
@@ -97,59 +93,4 @@ class Recorder:
             "min_ess_per_second": self.ess[worst] / self.seconds,
             "worst": worst,
             "summaries": {n: {"ess": self.ess[n], "mean": m, "sd": s} for n, (m, s) in moments.items()},
-        }
-
-
-class ManyChains:
-    """A Recorder of many chains that keeps their draws: summaries are computed after the run, as a sampler may be drawing meanwhile.
-
-    `add_chains` raises Done when `seconds` were sampled and `draws` per chain are there, or when no more fit into `most_bytes`.
-    """
-
-    def __init__(self, spec, seconds, draws, most_bytes):
-        self.spec, self.least, self.most_bytes = spec, (seconds, draws), most_bytes
-        self.chunks, self.draws, self.seconds = [], 0, 0.0
-        self.compile_seconds = self.tune_seconds = float("nan")
-        self.precision, self.sweeps = "float64", None  # sweeps per draw, of a lattice
-
-    def ready(self, compile_seconds, tune_seconds):
-        self.compile_seconds, self.tune_seconds = compile_seconds, tune_seconds
-
-    def add_chains(self, arrays, seconds):
-        """arrays : {variable: (chains, draws, ...)}, seconds : float"""
-        self.chunks.append(arrays)
-        self.draws += next(iter(arrays.values())).shape[1]
-        self.seconds += seconds
-        kept = sum(a.nbytes for chunk in self.chunks for a in chunk.values())
-        if self.draws >= self.least[1] and (self.seconds >= self.least[0] or kept >= self.most_bytes):
-            raise Done
-
-    def summaries(self):
-        """{summary: (chains, draws)}"""
-        parts = [[self.spec.summaries({v: a[c] for v, a in chunk.items()}) for chunk in self.chunks] for c in range(self.chains)]
-        return {name: np.stack([np.concatenate([p[name] for p in of]) for of in parts]) for name in parts[0][0]}
-
-    @property
-    def chains(self):
-        return len(next(iter(self.chunks[0].values())))
-
-    def result(self):
-        summaries = self.summaries()
-        ess = min_ess(summaries)
-        worst = min(ess, key=ess.get)
-        per_draw = self.seconds / self.draws / self.chains
-        return {
-            "status": "ok",
-            "precision": self.precision,
-            "compile_seconds": self.compile_seconds,
-            "tune_seconds": self.tune_seconds,
-            "draws": self.draws,
-            "sampling_seconds": self.seconds,
-            "us_per_draw": 1e6 * per_draw,
-            "min_ess": ess[worst],
-            "min_ess_per_second": ess[worst] / self.seconds,
-            "worst": worst,
-            "sweeps_per_second": self.sweeps and self.sweeps / per_draw,
-            "site_updates_per_second": self.sweeps and self.sweeps * self.spec.sites / per_draw,
-            "summaries": {n: {"ess": ess[n], "mean": float(v.mean()), "sd": float(v.std())} for n, v in summaries.items()},
         }

@@ -23,7 +23,7 @@ from benchmarks.recorder import CannotRun, Done, Recorder
 from benchmarks.samplers import SAMPLERS
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ["pymc-discrete", "pymc", "pytensor", "jax", "numpyro", "pymc-extras", "arviz", "numpy"]
+PACKAGES = ["pymc-discrete", "pymc", "pytensor", "jax", "blackjax", "numpyro", "thrml", "pymc-extras", "arviz", "numpy"]
 RESULT = "BENCHMARK-RESULT "  # what starts the line of a child's output that holds its record
 
 
@@ -53,6 +53,8 @@ def environment():
     except OSError:
         names = []
     hardware = f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    hardware += f" ({usable} used)" if usable != os.cpu_count() else ""
     if "jax" in sys.modules:
         import jax
 
@@ -74,27 +76,31 @@ def environment():
 
 
 # ---------------------------------------------------------------- all runs (in the parent)
+def record_of(what, command, timeout, env=None):
+    """What a module, started in a new process, prints as its record; or why there is none. `what` it is the record of is in both."""
+    command = [sys.executable, "-m", *command]
+    try:
+        child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return what | {"status": "failed", "reason": f"no result in {timeout:.0f} s with compiling and tuning"} | environment()
+    for line in child.stdout.splitlines():
+        if line.startswith(RESULT):
+            return what | json.loads(line.removeprefix(RESULT))
+    tail = (child.stderr.strip().splitlines() or ["nothing on stderr"])[-1][:300]
+    return what | {"status": "failed", "reason": f"exit status {child.returncode}: {tail}"} | environment()
+
+
 def run_in_child(args, model, sampler, seed):
     """Start a run in a new process; kill it when it takes far too long to compile and tune."""
     with tempfile.TemporaryDirectory() as scratch:
         env = dict(os.environ)
         if args.cold:
             env["PYTENSOR_FLAGS"] = f"{env.get('PYTENSOR_FLAGS', '')},base_compiledir={scratch}".lstrip(",")
-        command = [sys.executable, "-m", "benchmarks.run", "--one", model, sampler, str(seed)]
+        command = ["benchmarks.run", "--one", model, sampler, str(seed)]
         for option in ("target", "limit", "min_seconds"):
             command += [f"--{option.replace('_', '-')}", str(getattr(args, option))]
         timeout = 2 * args.limit + args.setup_limit  # a run may overshoot its limit by one chunk
-        try:
-            child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
-        except subprocess.TimeoutExpired:
-            failed = {"status": "failed", "reason": f"no result in {timeout:.0f} s with compiling and tuning"}
-            return {"model": model, "sampler": sampler, "seed": seed} | failed | environment()
-    for line in child.stdout.splitlines():
-        if line.startswith(RESULT):
-            return json.loads(line.removeprefix(RESULT))
-    tail = (child.stderr.strip().splitlines() or ["nothing on stderr"])[-1][:300]
-    failed = {"status": "failed", "reason": f"exit status {child.returncode}: {tail}"}
-    return {"model": model, "sampler": sampler, "seed": seed} | failed | environment()
+        return record_of({"model": model, "sampler": sampler, "seed": seed}, command, timeout, env)
 
 
 def run_all(args, path):
@@ -142,14 +148,18 @@ def markdown(records):
     return "\n".join(out)
 
 
-def header(records):
+def origins(records):
     """Hardware, date, versions; several lines where records differ."""
     lines = {}
     for r in records:
         versions = ", ".join(f"{k} {v}" for k, v in r["versions"].items())
         lines[f"{r['hardware']}; {r['date']}; commit {r['commit']}; {versions}"] = None
+    return list(lines)
+
+
+def header(records):
     goal = {f"to ESS {r['target']:.0f} or {r['limit']:.0f} s" for r in records if "target" in r}
-    return [*lines, f"One chain per run, {' / '.join(sorted(goal))}; median and (range) over seeds."]
+    return [*origins(records), f"One chain per run, {' / '.join(sorted(goal))}; median and (range) over seeds."]
 
 
 def spread(values):

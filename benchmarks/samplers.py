@@ -22,7 +22,7 @@ BUFFER_BYTES = 2**28  # where many chains would need more
 # draws that one chain of pmd.sample makes in 0.3 to 1 s on the CPU of the results: how often the host looks
 CHUNKS = {"A": 700, "B": 5000, "C": 50_000, "D": 3000, "E": 2000, "F": 12_000, "I": 12_000}
 SMALLEST_CHUNK = 25
-SWEEPS_PER_DRAW = 1.5  # of pmd.sample's BlockGibbs: one, or two at random
+SWEEPS_PER_DRAW = 1  # of a BlockGibbs with transitions=1, which is what pmd.sample takes
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,11 @@ def run_sample(spec, seed, recorder, chains=1, **options):
     pmd.sample computes the next chunk while the callback runs. So the callback waits for that chunk before it does anything, and the clock
     runs from its return, when the chunk after is begun, to the end of that wait: what the host does meanwhile is inside, our work is not.
 
-    Compile seconds: to the end of the first chunk of tuning, less what its draws take, and what the first chunk of draws, which is compiled
-    for its own size, takes longer than the second. The first two are not counted: they are waited for together.
+    Compile seconds: to the end of the first stretch of tuning, less what its draws take, and what the first chunk takes longer than the
+    third. The first two chunks are not counted: they are waited for together.
     """
     import jax
+
     import pymc_discrete as pmd
     from pymc_discrete.sampling.sample import Progress
 
@@ -198,7 +199,7 @@ def run_sample(spec, seed, recorder, chains=1, **options):
         raise CannotRun(f"this commit's pmd.sample has no {', '.join(missing)}")
     model, _ = spec.pymc()
     clock = time.perf_counter
-    tuned = []  # (draws, seconds, end) of every chunk of tuning
+    tuned = []  # (draws, seconds, end) of every stretch of tuning
     took = [0.0, 0.0]  # seconds of every chunk
     released = begun = 0.0
 
@@ -252,7 +253,7 @@ def sample(spec, seed, recorder):
 
 # ---------------------------------------------------------------- NumPyro
 def run_numpyro(spec, seed, recorder, kernel, chains=1):
-    """Chains of a NumPyro kernel in a compiled loop of our own, `size` draws at a time; many are vectorized, as MCMC(chain_method=) has it.
+    """Chains of a NumPyro kernel in a compiled loop of our own, `size` draws at a time; many by jax.vmap, as its Gibbs kernels ask for.
 
     Not numpyro.infer.MCMC, which (0.22 on jax 0.12) compiles again at every `run` that continues a chain:
     seconds that are no part of sampling. The loop is the same: kernel.init, .sample, .postprocess_fn. `size`
@@ -272,9 +273,11 @@ def run_numpyro(spec, seed, recorder, kernel, chains=1):
     start = clock()
     mcmc = kernel(spec.numpyro())
     key = jax.random.PRNGKey(seed)
-    state = mcmc.init(jax.random.split(key, chains) if together else key, spec.tune, None, (), {})
-    constrain = mcmc.postprocess_fn((), {})
-    constrain = jax.vmap(constrain) if together else constrain
+    state = mcmc.init(key, spec.tune, None, (), {})
+    constrain, sample = mcmc.postprocess_fn((), {}), lambda state: mcmc.sample(state, (), {})
+    if together:
+        state = jax.vmap(lambda key: mcmc.init(key, spec.tune, None, (), {}))(jax.random.split(key, chains))
+        constrain, sample = jax.vmap(constrain), jax.vmap(sample)
 
     def values(state):
         return constrain(getattr(state, mcmc.sample_field))
@@ -287,7 +290,7 @@ def run_numpyro(spec, seed, recorder, kernel, chains=1):
     def loop(state, size):
         def body(i, carry):
             state, kept = carry
-            state = mcmc.sample(state, (), {})
+            state = sample(state)
             return state, jax.tree.map(lambda all_, one: all_.at[i].set(one), kept, values(state))
 
         def buffer(one):
@@ -362,6 +365,8 @@ def by_hand_in_float64(spec, seed, recorder):
 
 def start_at(spec):
     """The option that starts HMC or NUTS at the model's start values, where it has some."""
+    import jax.numpy as jnp
     from numpyro.infer import init_to_value
 
-    return {"init_strategy": init_to_value(values=spec.start_values)} if spec.start_values else {}
+    values = {name: jnp.asarray(value) for name, value in spec.start_values.items()}
+    return {"init_strategy": init_to_value(values=values)} if values else {}

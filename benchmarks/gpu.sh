@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Many chains on an accelerator, in float64 and float32, and how near the lattice sweeps come to its memory bandwidth.
+#   benchmarks/gpu.sh                     on a machine with a GPU: results/many-chains-gpu.{jsonl,md}
+#   SHORT=1 benchmarks/gpu.sh             small sizes, to try it on a CPU: results/many-chains-gpu-short.{jsonl,md}
+# PYTHON names the interpreter; further arguments go to benchmarks.many_chains (--models C --resume).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python}
+
+"$python" -c 'import jax; print("device:", jax.devices()[0].device_kind)'
+if [ -n "${SHORT:-}" ]; then
+    "$python" -m benchmarks.many_chains --models B C --chains 4 16 --samplers sample sample-32 thrml \
+        --seconds 0.5 --draws 25 --tune 50 --bandwidth 64 --out benchmarks/results/many-chains-gpu-short "$@"
+else
+    "$python" -m benchmarks.many_chains --chains 1024 16384 --samplers sample sample-32 thrml \
+        --seconds 5 --bandwidth 2048 --out benchmarks/results/many-chains-gpu "$@"
+fi
