@@ -77,7 +77,7 @@ def pm_sample(spec, seed, recorder, chains):
             compute_convergence_checks=False,
             return_inferencedata=False,
         )
-    recorder.sweeps = step.transitions + 0.5  # or one more at random
+    recorder.sweeps = step.transitions
     recorder.ready(min(begun.values()) - start, sum(tuned[c] - begun[c] for c in begun) / PM_CORES)
     arrays = {v.name: np.stack(trace.get_values(v.name, combine=False)) for v in model.free_RVs}
     recorder.limit = 0.0  # this is all
