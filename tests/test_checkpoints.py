@@ -54,6 +54,11 @@ def test_checkpoint_refuses_another_run(tmp_path):
         pm.Potential("more", 0.1 * changed["x"].sum())
     with changed, pytest.raises(RuntimeError, match="holds a run with model and data="):
         pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
+    with spins():
+        first, other = pmd.GibbsWithGradients(), pmd.GibbsWithGradients(balancing="barker")
+        pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=first, **QUIET)
+        with pytest.raises(RuntimeError, match=r"holds a run with steps=.*balancing='sqrt'.*balancing='barker'"):
+            pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=other, **QUIET)
     with spins(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
 

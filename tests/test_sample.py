@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
 from pytensor.graph import Apply, Op
-from test_posteriors import CASES, LARGEST_Z, Case, enumerated, params, zs_of_proportions
+from test_posteriors import CASES, DEFAULT, LARGEST_Z, Case, enumerated, zs_of_proportions
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
@@ -18,20 +18,27 @@ from pymc_discrete.sampling.convergence import check_convergence, complaints, mo
 from pymc_discrete.sampling.options import REFUSED
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
-STEPS = [
-    pmd.AutoStep,
-    pmd.GibbsWithGradients,
-    lambda **o: pmd.GibbsWithGradients(n_flips="adapt", **o),
-    pmd.PathAuxiliary,
-    pmd.DiscreteLangevin,
-]
+STEPS = {
+    "auto": pmd.AutoStep,
+    "gwg": pmd.GibbsWithGradients,
+    "gwg-adapt": lambda **o: pmd.GibbsWithGradients(n_flips="adapt", **o),
+    "pafs": pmd.PathAuxiliary,
+    "dmala": pmd.DiscreteLangevin,
+}
 
 
-@pytest.mark.parametrize("step", STEPS, ids=["auto", "gwg", "gwg-adapt", "pafs", "dmala"])
-@pytest.mark.parametrize("case", params(CASES))
+def pairs():
+    """Every model with AutoStep, and every step on two kinds of site."""
+    found = []
+    for case in CASES:
+        name = case.build.__name__
+        for label, step in STEPS.items() if case in (CASES[0], CASES[5]) else [("auto", pmd.AutoStep)]:
+            found.append(pytest.param(case, step, id=f"{name}-{label}", marks=() if name in DEFAULT else pytest.mark.slow))
+    return found
+
+
+@pytest.mark.parametrize(("case", "step"), pairs())
 def test_against_enumeration(case: Case, step):
-    if step is not pmd.AutoStep and case is not CASES[0] and case is not CASES[5]:
-        pytest.skip("one kernel is enough beyond the first kinds of site")
     with pm.Model() as model:
         case.build()
         idata = pmd.sample(5000, tune=300, chains=2, step=step(support=case.support), random_seed=3, thin=3, **QUIET)

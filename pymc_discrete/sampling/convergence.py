@@ -44,22 +44,22 @@ def parts(tree: DataTree, model: pm.Model) -> Iterator[DataTree]:
         return
     yield DataTree.from_dict({"posterior": xr.Dataset(), "sample_stats": tree["sample_stats"].to_dataset()})
     for name in names:
-        for _, some in batches(posterior[name].data):
+        for some in batches(posterior[name].data):
             yield from_dict({"posterior": {name: some}})
 
 
-def batches(draws: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """(first, (chains, draws, some)) of an array (chains, draws, ...)."""
+def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
+    """(chains, draws, some), all elements of an array (chains, draws, ...) in turn."""
     chains, count, *shape = draws.shape
     size, some = int(np.prod(shape, dtype=int)), max(AT_ONCE // (chains * count), 1)
     for first in range(0, size, some):
         where = np.unravel_index(np.arange(first, min(first + some, size)), shape) if shape else (None,)
-        yield first, draws[(slice(None), slice(None), *where)]
+        yield draws[(slice(None), slice(None), *where)]
 
 
 def movement(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(chains, elements) which elements never move, and where they start."""
-    found = [((some == some[:, :1]).all(axis=1), some[:, 0]) for _, some in batches(draws)]
+    found = [((some == some[:, :1]).all(axis=1), some[:, 0]) for some in batches(draws)]
     empty = np.zeros((draws.shape[0], 0))
     stands, begin = zip(*found, strict=True) if found else ((empty.astype(bool),), (empty,))
     return np.concatenate(stands, axis=1), np.concatenate(begin, axis=1)

@@ -55,9 +55,7 @@ class DiscreteBlock:
 
     def described(self) -> str:
         """The step, its variables and its options, in a line."""
-        numbers = {name: value for name, value in self.params.items() if np.ndim(value) == 0}
-        told = {"transitions": self.step.asked_transitions, **numbers}
-        return f"{type(self.step).__name__}({', '.join(v.name for v in self.step.vars)}; {', '.join(f'{k}={v}' for k, v in told.items())})"
+        return f"{type(self.step).__name__}({', '.join(v.name for v in self.step.vars)}; {', '.join(self.step.told_options())})"
 
     def start(self) -> DiscreteState:
         """The state before the first draw, of one chain."""

@@ -129,8 +129,8 @@ def check_names(model: pm.Model, var_names: Any) -> None:
         raise ValueError(f"var_names has {', '.join(map(repr, unknown))}, which the model does not have. It has {', '.join(known)}.")
 
 
-def steps_of(model: pm.Model, step: Any) -> list[DiscreteStep]:
-    """The steps of all discrete variables: those given, and `AutoStep` for what they leave."""
+def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[DiscreteStep]:
+    """The steps of all discrete variables, of the shapes in `point`: those given, and `AutoStep` for what they leave."""
     asked = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for given in asked for s in (given.methods if isinstance(given, CompoundStep) else [given])]
     for s in flat:
@@ -145,10 +145,9 @@ def steps_of(model: pm.Model, step: Any) -> list[DiscreteStep]:
     twice = sorted({n for n in named if named.count(n) > 1})
     if twice:
         raise ValueError(f"{', '.join(map(repr, twice))} belongs to two steps. Name each variable once.")
-    sizes = {name: np.size(value) for name, value in model.initial_point().items()}
-    left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and sizes[v.name]]
+    left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and np.size(point[v.name])]
     if left:
-        made = AutoStep(left, model=model)
+        made = AutoStep(left, model=model, initial_point=point)
         flat += getattr(made, "methods", [made])
     return flat
 

@@ -149,10 +149,10 @@ def sample(
     refuse_after_fork()
     use_every_core()
     with precision(dtype), all_in_jax():
-        steps = steps_of(model, step)
+        point = model.initial_point()
+        steps = steps_of(model, step, point)
         named = {v.name for s in steps for v in s.vars}
         continuous = [v.name for v in model.value_vars if v.name not in named]
-        point = model.initial_point()
         blocks: list[NutsBlock | DiscreteBlock] = [DiscreteBlock(s, tune) for s in steps]
         if continuous:
             blocks.insert(0, NutsBlock(model, continuous, point, tune, target_accept, **nuts_options))
@@ -161,7 +161,8 @@ def sample(
         settings = {"draws": draws, "tune": tune, "chains": chains, "thin": thin, "target_accept": target_accept, "nuts": nuts_options}
         settings |= {"variables": sorted(str(v.name) for v in model.value_vars), "var_names": var_names and sorted(var_names)}
         settings |= {"steps": [b.described() for b in blocks], "keep_warmup": not discard_tuned_samples, "dtype": dtype}
-        settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(initvals)}
+        if checkpoint is not None:
+            settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(initvals)}
         store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
         seed = store.seed(seed_of(random_seed))
         program = Program(model, blocks, var_names, seed, spread_over(devices, chains))

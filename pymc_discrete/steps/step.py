@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any, ClassVar, cast
 
 import jax
@@ -140,6 +140,11 @@ class DiscreteStep(BlockedStep):
             return target_from_model(self.model, self._names, initial_point=point, **self._options)
         except NotImplementedError as e:
             raise without_jax(self._names, e) from e
+
+    def told_options(self) -> list[str]:
+        """What the step was made with, "name=value"."""
+        own = {f.name: getattr(self, f.name) for f in fields(self._state_class) if f.metadata.get("frozen") and f.name in self.__dict__}
+        return [f"{name.removeprefix('asked_')}={value!r}" for name, value in {**self._options, **own}.items()]
 
     @property
     def target(self) -> Target:
