@@ -68,8 +68,8 @@ def groups_of(target) -> list[list[int]]:
     return colours + [[starts[n] + int(i)] for n, sites in target.scanned for i in sites]
 
 
-def sweep_matrix(e: Enumerated) -> np.ndarray:
-    """(S, S): all groups in order or all in reverse, by a fair coin."""
+def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
+    """(S, S) all groups in order or all in reverse, by a fair coin; (S, S) all in order."""
     forward, backward = np.eye(len(e.states)), np.eye(len(e.states))
     for group in groups_of(e.target):
         G = np.eye(len(e.states))
@@ -78,7 +78,7 @@ def sweep_matrix(e: Enumerated) -> np.ndarray:
             np.testing.assert_allclose(G @ P, P @ G, atol=1e-13)  # sites of a colour do not interact
             G = G @ P
         forward, backward = forward @ G, G @ backward
-    return (forward + backward) / 2
+    return (forward + backward) / 2, forward
 
 
 @functools.cache
@@ -92,7 +92,7 @@ def small(build, form):
     if form == "function":
         target = pmd.target_from_logdensity(target.logdensity, target.space)
     e = enumerate_target(target, ranges)
-    return e, sweep_matrix(e)
+    return e, *sweep_matrices(e)
 
 
 CASES = [*itertools.product(SMALL, FORMS), *((build, "as it is") for build in DENSE), (wide, "as it is"), (wide, "function")]
@@ -113,24 +113,39 @@ def marked(cases):
 
 @pytest.mark.parametrize(("build", "form"), marked(CASES))
 def test_sweep_is_reversible_and_irreducible(build, form):
-    e, P = small(build, form)
+    e, P, forward = small(build, form)
     assert bool(e.target.scanned) == (form in ("scan", "function") or build in DENSE)
     flow = e.pi[:, None] * P
     assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
     assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
-    assert (np.abs(np.linalg.eigvals(P) - 1) < 1e-9).sum() == 1
+    assert np.abs(e.pi @ forward - e.pi).max() <= 1e-12
+    for matrix in (P, forward):
+        assert (np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum() == 1
 
 
 @pytest.mark.parametrize(("build", "form"), marked(CASES))
 def test_compiled_sweeps_do_what_was_enumerated(build, form, monkeypatch):
     if form == "loop of colours":
         monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
-    e, P = small(build, form)
+    e, P, _ = small(build, form)
     check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
 
 
+@pytest.mark.parametrize(("build", "form"), marked(CASES))
+def test_sweeps_of_a_draw_keep_their_order(build, form, monkeypatch):
+    if form == "loop of colours":
+        monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
+    e, _, forward = small(build, form)
+    kernel, params = block_gibbs()
+
+    def step(key, state, target, params):
+        return loop(kernel, key, state, target, params, 1)
+
+    check_runs(run_steps(e, kernel._replace(step=step), params, seed=100 + CASES.index((build, form))), forward)
+
+
 def test_the_checks_see_a_missing_acceptance():
-    e, P = small(windowed, "as it is")
+    e, P, _ = small(windowed, "as it is")
     Q = np.exp(e.logp)[None] * (np.abs(e.states[:, None] - e.states[None]).max(-1) <= 2)
     assert np.abs(e.pi @ (Q / Q.sum(1, keepdims=True)) - e.pi).max() > 1e-3
     assert np.abs(e.pi @ P - e.pi).max() <= 1e-12

@@ -22,7 +22,8 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
 
     .. math:: \min\{1, Z(x) / Z(y)\}, \qquad Z(x) = p(x) + \sum_{w \in W(x)} p(w)
 
-    The order of a sweep is reversed by a fair coin, so that the sweep is reversible and not only invariant.
+    A step reverses the order of its sweep by a fair coin, so that it is reversible and not only invariant. The sweeps of a draw
+    (`sweeper`) keep one order: after a reversal the same sites are drawn twice running, and the first time is lost.
 
     Returns
     -------
@@ -36,28 +37,14 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     """
 
     def sweeper(target):
-        if not target.exact:
-            raise ValueError("Block Gibbs needs exact conditionals, and this target has first-order differences.")
-        visits, space = visits_of(target), target.space
-        backs, windowed = len(visits) - 1, int(space.windowed.sum())
+        check_exact(target)
+        visits = visits_of(target)
 
         def sweep(key, x, params):
-            key_coin, key_visits = jax.random.split(key)
-            backward = jax.random.bernoulli(key_coin)
-
-            def visit(t, carried):
-                # there and back, where one of the two does nothing: all chains of a batch make the same visit, whatever their coins
-                on = (t == backs) | ((t > backs) == backward)
-                branches = [lambda c, v=v: v(jax.random.fold_in(key_visits, t), c, backward) for v in visits]
-                return jax.lax.cond(on, lambda c: jax.lax.switch(backs - jnp.abs(t - backs), branches, c), lambda c: c, carried)
-
-            start = (x, jnp.zeros(()))
-            if backs:
-                y, accept = jax.lax.fori_loop(0, 2 * backs + 1, visit, start)
-            else:
-                y, accept = visits[0](key_visits, start, backward)
-            accept = 1.0 - (windowed - accept) / space.d
-            return y, Info(accept, accept, jnp.asarray(space.d))
+            carried = x, jnp.zeros(())
+            for t, visit in enumerate(visits):
+                carried = visit(jax.random.fold_in(key, t), carried, False)
+            return told(carried, target.space)
 
         return sweep
 
@@ -65,13 +52,43 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
         return evaluate(jnp.asarray(x), target, nothing)
 
     def step(key, state: State, target, params: Any) -> tuple[State, Info]:
-        x, info = sweeper(target)(key, state.x, params)
+        check_exact(target)
+        x, info = there_or_back(key, state.x, target)
         return init(x, target), info
 
     def refresh(state: State, target) -> State:
         return init(state.x, target)
 
     return Kernel(init, step, refresh, sweeper=sweeper), {}
+
+
+def check_exact(target) -> None:
+    if not target.exact:
+        raise ValueError("Block Gibbs needs exact conditionals, and this target has first-order differences.")
+
+
+def there_or_back(key, x, target) -> tuple[Any, Info]:
+    """A sweep in either order, by a fair coin."""
+    key_coin, key_visits = jax.random.split(key)
+    backward, visits = jax.random.bernoulli(key_coin), visits_of(target)
+    backs = len(visits) - 1
+
+    def visit(t, carried):
+        # there and back, where one of the two does nothing: all chains of a batch make the same visit, whatever their coins
+        on = (t == backs) | ((t > backs) == backward)
+        branches = [lambda c, v=v: v(jax.random.fold_in(key_visits, t), c, backward) for v in visits]
+        return jax.lax.cond(on, lambda c: jax.lax.switch(backs - jnp.abs(t - backs), branches, c), lambda c: c, carried)
+
+    start = (x, jnp.zeros(()))
+    carried = jax.lax.fori_loop(0, 2 * backs + 1, visit, start) if backs else visits[0](key_visits, start, backward)
+    return told(carried, target.space)
+
+
+def told(carried, space) -> tuple[Any, Info]:
+    """(x, what the sweep did) from where it ended and the sum of its acceptances."""
+    x, accept = carried
+    accept = 1.0 - (int(space.windowed.sum()) - accept) / space.d
+    return x, Info(accept, accept, jnp.asarray(space.d))
 
 
 def nothing(x, differences, space) -> tuple:

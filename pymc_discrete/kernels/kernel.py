@@ -51,8 +51,8 @@ class Kernel(NamedTuple):
     refresh : (state, target) -> State, after another block moved the context
     tuned : the parameter that adapts while tuning, if any
     scaled : (space) -> bool, whether its parameter "scale" is to be each site's unit of distance (see `spread`)
-    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone: a loop of its steps then
-        evaluates densities and differences only where it ends
+    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone: a loop runs it instead of
+        `step`, and evaluates densities and differences only where it ends; invariant, and not always reversible
     """
 
     init: Callable
