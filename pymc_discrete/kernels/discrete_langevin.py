@@ -12,6 +12,7 @@ from pymc_discrete.kernels.categorical import running_sum
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.spread import has_units
+from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.space import Space
 
 PROPOSALS = ("dlp", "dlmc")
@@ -200,7 +201,7 @@ def discrete_langevin(
         asked = {name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape) for name, a in known.items()}
         same = (asked["step_size"] == known["step_size"]) & jnp.all(asked["scale"] == known["scale"])
         here = jax.lax.cond(same, lambda: state.carry.rows, lambda: rows(x, state.differences, space, asked))
-        chosen = here.draw(fine_uniforms(key, space.d, here.total.dtype))
+        chosen = here.draw(uniforms(key, (space.d,), here.total.dtype))
         y, back = arrived(x, chosen, space)
         differences = target.differences(y)
         there_rows = jax.lax.optimization_barrier(rows(y, differences, space, asked))
@@ -212,14 +213,6 @@ def discrete_langevin(
     params = {"step_size": START if adapt else float(step_size), "scale": 1.0}
     kernel = metropolis(propose, nothing_known, tuned, adjusted)
     return kernel._replace(scaled=has_units) if proposal == "dlp" else kernel, params
-
-
-def fine_uniforms(key, d: int, dtype):
-    """(d,) in [0, 1), on a grid of 2^-53, or 2^-32 in float32, whose own uniforms have 2^-23."""
-    if dtype == jnp.float64:
-        return jax.random.uniform(key, (d,), dtype)
-    u = jax.random.bits(key, (d,), "uint32").astype(dtype) * 2.0**-32
-    return jnp.minimum(u, 1 - jnp.finfo(dtype).epsneg)
 
 
 def flips_only(space: Space) -> bool:

@@ -1,6 +1,5 @@
 """Gibbs-With-Gradients (Grathwohl et al. 2021), for binary, categorical and integer sites, one move or several at a time."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -10,6 +9,7 @@ from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, log_density_after, step_of, weights_of, wrapped
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
+from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.space import Space
 
 LARGEST_TUNED = 100
@@ -49,7 +49,7 @@ def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> t
     def propose(key, target, state: State, params) -> Proposed:
         space = target.space
         L = lengths.most(space)
-        u = jax.random.uniform(key, (L + 2,)) if L > 1 else jax.random.uniform(key, (1,))
+        u = uniforms(key, (L + 2,)) if L > 1 else uniforms(key, (1,))
         entry = draw_categorical(u[:L], state.carry.weights.reshape(-1))
         site, column = entry // space.K, entry % space.K
         active = jnp.arange(L) < lengths.draw(u[L], u[L + 1], params["n_flips"]) if L > 1 else jnp.ones(1, bool)

@@ -81,10 +81,10 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
     info : Info, means over the transitions; `accepted` is the share accepted
     """
 
-    key_count, key_steps = jax.random.split(key)
     if kernel.sweeper is not None:
-        x, info = swept(kernel.sweeper(target), key_steps, state.x, params, transitions)
+        x, info = swept(kernel.sweeper(target), key, state.x, params, transitions)
         return kernel.init(x, target), info
+    key_count, key_steps = jax.random.split(key)
     count = transitions + jax.random.bernoulli(key_count).astype(int)
 
     def body(t, carried):

@@ -13,6 +13,7 @@ from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, ste
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.race import winners
+from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.kernels.weight_tree import Sites, put
 
 # The largest mean lengths that "adapt" may take
@@ -71,7 +72,7 @@ def path_auxiliary(
     def propose(key, target, state: State, params) -> Proposed:
         most = lengths.most(target.space)
         most = most if backtrack else min(most, target.space.d)
-        u = jax.random.uniform(key, (most + 2,))
+        u = uniforms(key, (most + 2,))
         L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
         there, forward, back = way(key, u[:most], L, target, state, balancing, backtrack)
         return Proposed(there, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
@@ -136,7 +137,7 @@ def along_recomputed(key, u, L, target, state: State, balancing: str, backtrack:
 def along_linear(key, u, L, target, state: State, balancing: str, backtrack: bool):
     """(there, log_forward, log_back) of a path on the linearisation at its start, and back on that at its end (Eq. 6)."""
     space, most = target.space, u.shape[0]
-    v = jax.random.uniform(jax.random.fold_in(key, 1), (most,)) if space.K > 2 or space.windowed.any() else u
+    v = uniforms(jax.random.fold_in(key, 1), (most,)) if space.K > 2 or space.windowed.any() else u
     empty = nothing_yet(most, L)
 
     def column_of(at, row):

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from pymc_discrete.kernels.uniforms import words
+
 
 def winners(key, weights, most: int):
     """(most,) int, sites in the order of an ordered draw without replacement (Gumbel top-k).
@@ -16,7 +18,7 @@ def winners(key, weights, most: int):
     The order is decided in single precision, from uniforms that are finest where winners come from: times closer than 1 part in 1e7
     count as equal, which changes probabilities by as much.
     """
-    bits = jax.random.bits(key, weights.shape, "uint32")
+    bits = words(key, weights.shape)
     u = (bits.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)
     time = jnp.log(-jnp.log1p(-jnp.minimum(u, jnp.float32(1 - 2.0**-24))))
     race = jnp.where(weights > 0, jnp.log(weights).astype(jnp.float32) - time, -jnp.inf)

@@ -97,13 +97,14 @@ class Program:
         shapes = jax.eval_shape(jax.vmap(lambda s: self._record(s.point)), states)
         return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
 
-    def _key(self, chain, t):
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), chain), t)
+    def _key(self, chain):
+        """Of a chain; the n-th move of a block folds in 2 n, and what settles the chain after it 2 n + 1."""
+        return jax.random.fold_in(jax.random.key(self.seed), chain)
 
-    def _draw(self, chain, t, state: ChainState):
+    def _draw(self, key, t, state: ChainState):
         point, blocks, stats = state.point, [], []
         for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
-            point, own, told = block.draw(jax.random.fold_in(self._key(chain, t), n), t, point, own)
+            point, own, told = block.draw(jax.random.fold_in(key, 2 * (t * len(self.blocks) + n)), t, point, own)
             blocks.append(own)
             stats.append({name: jnp.asarray(told[name], kind) for name, kind in block.stats.items()})
         return ChainState(point, tuple(blocks)), joined(stats)
@@ -121,9 +122,11 @@ class Program:
         start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
 
         def chain(number, state: ChainState):
+            key = self._key(number)
+
             def draw(k, carried):
                 state, told = carried
-                state, now = self._draw(number, k, state)
+                state, now = self._draw(key, k, state)
                 return state, together(told, now)
 
             # declared, since asking JAX for the shapes would trace the whole draw again
@@ -146,11 +149,10 @@ class Program:
         """The chains, those that stand still nearer to the bulk."""
 
         def chain(number, state: ChainState):
-            point = state.point
+            key, point = self._key(number), state.point
             for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
                 if isinstance(block, DiscreteBlock):
-                    # keys of their own: the draw's are used by the draw
-                    point = block.settled(jax.random.fold_in(self._key(number, t), len(self.blocks) + n), point, own)
+                    point = block.settled(jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1), point, own)
             return state._replace(point=point)
 
         return self._over_chains(chain, states)

@@ -20,7 +20,7 @@ class BlockGibbs(DiscreteStep):
     Where the terms of the log density are sparse, the graph of which sites interact is coloured, and each colour is drawn at once: a
     mixture, an occupancy or an outlier model is one exact draw, a hidden Markov model or a lattice two. Sites of a dense term
     (spike-and-slab, a Boltzmann machine) are scanned in turn; the linear map in which they mix is moved by one column a site.
-    Integers with a window instead of a full support accept or reject, each site for itself.
+    Integers with a window instead of a full support are drawn on a stretch of values at random that holds their own.
 
     Parameters
     ----------
@@ -54,8 +54,7 @@ class BlockGibbs(DiscreteStep):
 
     Notes
     -----
-    Sampler statistics: `accept` (mean acceptance probability over the sites, 1 for exact draws), `accepted` (the same),
-    `discrete_n_moved` (sites that ended the draw at another value), `lp`.
+    Sampler statistics: `accept` and `accepted` (1: nothing is rejected), `discrete_n_moved` (sites that ended the draw at another value), `lp`.
 
     References
     ----------

@@ -60,12 +60,17 @@ class Conditionals:
 
     # ------------------------------------------------------------ colours
     def rows(self, n: int, rows, context):
-        """(x) -> (r, K) differences of the sites `rows` (r,) of variable n; only their terms are evaluated."""
+        """(x, candidates=None) -> (r, K) differences of the sites `rows` (r,) of variable n; only their terms are evaluated.
+
+        Windowed sites go to `candidates` (r, K), or else to the neighbours.
+        """
         rows = self._shortened(n, rows)
         tables = self.differences.tables(n, context, rows)
 
-        def at(x):
-            return self._masked(n, x, self.differences.sparse_rows(n, x, context, self.differences.state(x, context), rows, tables), rows)
+        def at(x, candidates=None):
+            state = self.differences.state(x, context)
+            found = self.differences.sparse_rows(n, x, context, state, rows, tables, candidates)
+            return self._masked(n, x, found, rows, candidates)
 
         return at
 
@@ -103,8 +108,8 @@ class Conditionals:
         every = isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(self.space.variables[n].size))
         return None if every else rows
 
-    def _masked(self, n: int, x, d, rows):
-        values, inside, now = self.space.neighbours_of(x, n, rows)
+    def _masked(self, n: int, x, d, rows, candidates):
+        values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
         d = jnp.zeros(values.shape) if d is None else d
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
         return jnp.where(inside & (values == now[:, None]), 0.0, d)
@@ -119,17 +124,17 @@ class Conditionals:
         currents = dict(zip(self.differences.frontier, tensors, strict=True))
         return tensors, tuple(r.rest(state, currents) for r in self.plan.rows)
 
-    def row(self, n: int, site, x, carried, context):
-        """(1, K) differences of site `site` () of variable n."""
+    def row(self, n: int, site, x, carried, context, candidates=None):
+        """(1, K) differences of site `site` () of variable n, where windowed also to `candidates` (1, K)."""
         state, rows = self.differences.state(x, context), site[None]
         tensors, terms = carried
         currents = dict(zip(self.differences.frontier, tensors, strict=True))
-        total = self.differences.sparse_rows(n, x, context, state, rows)
+        total = self.differences.sparse_rows(n, x, context, state, rows, None, candidates)
         for r, c, now in zip(self.plan.rows, context["rows"], terms, strict=True):
             if n in r.variables:
-                part = self.differences.by_value(x, n, r.moves(n, x, state, currents, c, rows, now), rows)
+                part = self.differences.by_value(x, n, r.moves(n, x, state, currents, c, rows, now, candidates), rows)
                 total = part if total is None else total + part
-        return self._masked(n, x, total, rows)
+        return self._masked(n, x, total, rows, candidates)
 
     def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
         """`carried` after site `site` () of variable n went from x to `value` (): by one column of a linear map."""

@@ -183,12 +183,15 @@ class DenseRows:
             return ()
         return jax.tree.map(jnp.asarray, self._rest([currents[f.var] for f in self.frontier], self._context_inputs(state)))
 
-    def moves(self, n: int, x, state, currents, context: dict[int, Any], local=None, now=None):
-        """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,). `now` as `rest`, if known."""
+    def moves(self, n: int, x, state, currents, context: dict[int, Any], local=None, now=None, candidates=None):
+        """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,), to the neighbours or `candidates`.
+
+        `now` as `rest`, if known.
+        """
         v, inputs = self.space.variables[n], self._context_inputs(state)
         if self.quadratic is not None:
             f = self.frontier[0]
-            delta, columns, curvature = self._delta(f, n, x, state, local)[:, 0], self._columns(f, n, state), context[n]
+            delta, columns, curvature = self._delta(f, n, x, state, local, candidates)[:, 0], self._columns(f, n, state), context[n]
             if local is not None:
                 columns, curvature = jnp.asarray(columns)[local], curvature[local]
             return self.quadratic.moves(delta, currents[f.var], inputs, columns, curvature)
@@ -198,15 +201,15 @@ class DenseRows:
         def level(rest):
             return rest.reshape(()) if since is None else change(rest, since)
 
-        def rows(local):
-            changed = [self._changed(f, n, x, state, currents, local) if n in f.rows else None for f in self.frontier]
+        def rows(local, candidates=None):
+            changed = [self._changed(f, n, x, state, currents, local, candidates) if n in f.rows else None for f in self.frontier]
             fixed = [currents[f.var] if c is None else c for f, c in zip(self.frontier, changed, strict=True)]
             axes = tuple(None if c is None else 0 for c in changed)
             rest = jax.vmap(jax.vmap(lambda *f: level(self._rest(list(f), inputs)), axes), axes)
             return rest(*fixed)
 
         if local is not None:
-            return difference(rows(local), level(now))
+            return difference(rows(local, candidates), level(now))
         size = 8 * v.size * v.moves * max(self.row_elements, int(self.rest_flops), 1)
         if size <= MEMORY_CAP:
             return difference(rows(None), level(now))

@@ -152,25 +152,29 @@ class Differences:
             total = part if total is None else total + part
         return total
 
-    def _moves(self, n: int, p: Pointwise, x, state, rows=None):
-        """(r, moves) what the elements of a term evaluated in place change."""
+    def _moves(self, n: int, p: Pointwise, x, state, rows=None, candidates=None):
+        """(r, moves) what the elements of a term evaluated in place change; to the neighbours, or to `candidates` (r, moves)."""
         v, own = self.space.variables[n], p.rows
+        moves = v.moves if candidates is None else candidates.shape[1]
         if rows is not None and own.unique:
             at = own.place(rows, v.size)
-            part = p.moves(x, self.space, self.dependence, state, at)
+            part = p.moves(x, self.space, self.dependence, state, at, candidates)
             return part if own.complete else jnp.where((at >= 0)[:, None], part, 0.0)
         if isinstance(rows, np.ndarray):  # several rows to a site: those of the sites wanted, added up
             mine = np.flatnonzero(np.isin(own.local, rows))
-            part = p.moves(x, self.space, self.dependence, state, mine)
             order = np.argsort(rows)
             where = order[np.searchsorted(rows, own.local[mine], sorter=order)]
-            return jnp.zeros((len(rows), v.moves), part.dtype).at[where].add(part)
-        part = p.moves(x, self.space, self.dependence, state)
-        part = part if own.complete else own.add(jnp.zeros((v.size, v.moves), part.dtype), part)
+            part = p.moves(x, self.space, self.dependence, state, mine, None if candidates is None else candidates[where])
+            return jnp.zeros((len(rows), moves), part.dtype).at[where].add(part)
+        if candidates is not None:
+            candidates = candidates if rows is None else jnp.zeros((v.size, moves), candidates.dtype).at[rows].set(candidates)
+            candidates = candidates[own.local]
+        part = p.moves(x, self.space, self.dependence, state, None, candidates)
+        part = part if own.complete else own.add(jnp.zeros((v.size, moves), part.dtype), part)
         return part if rows is None else part[rows]
 
-    def sparse_rows(self, n: int, x, context, state, rows=None, tables=None):
-        """(r, K) differences from tables and from elements evaluated in place, or None."""
+    def sparse_rows(self, n: int, x, context, state, rows=None, tables=None, candidates=None):
+        """(r, K) differences from tables and from elements evaluated in place, or None; of windowed sites also to `candidates` (r, K)."""
         start, v = self.space.blocks[n]
         total = None
         fields = self.fields(n, x, self.tables(n, context, rows) if tables is None else tables)
@@ -187,7 +191,7 @@ class Differences:
         moves = None
         for m, p in self.plan.pointwise:
             if m == n:
-                part = self._moves(n, p, x, state, rows)
+                part = self._moves(n, p, x, state, rows, candidates)
                 moves = part if moves is None else moves + part
         if moves is not None:
             moves = self.by_value(x, n, moves, rows)

@@ -82,8 +82,8 @@ class FunctionDensity:
     def carried(self, x, context) -> tuple[Any, ...]:
         return ()
 
-    def row(self, n: int, site, x, carried, context):
-        values, inside, now = self.space.neighbours_of(x, n, site[None])
+    def row(self, n: int, site, x, carried, context, candidates=None):
+        values, inside, now = self.space.neighbours_of(x, n, site[None], candidates)
         at = self.space.starts[n] + site
         then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(jnp.append(jnp.asarray(values[0], x.dtype), now))
         return masked(values, inside, now, then[None, :-1], then[-1])

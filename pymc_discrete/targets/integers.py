@@ -3,9 +3,17 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.scalar.math import GammaLn
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.type import TensorType
 from scipy.special import gammaln
 
 TABLE = 4096
+INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def log_gamma(n):
@@ -20,3 +28,27 @@ def log_gamma(n):
         return jax.lax.lgamma(jnp.maximum(n, 0).astype(jnp.result_type(float)))
 
     return jax.lax.cond(jnp.all(n < TABLE), looked_up, computed, n)
+
+
+class IntegerLogGamma(Op):
+    """`log_gamma` in a graph; only JAX can run it."""
+
+    __props__ = ()
+
+    def make_node(self, n: Variable) -> Apply:
+        return Apply(self, [n], [TensorType("float64", shape=n.type.shape)()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.asarray(gammaln(inputs[0]))
+
+
+@jax_funcify.register(IntegerLogGamma)
+def _(op, **_):
+    return log_gamma
+
+
+def with_integer_log_gamma(fgraph: FunctionGraph) -> None:
+    """Have the graph look up log Gamma where its argument is an integer tensor."""
+    for node in fgraph.toposort():
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, GammaLn) and node.inputs[0].type.dtype in INTEGERS:
+            fgraph.replace(node.outputs[0], IntegerLogGamma()(node.inputs[0]), import_missing=True)

@@ -11,6 +11,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 
+from pymc_discrete.targets.integers import with_integer_log_gamma
+
 
 def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
     """A JAX function of the inputs that returns the tuple of outputs, after PyTensor's rewrites for JAX.
@@ -22,6 +24,7 @@ def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
         return lambda *_: ()
     fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
     mode.JAX.optimizer.rewrite(fgraph)
+    with_integer_log_gamma(fgraph)
     made: dict[bool, Callable] = {}
 
     def function(*args):

@@ -39,7 +39,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_discrete.targets.graph import LogpGraph, adds_up
-from pymc_discrete.targets.integers import log_gamma
+from pymc_discrete.targets.integers import INTEGERS, log_gamma
 
 # An element that reads more than this many others is treated as dense
 LARGEST_GROUP = 64
@@ -90,7 +90,7 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
     # what no site moves is XLA's to fold
     moving = node.inputs[0] in graph.dependent
-    integer = moving and isinstance(op.scalar_op, GammaLn) and node.inputs[0].type.dtype.startswith(("int", "uint"))
+    integer = moving and isinstance(op.scalar_op, GammaLn) and node.inputs[0].type.dtype in INTEGERS
     scalar = log_gamma if integer else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 # A support of at most this many values is enumerated; a wider one is walked by offsets
 LARGEST_SUPPORT = 256
+WIDTH = 8  # steps between the ends of a stretch of a geometric window
 UNBOUNDED = np.iinfo(np.int32).max
 
 
@@ -54,6 +55,15 @@ class Variable:
     def moves(self) -> int:
         """Neighbours per site other than the current value."""
         return self.K - 1 if self.finite else self.K
+
+    @property
+    def stretches(self) -> tuple[int, np.ndarray]:
+        """(w, strides) with which w + 1 equally spaced values, one of them the current one, reach as far as the offsets do."""
+        offsets = np.asarray(self.offsets)
+        steps = offsets[offsets > 0]
+        if len(steps) == steps[-1]:  # all of 1..w
+            return len(steps), np.ones(1, int)
+        return WIDTH, steps[steps * WIDTH <= max(steps[-1], WIDTH)]
 
 
 class Space:
@@ -190,15 +200,18 @@ class Space:
         inside = exists & (values >= lower[:, None]) & (values <= upper[:, None])
         return values, inside
 
-    def neighbours_of(self, x, n: int, rows=None):
-        """`neighbours` of one variable's sites `rows`, counted within it, no wider than it needs: values, inside (r, K), and now (r,)."""
+    def neighbours_of(self, x, n: int, rows=None, candidates=None):
+        """`neighbours` of one variable's sites `rows`, counted within it, no wider than it needs: values, inside (r, K), and now (r,).
+
+        `candidates` (r, K) are values to look at instead of the window's.
+        """
         start, v = self.blocks[n]
         now = x[start : start + v.size] if rows is None else x[start + rows]
         lower, upper = picked(v.lower, rows)[:, None], picked(v.upper, rows)[:, None]
         if v.finite:
             values = lower + np.arange(v.K)
             return values, values <= upper, now
-        values = now[:, None] + jnp.asarray(v.offsets, x.dtype)
+        values = now[:, None] + jnp.asarray(v.offsets, x.dtype) if candidates is None else candidates
         return values, (values >= lower) & (values <= upper), now
 
     def contains(self, x: np.ndarray) -> np.ndarray:

@@ -213,11 +213,11 @@ class Pointwise:
     v: SpaceVariable
     elementwise: Any = None
 
-    def moves(self, x, space: Space, dependence: Dependence, reader_state, rows=None):
-        """(r, moves) nats."""
-        local = picked(self.rows.local, rows)
-        complete = self.rows.complete and rows is None
-        candidates = space.values_of(x, self.start, self.v, None if complete else local)
+    def moves(self, x, space: Space, dependence: Dependence, reader_state, rows=None, candidates=None):
+        """(r, moves) nats; `candidates` (r, moves) are values to go to instead of the neighbours."""
+        if candidates is None:
+            complete = self.rows.complete and rows is None
+            candidates = space.values_of(x, self.start, self.v, None if complete else picked(self.rows.local, rows))
         index, var = self.rows.index, self.term.var
         now = Reader(dependence, reader_state, rows).read(var, index)
         then = Reader(dependence, reader_state, rows, Moves([self.rows.site], [candidates])).read(var, index)
@@ -231,7 +231,7 @@ class Pointwise:
         if rows is not None and not mask.all():
             mask = picked(mask, rows)
         n = len(self.rows.site) if rows is None else rows.shape[0]
-        return jnp.broadcast_to(masked_sum(change, mask), (n, self.v.moves))
+        return jnp.broadcast_to(masked_sum(change, mask), (n, candidates.shape[1]))
 
 
 def weighted(values, term: SparseTerm, state):

@@ -160,8 +160,9 @@ class Target:
         return self.density.conditionals.scanned
 
     def rows(self, n: int, rows):
-        """A function (x) -> (r, K) of the differences of the sites `rows` (r,) of variable n, which evaluates only their terms.
+        """A function (x, candidates=None) -> (r, K) of the differences of the sites `rows` (r,) of variable n.
 
+        It evaluates only their terms. Windowed sites go to `candidates` (r, K) where given, instead of the neighbours.
         What does not depend on x is computed at once, outside any loop over x.
         """
         return self.density.conditionals.rows(n, rows, self._ready())
@@ -177,9 +178,9 @@ class Target:
         """What a scan of single sites carries along: the tensors in which the sites mix, at x."""
         return self.density.conditionals.carried(x, self._ready())
 
-    def row(self, n: int, site, x, carried):
-        """(1, K) float, nats: differences of the scanned site `site` () of variable n."""
-        return self.density.conditionals.row(n, site, x, carried, self._ready())
+    def row(self, n: int, site, x, carried, candidates=None):
+        """(1, K) float, nats: differences of the scanned site `site` () of variable n, where windowed also to `candidates` (1, K)."""
+        return self.density.conditionals.row(n, site, x, carried, self._ready(), candidates)
 
     def moved(self, n: int, site, value, x, carried):
         """`carried` once site `site` () of variable n has gone from x to `value` ()."""
