@@ -54,7 +54,8 @@ class BlockGibbs(DiscreteStep):
 
     Notes
     -----
-    Sampler statistics: `accept` and `accepted` (1: nothing is rejected), `discrete_n_moved` (sites that ended the draw at another value), `lp`.
+    Sampler statistics: `accept` and `accepted` (1: nothing is rejected), `discrete_n_moved` (sites that ended the draw at another
+    value), `lp`.
 
     References
     ----------
