@@ -42,7 +42,7 @@ def totals():
     return [range(3)] * 5, {"window": 2}
 
 
-def n_mixture():
+def visited():
     """Counts of which each is seen several times."""
     n = pm.Poisson("n", [2.0, 3.0], shape=2)
     pm.Potential("bound", pt.switch(n > 6, -np.inf, 0.0))
@@ -57,7 +57,7 @@ def far():
     return [range(300)], {}
 
 
-SMALL = (binary, categorical, bounded, windowed, geometric, mixed, n_mixture)
+SMALL = (binary, categorical, bounded, windowed, geometric, mixed, visited)
 DENSE = (quadratic, softplus, totals)
 FORMS = ("as it is", "loop of colours", "scan", "function")
 
@@ -135,7 +135,7 @@ FEW = [
     (quadratic, "as it is"),
     (softplus, "as it is"),
     (totals, "as it is"),
-    (n_mixture, "as it is"),
+    (visited, "as it is"),
     (wide, "as it is"),
 ]
 

@@ -1,5 +1,6 @@
 """float32: in a process of its own, since PyTensor fixes the width when it is imported, and in pmd.sample beside float64."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from small_models import SMALL
+from test_block_gibbs import DENSE, visited
 from test_posteriors import LARGEST_Z
 from test_sample import QUIET, mixed, z_of_moments
 
@@ -73,6 +76,27 @@ def test_no_64_bits_in_the_program():
     assert "f32[" in jaxpr
     assert "f64[" not in jaxpr
     assert "i64[" not in jaxpr
+
+
+@pytest.mark.parametrize("build", [*SMALL, *DENSE, visited], ids=lambda build: build.__name__)
+def test_differences_of_every_kind_of_site(build):
+    with pm.Model() as model:
+        ranges, options = build()
+    x = np.array(list(itertools.product(*ranges)))
+    found = {}
+    for dtype in ("float64", "float32"):
+        with precision(dtype):
+            target = pmd.target_from_model(model, **options)
+            _, target = target.at(model.initial_point())
+            densities = np.asarray(jax.vmap(target.logdensity)(x))
+            states = x[densities > -np.inf]
+            start = states[len(states) // 2]
+            changes = np.asarray(jax.vmap(target.centred(start).logdensity)(states))
+            found[dtype] = densities, changes, np.asarray(jax.vmap(target.differences)(states))
+    for wide, narrow in zip(found["float64"], found["float32"], strict=True):
+        assert narrow.dtype == np.float32
+        # a rounding is 6e-8 of the numbers that are added, here up to some tens
+        np.testing.assert_allclose(narrow, wide, rtol=1e-5, atol=2e-6 * max(np.abs(wide[np.isfinite(wide)]).max(), 1.0))
 
 
 def million(n=100_000):

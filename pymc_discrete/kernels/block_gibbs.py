@@ -112,7 +112,7 @@ def visit_colour(target, n: int, sites: np.ndarray):
     def visit(key, x, backward):
         now = x[start : start + v.size] if every else x[start + sites]
         # a select by static places: scattering is slow; and behind a barrier, or XLA draws anew for every site it puts
-        values = jax.lax.optimization_barrier(draw(key, v, sites, now, lambda *candidates: of(x, *candidates)))
+        values = jax.lax.optimization_barrier(draw(numbers(key, v, len(sites)), v, sites, now, lambda *candidates: of(x, *candidates)))
         block = values if every else jnp.where(mine, values[place], x[start : start + v.size])
         return jax.lax.dynamic_update_slice(x, block, (start,))
 
@@ -124,6 +124,7 @@ def visit_colours(target, n: int, colours: list[np.ndarray]):
     start, v = target.space.blocks[n]
     width = max(map(len, colours))
     table = np.stack([np.pad(sites, (0, width - len(sites)), mode="edge") for sites in colours])
+    last = np.array([len(sites) - 1 for sites in colours])
     colour, place = np.full(v.size, -1), np.zeros(v.size, int)
     for c, sites in enumerate(colours):
         colour[sites], place[sites] = c, np.arange(len(sites))
@@ -133,7 +134,9 @@ def visit_colours(target, n: int, colours: list[np.ndarray]):
             c = jnp.where(backward, len(colours) - 1 - t, t)
             sites = jnp.asarray(table)[c]
             of = (target.logits if v.finite else target.rows)(n, sites)
-            values = draw(jax.random.fold_in(key, t), v, sites, x[start + sites], lambda *candidates: of(x, *candidates))
+            # what pads the table repeats its last site: the same numbers, or several draws of one site would meet
+            u = numbers(jax.random.fold_in(key, t), v, width)[:, jnp.minimum(np.arange(width), jnp.asarray(last)[c])]
+            values = draw(u, v, sites, x[start + sites], lambda *candidates: of(x, *candidates))
             values = jax.lax.optimization_barrier(values)
             block = jnp.where(colour == c, values[place], x[start : start + v.size])
             return jax.lax.dynamic_update_slice(x, block, (start,))
@@ -154,7 +157,7 @@ def scan(target, n: int, sites: np.ndarray):
             site = t if len(sites) == v.size else jnp.asarray(sites)[t]
             now = x[start + site]
             of = functools.partial(target.row, n, site, x, u)
-            (value,) = draw(jax.random.fold_in(key, t), v, site[None], now[None], of)
+            (value,) = draw(numbers(jax.random.fold_in(key, t), v, 1), v, site[None], now[None], of)
 
             def moved():
                 return x.at[start + site].set(value), target.moved(n, site, value, x, u)
@@ -166,11 +169,17 @@ def scan(target, n: int, sites: np.ndarray):
     return visit
 
 
-def draw(key, v: Variable, rows, now, differences):
+def numbers(key, v: Variable, r: int):
+    """(1 or 3, r) uniforms that `draw` takes for r sites."""
+    return uniforms(key, (1 if v.finite else 3, r))
+
+
+def draw(u, v: Variable, rows, now, differences):
     """(r,) int, new values of sites of one variable, given all others.
 
     Parameters
     ----------
+    u : `numbers`
     v : the variable
     rows : (r,) int, the sites, counted within it
     now : (r,) int, their values
@@ -178,7 +187,6 @@ def draw(key, v: Variable, rows, now, differences):
         (candidates (r, K)) -> (r, K) nats, for windowed ones, whose differences from `now` these are
     """
     if not v.finite:
-        u = uniforms(key, (3, *now.shape))
         # computed once, though read several times
         values = jax.lax.optimization_barrier(stretch(u[1:], v, now))
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
@@ -187,8 +195,8 @@ def draw(key, v: Variable, rows, now, differences):
     d = jax.lax.optimization_barrier(differences())
     if (v.counts == 2).all():
         odds = d[:, 0] if d.shape[1] == 1 else d[:, 1] - d[:, 0]
-        return (picked(v.lower, rows) + (uniforms(key, now.shape) < jax.nn.sigmoid(odds))).astype(now.dtype)
-    k = choose(uniforms(key, now.shape), d)
+        return (picked(v.lower, rows) + (u[0] < jax.nn.sigmoid(odds))).astype(now.dtype)
+    k = choose(u[0], d)
     return jnp.where(k < v.K, picked(v.lower, rows) + k, now).astype(now.dtype)
 
 

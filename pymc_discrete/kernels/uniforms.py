@@ -1,4 +1,4 @@
-"""Random numbers in bulk: both words of every block of JAX's generator are used, where its own 32-bit draws use one."""
+"""Random numbers in bulk: 32-bit draws use both words of every block of JAX's generator, where its own use one."""
 
 import math
 
@@ -16,7 +16,7 @@ def words(key, shape: tuple[int, ...]):
 
 
 def uniforms(key, shape: tuple[int, ...], dtype=float):
-    """`shape` floats in [0, 1), on a grid of 2^-53, or 2^-32 in float32, whose own uniforms have 2^-23."""
+    """`shape` floats in [0, 1), on a grid of 2^-52, or 2^-32 in float32, whose own uniforms have 2^-23."""
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if dtype == jnp.float64:
         return jax.random.uniform(key, shape, dtype)

@@ -18,7 +18,7 @@ INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 
 def log_gamma(n):
     """log Gamma(n) of integers n: looked up where all are below 4096, since a logarithm of a factorial costs ten times as much."""
-    n = jnp.asarray(n)
+    n = jnp.asarray(n, int)
     table = gammaln(np.arange(TABLE))  # +inf at 0, and below it
 
     def looked_up(n):
@@ -31,24 +31,28 @@ def log_gamma(n):
 
 
 class IntegerLogGamma(Op):
-    """`log_gamma` in a graph; only JAX can run it."""
+    """`log_gamma` in a graph, of the dtype that PyTensor gives it."""
 
-    __props__ = ()
+    __props__ = ("dtype",)
+
+    def __init__(self, dtype: str):
+        self.dtype = dtype
 
     def make_node(self, n: Variable) -> Apply:
-        return Apply(self, [n], [TensorType("float64", shape=n.type.shape)()])
+        return Apply(self, [n], [TensorType(self.dtype, shape=n.type.shape)()])
 
     def perform(self, node, inputs, outputs):
-        outputs[0][0] = np.asarray(gammaln(inputs[0]))
+        outputs[0][0] = np.asarray(gammaln(inputs[0]), self.dtype)
 
 
 @jax_funcify.register(IntegerLogGamma)
 def _(op, **_):
-    return log_gamma
+    return lambda n: log_gamma(n).astype(jax.dtypes.canonicalize_dtype(op.dtype))
 
 
 def with_integer_log_gamma(fgraph: FunctionGraph) -> None:
     """Have the graph look up log Gamma where its argument is an integer tensor."""
     for node in fgraph.toposort():
         if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, GammaLn) and node.inputs[0].type.dtype in INTEGERS:
-            fgraph.replace(node.outputs[0], IntegerLogGamma()(node.inputs[0]), import_missing=True)
+            (out,) = node.outputs
+            fgraph.replace(out, IntegerLogGamma(out.type.dtype)(node.inputs[0]), import_missing=True)
