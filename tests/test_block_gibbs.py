@@ -50,6 +50,16 @@ def visited():
     return [range(7)] * 2, {"window": 3}
 
 
+def uneven():
+    """Colours of unequal sizes, and a term that reads one site often."""
+    n = pm.Poisson("n", 1.0, shape=8)
+    pm.Potential("bound", pt.switch(n > 1, -np.inf, 0.0))
+    pm.Potential("pairs", 0.3 * (n[[0, 0, 1]] * n[[1, 2, 2]]).sum())
+    y = np.append(np.full(80, 0.5), np.linspace(0, 1, 8))
+    pm.Normal("y", n[np.append(np.full(80, 3), np.arange(8))], np.append(np.full(80, 9.0), np.ones(8)), observed=y)
+    return [range(2)] * 8, {"window": 2}
+
+
 def far():
     """One count with stretches of four strides."""
     k = pm.DiscreteUniform("k", 0, 299)
@@ -126,6 +136,7 @@ CASES = [
     *itertools.product(SMALL, FORMS),
     *((build, "as it is") for build in DENSE),
     *itertools.product((wide, far), ("as it is", "function")),
+    *((uneven, form) for form in FORMS[:2]),
 ]
 FEW = [
     (binary, "as it is"),

@@ -31,6 +31,7 @@ GRAPHS = {
     "a matrix of sites": lambda x: pt.tanh(pt.dot(pt.constant(X[:, :10]), x.reshape((10, 2)))).sum(),
     "a map of part of the source": lambda x: pt.softplus(pt.dot(pt.constant(X), pt.concatenate([[1.0], x[1:]]))).sum(),
     "a map of each of two parts": lambda x: -pt.sqr(pt.dot(pt.constant(X[:, :10]), x[:10]) - pt.dot(pt.constant(X[:, 10:]), x[10:])).sum(),
+    "log Gamma of large integers": lambda x: pt.sqrt(1 + pt.gammaln(1 + 3000 * x.sum())),
     "a log of a sum of exponentials": lambda x: pm.math.logsumexp(x * X[0]),
 }  # fmt: skip
 
@@ -39,6 +40,12 @@ GRAPHS = {
 def test_exact(name):
     target, *_ = compare(model_of(lambda: add(GRAPHS[name](binary()))))
     assert target.exact
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_log_gamma_of_narrow_integers(dtype):
+    term = lambda x: as_float(pt.gammaln(pt.cast(x, dtype) * np.array(40, dtype) + np.array(2, dtype)).sum())
+    compare(model_of(lambda: add(term(binary()))), tolerance=1e-6)  # PyTensor computes them in float32
 
 
 def test_large_differences_beside_small_ones():

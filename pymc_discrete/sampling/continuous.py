@@ -217,9 +217,10 @@ def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
         return pytensor.grad(total, values, disconnected_inputs="ignore")
     except (NotImplementedError, NullTypeGradError) as error:
         names = ", ".join(repr(v.name) for v in values)
+        why = str(error).splitlines()[0].rstrip(".")
         raise ValueError(
-            f"NUTS needs the gradient of the log density by {names}, and PyTensor has none: {str(error).splitlines()[0]} Use pm.sample, "
-            "with pm.Slice or pm.DEMetropolisZ for what has no gradient."
+            f"NUTS needs the gradient of the log density by {names}, and PyTensor has none: {why}. Use pm.sample, with pm.Slice or "
+            "pm.DEMetropolisZ for what has no gradient."
         ) from error
 
 

@@ -1,9 +1,11 @@
 """The arguments of `sample`: what they may be, and why an argument of `pm.sample` is not among them."""
 
 import inspect
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from numbers import Real
 from os import PathLike
 from typing import Any
@@ -16,6 +18,8 @@ from pymc.util import get_random_generator
 
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.step import DiscreteStep
+
+_log = logging.getLogger("pymc.discrete")
 
 DTYPES = ("float64", "float32")
 
@@ -38,14 +42,16 @@ REFUSED = {
 }
 
 
-def refuse(options: dict[str, Any]) -> None:
-    """An error for the first of the options, none of which `sample` has."""
+def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
+    """An error for the first of the options, none of which `sample`, which has the `known` ones, has."""
     for name in options:
         if name in REFUSED:
             raise TypeError(f"pmd.sample has no {name}=. {REFUSED[name]}")
         if name in inspect.signature(pm.sample).parameters:
             raise TypeError(f"pmd.sample has no {name}=; pm.sample does.")
-        raise TypeError(f"pmd.sample has no option {name!r}. Options of a step are given to the step: step=pmd.AutoStep(...).")
+        near = get_close_matches(name, known, 1)
+        meant = f" Did you mean {near[0]}=?" if near else ""
+        raise TypeError(f"pmd.sample has no option {name!r}.{meant} Options of a step are given to the step: step=pmd.AutoStep(...).")
 
 
 def check(
@@ -101,6 +107,8 @@ def seed_of(random_seed: Any) -> int | None:
     """One number from whatever `pm.sample` takes."""
     if random_seed is None:
         return None
+    if isinstance(random_seed, int | np.integer) and 0 <= random_seed < 2**31:
+        return int(random_seed)  # as it is, so that the seed told in the result gives the same draws
     try:
         return int(get_random_generator(random_seed).integers(2**31))
     except (TypeError, ValueError) as error:
@@ -165,6 +173,8 @@ def spread_over(devices: Any, chains: int) -> list[jax.Device]:
     number = next(n for n in range(min(chains, len(found)), 0, -1) if chains % n == 0)
     if jax.process_count() > 1 and number < len(found):
         raise ValueError(f"{chains} chains cannot be spread evenly over the {len(found)} devices of all processes. Give a multiple.")
+    if number < min(chains, len(found)):
+        _log.info(f"{chains} chains run on {number} of {len(found)} devices: a multiple of {len(found)} would use them all.")
     return found[:number]
 
 

@@ -1,5 +1,6 @@
 """`pmd.sample`: the whole model in JAX, all chains at once."""
 
+import inspect
 import logging
 import os
 import time
@@ -113,12 +114,14 @@ def sample(
     Returns
     -------
     xarray.DataTree
-        As `pm.sample` returns it. Finite discrete variables have the smallest integer type that holds them.
+        As `pm.sample` returns it. Finite discrete variables have the smallest integer type that holds them: `.astype(int)` before
+        arithmetic that leaves it, since int8 ends at 127.
 
     Raises
     ------
     ValueError, TypeError
-        For options, steps and variables that cannot be sampled so, each with the reason and the remedy.
+        For options, steps and variables that cannot be sampled so, each with the reason and the remedy; among them continuous
+        variables by which the log density has no gradient.
     CheckpointError
         Where the folder cannot be written to, or holds another run or damaged draws; what was written before is kept.
     NotImplementedError
@@ -136,7 +139,7 @@ def sample(
     ...     z = pm.Bernoulli("z", 0.3, shape=10)
     ...     idata = pmd.sample()  # doctest: +SKIP
     """
-    refuse(options)
+    refuse(options, [*inspect.signature(sample).parameters])
     draws, tune, chains, thin = (int(n) if isinstance(n, np.integer) else n for n in (draws, tune, chains, thin))
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
@@ -168,6 +171,8 @@ def sample(
         program = Program(model, blocks, var_names, seed, spread_over(devices, chains))
         if store.begun:
             states = program.placed(store.load_state(like=program.start([point] * chains)))
+            done = store.done(POSTERIOR)
+            _log.info(f"{checkpoint} holds {done} of {draws} draws: {'they are returned' if done == draws else 'the run goes on'}.")
         else:
             if dtype == "float32":
                 check_integers(model, [point])
@@ -182,13 +187,16 @@ def sample(
             except KeyboardInterrupt:
                 if not store.done(POSTERIOR):
                     raise
-                _log.warning(f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.")
+                more = "" if checkpoint is None else " The same call goes on from there."
+                _log.warning(f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.{more}")
     seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
     _log.info(f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took {seconds:.0f} seconds.")
     told = {"sampling_time": seconds, "tuning_steps": tune, "thin": thin, "random_seed": seed, "sampler": "pymc_discrete.sample"}
     told |= {"dtype": dtype, "target_accept": target_accept, "steps": "; ".join(b.described() for b in blocks)}
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
-    tree = data_tree(model, store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats"), warmup, told, tree_options)
+    kept = store.read(POSTERIOR, "draws")
+    kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's
+    tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, told, tree_options)
     if compute_convergence_checks:
         check_convergence(tree, model)
     return tree

@@ -311,7 +311,8 @@ class DiscreteStep(BlockedStep):
     def impossible_message(self) -> str:
         return (
             f"The log density is -inf: the start of {names_of(self.target)} is impossible, and tuning found nothing possible near it. "
-            "Pass initvals= that the data allow (a latent count no smaller than what was counted)."
+            "Pass initvals= that the data allow (a latent count no smaller than what was counted); if there are none, the model excludes "
+            "its data."
         )
 
     def _freeze(self) -> None:

@@ -106,7 +106,7 @@ def block_of(model: pm.Model, vars: Any) -> list[str]:
         if not names:
             found = [v.name for v in model.discrete_value_vars]
             why = "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or "it has no discrete free variable"
-            raise ValueError(f"Nothing in the model to sample: {why}. Leave the step out, or name the variables with vars=.")
+            raise ValueError(f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the variables with vars=.")
         return names
     if not isinstance(vars, str | Variable | Sequence):
         raise TypeError(f"vars must be a variable, its name, or a list of them, got {vars!r}.")
