@@ -122,11 +122,10 @@ class Program:
         start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
 
         def chain(number, state: ChainState):
-            key = self._key(number)
-
             def draw(k, carried):
                 state, told = carried
-                state, now = self._draw(key, k, state)
+                # the key made anew: of a key that stays, XLA runs the generator again wherever a number is read (3x on one chain of F)
+                state, now = self._draw(self._key(number), k, state)
                 return state, together(told, now)
 
             # declared, since asking JAX for the shapes would trace the whole draw again
