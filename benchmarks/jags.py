@@ -350,8 +350,9 @@ COLUMNS = [
 
 def markdown(records):
     versions = records[0]["versions"] | {"JAGS": next((r["jags"] for r in records if "jags" in r), "not run")}
-    head = "{hardware}; {date}; commit {commit}; ".format(**records[0]) + ", ".join(f"{k} {v}" for k, v in versions.items())
-    lines, notes = [head, "", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"], []
+    told = ", ".join(f"{k} {v}" for k, v in versions.items())
+    heads = dict.fromkeys("{hardware}; {date}; commit {commit}; ".format(**r) + told for r in records)
+    lines, notes = [*heads, "", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"], []
     for model in dict.fromkeys(r["model"] for r in records):
         ours, *theirs = [r for r in records if r["model"] == model]
         best = max(theirs, key=lambda r: r["speed"])
