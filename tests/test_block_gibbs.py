@@ -167,7 +167,7 @@ def test_sweep_is_reversible_and_irreducible(build, form):
         assert (np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum() == 1
 
 
-@pytest.mark.parametrize(("build", "form"), FEW)
+@pytest.mark.parametrize(("build", "form"), marked(CASES))
 def test_compiled_sweeps_do_what_was_enumerated(build, form, monkeypatch):
     if form == "loop of colours":
         monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
@@ -324,6 +324,48 @@ def test_conditionals_equal_differences(build):
             carried = moved(target, i, value, x, carried)
             x = x.copy()
             x[start + i] = value
+
+
+WINDOWED = [*((b, f) for b in (n_mixture, partly_dense, hub, logistic, visited) for f in ("as it is", "function")), (mixed, "as it is")]
+
+
+@pytest.mark.parametrize(("build", "form"), WINDOWED)
+def test_differences_at_candidates_equal_changes_of_the_log_density(build, form):
+    """Any values, also the present one, one twice and some outside the support; static and traced sites, drawn together and scanned."""
+    target, x = target_of(build)
+    target = pmd.target_from_logdensity(target.logdensity, target.space) if form == "function" else target
+    logdensity, r = jax.jit(jax.vmap(target.logdensity)), np.random.default_rng(11)
+    base = np.asarray(logdensity(x[None]))[0]
+
+    def asked(n, sites):
+        """((r, K) candidates, (r, K) brute force)"""
+        start, v = target.space.blocks[n]
+        candidates = x[start + sites][:, None] + np.array([-9, -1, 0, 0, 2, 2, 3, 40]) + r.integers(-1, 2, (len(sites), 1))
+        y = np.repeat(np.repeat(x[None, None], len(sites), 0), candidates.shape[1], 1)
+        y[np.arange(len(sites)), :, start + sites] = candidates
+        change = np.asarray(logdensity(y.reshape(-1, len(x)))).reshape(candidates.shape) - base
+        within = (candidates >= v.lower[sites][:, None]) & (candidates <= v.upper[sites][:, None])
+        return candidates, np.where(within, change, -np.inf)
+
+    checked = 0
+    for n, sites in target.colours:
+        if target.space.variables[n].finite:
+            continue
+        candidates, brute = asked(n, sites)
+        static = jax.jit(lambda target, x, c, n=n, sites=sites: target.rows(n, sites)(x, c))
+        traced = jax.jit(lambda target, x, c, sites, n=n: target.rows(n, sites)(x, c))
+        close(static(target, x, candidates), brute)
+        close(traced(target, x, candidates, sites), brute)
+        checked += len(sites)
+    carried = jax.jit(lambda target, x: target.carried(x))(target, x)
+    for n, sites in target.scanned:
+        if target.space.variables[n].finite:
+            continue
+        row = jax.jit(lambda target, site, x, c, carried, n=n: target.row(n, site, x, carried, c))
+        for i, c, want in zip(sites, *asked(n, sites), strict=True):
+            close(row(target, i, x, c[None], carried), want[None])
+            checked += 1
+    assert checked == target.space.windowed.sum() > 0
 
 
 @pytest.mark.parametrize("build", [ising, n_mixture, partly_dense])

@@ -170,7 +170,7 @@ print("killed", dead)
 @pytest.mark.slow
 def test_kills_lose_nothing(tmp_path):
     """`kill -9` at random moments; PYMC_DISCRETE_KILLS says how many."""
-    kills = int(os.environ.get("PYMC_DISCRETE_KILLS", "3"))
+    kills = int(os.environ.get("PYMC_DISCRETE_KILLS", "4"))
     code = KILLED.format(
         path=[p for p in sys.path if p], draws=40 * (kills + 5), seed=1, kills=kills, folder=str(tmp_path / "run"), file=f"{tmp_path}/"
     )

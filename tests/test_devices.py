@@ -42,12 +42,14 @@ def same(a, b, chains=slice(None)):
 def test_eight_devices_and_any_number_of_chains(tmp_path):
     runs = {
         "one": {"chains": 8, "devices": "jax.devices()[:1]"},
+        "eight": {"chains": 8},
         "alone": {"chains": 1},
         "many": {"chains": 64},  # on all eight
     }
     first = 'os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"'
     subprocess.run([sys.executable, "-c", script(tmp_path, first, runs)], check=True)
     one = drawn(tmp_path, "one")
+    same(one, drawn(tmp_path, "eight"))
     same(one, drawn(tmp_path, "many"), slice(8))
     same(drawn(tmp_path, "alone"), one, slice(1))
 
@@ -58,7 +60,7 @@ def test_two_processes(tmp_path):
         s.bind(("localhost", 0))
         port = s.getsockname()[1]
     first = 'jax.distributed.initialize("localhost:{port}", num_processes=2, process_id={n})'
-    runs = {"both": {"chains": 4, "checkpoint": str(tmp_path / "run")}}
+    runs = {"both": {"chains": 4}, "kept": {"chains": 4, "checkpoint": str(tmp_path / "run")}}
     started = [
         subprocess.Popen([sys.executable, "-c", script(tmp_path, first.format(port=port, n=n), runs)], stderr=subprocess.PIPE, text=True)
         for n in range(2)
@@ -69,3 +71,4 @@ def test_two_processes(tmp_path):
     single = {"alone": {"chains": 4, "devices": "jax.devices()[:1]"}}
     subprocess.run([sys.executable, "-c", script(tmp_path, "", single)], check=True)
     same(drawn(tmp_path, "alone"), drawn(tmp_path, "both"))
+    same(drawn(tmp_path, "alone"), drawn(tmp_path, "kept"))

@@ -88,11 +88,11 @@ def test_differences_of_every_kind_of_site(build):
         with precision(dtype):
             target = pmd.target_from_model(model, **options)
             _, target = target.at(model.initial_point())
-            densities = np.asarray(jax.vmap(target.logdensity)(x))
+            densities = np.asarray(jax.jit(jax.vmap(target.logdensity))(x))
             states = x[densities > -np.inf]
             start = states[len(states) // 2]
-            changes = np.asarray(jax.vmap(target.centred(start).logdensity)(states))
-            found[dtype] = densities, changes, np.asarray(jax.vmap(target.differences)(states))
+            changes = np.asarray(jax.jit(jax.vmap(target.centred(start).logdensity))(states))
+            found[dtype] = densities, changes, np.asarray(jax.jit(jax.vmap(target.differences))(states))
     for wide, narrow in zip(found["float64"], found["float32"], strict=True):
         assert narrow.dtype == np.float32
         # a rounding is 6e-8 of the numbers that are added, here up to some tens

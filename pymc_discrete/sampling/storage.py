@@ -33,12 +33,18 @@ def new_seed() -> int:
 
 
 class Memory:
-    """The draws in memory."""
+    """The draws in memory, each array allocated once and filled.
+
+    Parameters
+    ----------
+    lengths : {part: number of draws}
+    """
 
     begun = False
 
-    def __init__(self) -> None:
-        self._chunks: dict[tuple[str, str], list[dict[str, np.ndarray]]] = {}
+    def __init__(self, lengths: dict[str, int]) -> None:
+        self._lengths = lengths
+        self._arrays: dict[tuple[str, str], dict[str, np.ndarray]] = {}
         self._done: dict[str, int] = {}
 
     def seed(self, asked: int | None) -> int:
@@ -51,14 +57,18 @@ class Memory:
         raise LookupError("nothing was kept")
 
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
+        first = self.done(part)
         for kind, group in groups.items():
-            self._chunks.setdefault((part, kind), []).append(group)
-        self._done[part] = self.done(part) + count
+            kept = self._arrays.setdefault((part, kind), {})
+            for name, array in group.items():
+                if name not in kept:
+                    kept[name] = np.empty((array.shape[0], self._lengths[part], *array.shape[2:]), array.dtype)
+                kept[name][:, first : first + count] = array
+        self._done[part] = first + count
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        """{name: (chains, done, ...)}, handed over: the chunks are forgotten, so that the draws are in memory once."""
-        chunks = self._chunks.pop((part, kind), [])
-        return {name: np.concatenate([c.pop(name) for c in chunks], axis=1) for name in list(chunks[0])} if chunks else {}
+        """{name: (chains, done, ...)}"""
+        return {name: array[:, : self.done(part)] for name, array in self._arrays.get((part, kind), {}).items()}
 
 
 class Checkpoint:

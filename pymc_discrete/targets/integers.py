@@ -30,6 +30,10 @@ def log_gamma(n):
     return jax.lax.cond(jnp.all(n < TABLE), looked_up, computed, n)
 
 
+def is_integer_log_gamma(node: Apply) -> bool:
+    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, GammaLn) and node.inputs[0].type.dtype in INTEGERS
+
+
 class IntegerLogGamma(Op):
     """`log_gamma` in a graph, of the dtype that PyTensor gives it."""
 
@@ -53,6 +57,6 @@ def _(op, **_):
 def with_integer_log_gamma(fgraph: FunctionGraph) -> None:
     """Have the graph look up log Gamma where its argument is an integer tensor."""
     for node in fgraph.toposort():
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, GammaLn) and node.inputs[0].type.dtype in INTEGERS:
+        if is_integer_log_gamma(node):
             (out,) = node.outputs
             fgraph.replace(out, IntegerLogGamma(out.type.dtype)(node.inputs[0]), import_missing=True)

@@ -15,7 +15,6 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.scalar.basic import AND, EQ, GE, GT, LE, LT, NEQ, OR, XOR, Identity, Invert, Switch
-from pytensor.scalar.math import GammaLn
 from pytensor.tensor.basic import (
     Alloc,
     ExtractDiag,
@@ -39,7 +38,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_discrete.targets.graph import LogpGraph, adds_up
-from pymc_discrete.targets.integers import INTEGERS, log_gamma
+from pymc_discrete.targets.integers import is_integer_log_gamma, log_gamma
 
 # An element that reads more than this many others is treated as dense
 LARGEST_GROUP = 64
@@ -90,8 +89,7 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
     # what no site moves is XLA's to fold
     moving = node.inputs[0] in graph.dependent
-    integer = moving and isinstance(op.scalar_op, GammaLn) and node.inputs[0].type.dtype in INTEGERS
-    scalar = log_gamma if integer else jax_funcify(op.scalar_op, node=node)
+    scalar = log_gamma if moving and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
 
 

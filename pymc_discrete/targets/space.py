@@ -9,7 +9,6 @@ import numpy as np
 
 # A support of at most this many values is enumerated; a wider one is walked by offsets
 LARGEST_SUPPORT = 256
-WIDTH = 8  # steps between the ends of a stretch of a geometric window
 UNBOUNDED = np.iinfo(np.int32).max
 
 
@@ -55,15 +54,6 @@ class Variable:
     def moves(self) -> int:
         """Neighbours per site other than the current value."""
         return self.K - 1 if self.finite else self.K
-
-    @property
-    def stretches(self) -> tuple[int, np.ndarray]:
-        """(w, strides) with which w + 1 equally spaced values, one of them the current one, reach as far as the offsets do."""
-        offsets = np.asarray(self.offsets)
-        steps = offsets[offsets > 0]
-        if len(steps) == steps[-1]:  # all of 1..w
-            return len(steps), np.ones(1, int)
-        return WIDTH, steps[steps * WIDTH <= max(steps[-1], WIDTH)]
 
 
 class Space:
