@@ -131,7 +131,8 @@ NOTES = {
     "sample": "pmd.sample, all chains in one program",
     "sample-32": "the same with dtype='float32'",
     "pm.sample": f"pm.sample with pmd.AutoStep(), {PM_CORES} worker processes, {PM_DRAWS} draws",
-    "numpyro": "DiscreteHMCGibbs(NUTS) under jax.vmap, since its Gibbs kernels take no 'vectorized'; on C, F and I its DiscreteGibbs alone",
+    "numpyro": "DiscreteHMCGibbs(NUTS) under jax.vmap, since its Gibbs kernels take no 'vectorized'; on C, F and I its DiscreteGibbs "
+    "alone, on D without the two missing counts",
     "thrml": "two-colour block Gibbs, vmap over chains, every sweep observed",
 }
 OURS = {"sample", "sample-32", "pm.sample"}

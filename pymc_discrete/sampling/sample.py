@@ -166,8 +166,7 @@ def sample(
         settings |= {"steps": [b.described() for b in blocks], "keep_warmup": not discard_tuned_samples, "dtype": dtype}
         if checkpoint is not None:
             settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(initvals)}
-        lengths = {WARMUP: tune, POSTERIOR: draws}
-        store = Memory(lengths) if checkpoint is None else Checkpoint(checkpoint, settings, lengths)
+        store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
         seed = store.seed(seed_of(random_seed))
         program = Program(model, blocks, var_names, seed, spread_over(devices, chains))
         if store.begun:

@@ -33,18 +33,12 @@ def new_seed() -> int:
 
 
 class Memory:
-    """The draws in memory, each array allocated once and filled.
-
-    Parameters
-    ----------
-    lengths : {part: number of draws}
-    """
+    """The draws in memory."""
 
     begun = False
 
-    def __init__(self, lengths: dict[str, int]) -> None:
-        self._lengths = lengths
-        self._arrays: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    def __init__(self) -> None:
+        self._chunks: dict[tuple[str, str], list[dict[str, np.ndarray]]] = {}
         self._done: dict[str, int] = {}
 
     def seed(self, asked: int | None) -> int:
@@ -57,18 +51,25 @@ class Memory:
         raise LookupError("nothing was kept")
 
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
-        first = self.done(part)
         for kind, group in groups.items():
-            kept = self._arrays.setdefault((part, kind), {})
-            for name, array in group.items():
-                if name not in kept:
-                    kept[name] = np.empty((array.shape[0], self._lengths[part], *array.shape[2:]), array.dtype)
-                kept[name][:, first : first + count] = array
-        self._done[part] = first + count
+            self._chunks.setdefault((part, kind), []).append(group)
+        self._done[part] = self.done(part) + count
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        """{name: (chains, done, ...)}"""
-        return {name: array[:, : self.done(part)] for name, array in self._arrays.get((part, kind), {}).items()}
+        """{name: (chains, done, ...)}, handed over: each chunk is forgotten once it is copied, so that the draws are in memory once."""
+        chunks = self._chunks.pop((part, kind), [])
+        return {name: put_together([c.pop(name) for c in chunks], self.done(part)) for name in list(chunks[0])} if chunks else {}
+
+
+def put_together(pieces: list[np.ndarray], draws: int) -> np.ndarray:
+    """The pieces one after another along axis 1. `pieces` is emptied on the way."""
+    out, first = np.empty((pieces[0].shape[0], draws, *pieces[0].shape[2:]), pieces[0].dtype), 0
+    pieces.reverse()
+    while pieces:
+        piece = pieces.pop()
+        out[:, first : first + piece.shape[1]] = piece
+        first += piece.shape[1]
+    return out
 
 
 class Checkpoint:
