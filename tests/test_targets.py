@@ -286,6 +286,26 @@ def set_and_stack():
     pm.Normal("y", pt.set_subtensor(pt.zeros(12)[2:11], both_), 1.0, observed=RNG(7).normal(size=12))
 
 
+def changepoint():
+    t = np.arange(40)
+    tau = pm.DiscreteUniform("tau", 0, 39)
+    rate = pm.math.switch(tau >= t, pm.Exponential("early", 1.0), pm.Exponential("late", 0.5))
+    pm.Poisson("y", rate, observed=RNG(15).poisson(2.0, 40))
+
+
+def changepoints():
+    """Conditions of one site and of two, inside one another, joined, mixed with arithmetic, and of a count with a window."""
+    t, r = np.arange(12), RNG(16)
+    tau, k = pm.DiscreteUniform("tau", 0, 11, shape=3), pm.Poisson("k", 4.0)
+    a, b = pm.Normal("a", shape=12), pm.Gamma("b", 2.0, 1.0, shape=3)
+    nested_ = pm.math.switch(tau[0] >= t, b[0], pm.math.switch(tau[1] >= t, b[1], b[2]))
+    twice = pm.math.switch(tau[0] >= t, b[0], pm.math.switch(tau[0] + 3 >= t, b[1], a**2 + 0.1))
+    joined = pm.math.switch((tau[0] <= t) & (t < tau[1]) | pt.eq(tau[2], t), a, b[2])
+    products = b[0] * (tau[0] >= t) + b[1] * (tau[0] < t) + 0.1 * tau[2]
+    pm.Normal("y", joined, nested_ + twice, observed=r.normal(size=12))
+    pm.Poisson("z", products * pm.math.switch(k > t, b[0], 0.3) + 0.2, observed=r.poisson(2.0, 12))
+
+
 def regression():
     r = RNG(8)
     X = r.normal(size=(20, 5))
@@ -349,6 +369,8 @@ WAYS = [
     (triples, "exact"),
     (negative_index, "exact"),
     (set_and_stack, "exact"),
+    (changepoint, "exact"),
+    (changepoints, "exact"),
     (regression, "incremental"),
     (cumulative, "incremental"),
     (parity, "incremental"),
@@ -377,6 +399,28 @@ def test_ways(build, way):
     if way == "gradient":
         # a first-order estimate of smooth terms; what a chain needs is that it ranks the moves
         assert np.corrcoef(got, want)[0, 1] > 0.5
+
+
+def test_what_follows_a_condition_is_computed_for_its_two_sides():
+    """And not at each of the 40 values of the changepoint."""
+    model = model_of(changepoint)
+    x, target = pmd.target_from_model(model, ["tau"]).at(model.initial_point())
+    point = model.initial_point()
+    inputs = target.density.split(point)[1]
+    jaxpr = jax.make_jaxpr(lambda inputs, x: pmd.Target(target.density).with_inputs(inputs).differences(x))(inputs, x)
+    sizes = [v.aval.size for e in equations(jaxpr.jaxpr) if e.primitive.name in ("mul", "sub") for v in e.outvars]
+    assert sizes
+    assert max(sizes) <= 2 * 40
+
+
+def equations(jaxpr):
+    """Those of a program and of all that it calls."""
+    for e in jaxpr.eqns:
+        yield e
+        for inner in jax.tree.leaves(list(e.params.values()), is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
 
 
 @pytest.mark.parametrize("build", [network, covariance])

@@ -20,6 +20,35 @@ class Moves(NamedTuple):
     candidates: list[Any]
 
 
+class Choice(NamedTuple):
+    """Values with a candidate axis that only a condition varies along: what follows is computed for both sides, not for every candidate.
+
+    which : (..., k) bool
+    then, otherwise : (..., 1)
+    """
+
+    which: Any
+    then: Any
+    otherwise: Any
+
+    @classmethod
+    def of(cls, which) -> "Choice":
+        """A condition itself."""
+        shape = (1,) * jnp.ndim(which)
+        return cls(which, jnp.ones(shape, bool), jnp.zeros(shape, bool))
+
+    def values(self):
+        return jnp.where(*self)
+
+
+def condition(values: list[Any], reads: list[np.ndarray | None]):
+    """The one condition that values vary by along the candidate axis; None where there is no such."""
+    choices = [v for v in values if isinstance(v, Choice)]
+    others = [v for v, r in zip(values, reads, strict=True) if not (r is None or v is None or isinstance(v, Choice))]
+    one = choices and all(c.which is choices[0].which for c in choices) and all(jnp.shape(v)[-1] == 1 for v in others)
+    return choices[0].which if one else None
+
+
 def take(array, index: np.ndarray, rows=None):
     """`array[index]` for a flat array and a static index (R, ...); `rows` picks rows of the index, None is all of them.
 
@@ -77,12 +106,16 @@ class Reader:
 
     def read(self, var: Variable, index: np.ndarray):
         """Elements `index` (R, ...) of `var`, with a trailing candidate axis: (r, ..., k), or 1 wherever nothing varies."""
-        key = (var, index.shape, index.tobytes())
-        if key not in self._memo:
-            self._memo[key] = self._read(var, index)
-        return self._memo[key]
+        value = self._read(var, index)
+        return value.values() if isinstance(value, Choice) else value
 
     def _read(self, var: Variable, index: np.ndarray):
+        key = (var, index.shape, index.tobytes())
+        if key not in self._memo:
+            self._memo[key] = self._compute(var, index)
+        return self._memo[key]
+
+    def _compute(self, var: Variable, index: np.ndarray):
         if isinstance(var, Constant):
             return take(np.asarray(var.data).reshape(-1), index, self.rows)[..., None]
         if var in self._starts:
@@ -103,14 +136,18 @@ class Reader:
                 continue
             inner = np.maximum(reads[index], 0)
             if reads.shape[1] == 1:
-                values.append(self.read(i, inner[..., 0]))
+                values.append(self._read(i, inner[..., 0]))
             else:
                 value = self.read(i, inner)
                 shape = list(jnp.shape(value))
                 shape[-2] = reads.shape[1]
                 values.append(jnp.broadcast_to(value, shape))
         fixed = [take(f.reshape(-1), index, self.rows) if f.ndim == 1 else self._fixed(f, index) for f in rule.fixed]
-        return rule.compute(values, fixed)
+        if (which := condition(values, rule.reads)) is not None:
+            sides = [[v[side] if isinstance(v, Choice) else v for v in values] for side in (1, 2)]
+            return Choice(which, *(rule.compute(side, fixed) for side in sides))
+        found = rule.compute([v.values() if isinstance(v, Choice) else v for v in values], fixed)
+        return Choice.of(found) if var.type.dtype == "bool" and jnp.shape(found)[-1] > 2 else found
 
     def _fixed(self, f: np.ndarray, index: np.ndarray):
         inner = index[..., None] * f.shape[1] + np.arange(f.shape[1])
