@@ -33,12 +33,12 @@ def new_seed() -> int:
 
 
 class Memory:
-    """The draws in memory."""
+    """The draws in memory, once: draw by draw, in arrays that grow in place."""
 
     begun = False
 
     def __init__(self) -> None:
-        self._chunks: dict[tuple[str, str], list[dict[str, np.ndarray]]] = {}
+        self._arrays: dict[tuple[str, str], dict[str, np.ndarray]] = {}
         self._done: dict[str, int] = {}
 
     def seed(self, asked: int | None) -> int:
@@ -51,25 +51,21 @@ class Memory:
         raise LookupError("nothing was kept")
 
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
+        first = self.done(part)
         for kind, group in groups.items():
-            self._chunks.setdefault((part, kind), []).append(group)
-        self._done[part] = self.done(part) + count
+            kept = self._arrays.setdefault((part, kind), {})
+            for name, array in group.items():
+                draws = array.swapaxes(0, 1)
+                if name in kept:
+                    kept[name].resize((first + count, *draws.shape[1:]), refcheck=False)  # nobody else has seen it
+                    kept[name][first:] = draws
+                else:
+                    kept[name] = np.array(draws, order="C")
+        self._done[part] = first + count
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        """{name: (chains, done, ...)}, handed over: each chunk is forgotten once it is copied, so that the draws are in memory once."""
-        chunks = self._chunks.pop((part, kind), [])
-        return {name: put_together([c.pop(name) for c in chunks], self.done(part)) for name in list(chunks[0])} if chunks else {}
-
-
-def put_together(pieces: list[np.ndarray], draws: int) -> np.ndarray:
-    """The pieces one after another along axis 1. `pieces` is emptied on the way."""
-    out, first = np.empty((pieces[0].shape[0], draws, *pieces[0].shape[2:]), pieces[0].dtype), 0
-    pieces.reverse()
-    while pieces:
-        piece = pieces.pop()
-        out[:, first : first + piece.shape[1]] = piece
-        first += piece.shape[1]
-    return out
+        """{name: (chains, done, ...)}"""
+        return {name: array.swapaxes(0, 1) for name, array in self._arrays.get((part, kind), {}).items()}
 
 
 class Checkpoint:
