@@ -306,6 +306,15 @@ def changepoints():
     pm.Poisson("z", products * pm.math.switch(k > t, b[0], 0.3) + 0.2, observed=r.poisson(2.0, 12))
 
 
+def narrow_joins():
+    """Joined arrays of a type that does not hold the numbers of their elements."""
+    k, g = pm.DiscreteUniform("k", 0, 2, shape=90), RNG(17).normal(size=90)
+    small = pt.cast(k, "int8")
+    joined = pt.concatenate([pt.roll(small, 3) * g, pt.concatenate([small, pt.cast(k > 1, "int8")]), k])
+    chosen = pt.switch(pt.concatenate([(k > 1)[2:], pt.eq(k[:2], 1)]), 1.0, pt.stack([small, small[::-1]])[1])
+    pm.Normal("y", joined + pt.tile(chosen, 4), 1.0, observed=RNG(18).normal(size=360))
+
+
 def regression():
     r = RNG(8)
     X = r.normal(size=(20, 5))
@@ -370,6 +379,7 @@ WAYS = [
     (negative_index, "exact"),
     (set_and_stack, "exact"),
     (changepoint, "exact"),
+    (narrow_joins, "exact"),
     (changepoints, "exact"),
     (regression, "incremental"),
     (cumulative, "incremental"),

@@ -98,8 +98,8 @@ def is_switch(node: Apply) -> bool:
 
 
 # ---------------------------------------------------------------- data movement
-def moved(node: Apply, graph: LogpGraph, movable: tuple[int, ...], output: int = 0) -> Elements | None:
-    """The rule of an Op that only moves data: run it on numbered elements."""
+def moved(node: Apply, graph: LogpGraph, movable: tuple[int, ...], move: Callable[..., np.ndarray] | None = None) -> Elements | None:
+    """The rule of an Op that only moves data: run it, or `move` of its inputs, on numbered elements."""
     args, source_of, offset = [], [], 0
     for j, i in enumerate(node.inputs):
         if j in movable:
@@ -111,9 +111,9 @@ def moved(node: Apply, graph: LogpGraph, movable: tuple[int, ...], output: int =
             if not isinstance(i, Constant):
                 return None
             args.append(i.data)
-    storage: list[list[Any]] = [[None] for _ in node.outputs]
-    node.op.perform(node, args, storage)
-    ids = np.asarray(storage[output][0]).reshape(-1).astype(np.int64)
+    ids = np.asarray(performed(node, args) if move is None else move(*args)).reshape(-1)
+    if ids.dtype != np.int64:
+        return None  # numbers that were cast with the data are lost
     starts = np.array([s for _, s in source_of])
     source = np.searchsorted(starts, ids, side="right") - 1
     # empty inputs share an offset with the next one: searchsorted picks the last, which is the non-empty one
@@ -121,6 +121,12 @@ def moved(node: Apply, graph: LogpGraph, movable: tuple[int, ...], output: int =
     for s, (j, start) in enumerate(source_of):
         reads[j] = np.where(source == s, ids - start, -1)[:, None]
     return from_sources(reads, [j for j, _ in source_of], source)
+
+
+def performed(node: Apply, args: list[Any]) -> Any:
+    storage: list[list[Any]] = [[None] for _ in node.outputs]
+    node.op.perform(node, args, storage)
+    return storage[0][0]
 
 
 def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.ndarray) -> Elements:
@@ -159,7 +165,8 @@ def _(op: Split, node: Apply, graph: LogpGraph) -> Elements | None:
 
 @elements_of.register
 def _(op: Join, node: Apply, graph: LogpGraph) -> Elements | None:
-    return moved(node, graph, tuple(range(len(node.inputs))))
+    # its `perform` casts to the type of the result
+    return moved(node, graph, tuple(range(len(node.inputs))), lambda *args: np.concatenate(args, axis=op.axis))
 
 
 @elements_of.register
