@@ -10,7 +10,7 @@ import pytest
 from test_sample import QUIET, mixed, same
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.storage import Checkpoint, CheckpointError
+from pymc_discrete.sampling.storage import Checkpoint, CheckpointError, Memory
 
 
 def spins():
@@ -98,6 +98,19 @@ def test_damaged_files(tmp_path, file, change, message):
             path.write_bytes(change(data))
     with pytest.raises(CheckpointError, match=message):
         Checkpoint(tmp_path, store.settings, store.lengths).load_state({"a": np.zeros(3)})
+
+
+def test_an_interrupted_write_leaves_whole_draws():
+    class Interrupting:
+        def swapaxes(self, *_):
+            raise KeyboardInterrupt
+
+    store, chunk = Memory(), np.arange(24).reshape(2, 4, 3)
+    store.write("posterior", 4, {"draws": {"x": chunk, "y": chunk}}, None)
+    with pytest.raises(KeyboardInterrupt):
+        store.write("posterior", 4, {"draws": {"x": chunk + 24, "y": Interrupting()}}, None)
+    for name, kept in store.read("posterior", "draws").items():
+        np.testing.assert_array_equal(kept, chunk, err_msg=name)
 
 
 def written(folder):

@@ -415,8 +415,7 @@ def test_what_follows_a_condition_is_computed_for_its_two_sides():
     """And not at each of the 40 values of the changepoint."""
     model = model_of(changepoint)
     x, target = pmd.target_from_model(model, ["tau"]).at(model.initial_point())
-    point = model.initial_point()
-    inputs = target.density.split(point)[1]
+    inputs = target.density.split(model.initial_point())[1]
     jaxpr = jax.make_jaxpr(lambda inputs, x: pmd.Target(target.density).with_inputs(inputs).differences(x))(inputs, x)
     sizes = [v.aval.size for e in equations(jaxpr.jaxpr) if e.primitive.name in ("mul", "sub") for v in e.outvars]
     assert sizes

@@ -64,8 +64,8 @@ class Memory:
         self._done[part] = first + count
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        """{name: (chains, done, ...)}"""
-        return {name: array.swapaxes(0, 1) for name, array in self._arrays.get((part, kind), {}).items()}
+        """{name: (chains, done, ...)}, without what an interrupted `write` has left."""
+        return {name: array[: self.done(part)].swapaxes(0, 1) for name, array in self._arrays.get((part, kind), {}).items()}
 
 
 class Checkpoint:
