@@ -7,6 +7,7 @@ from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.gibbs_with_gradients import GibbsWithGradients
 from pymc_discrete.steps.path_auxiliary import PathAuxiliary
+from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.from_logdensity import target_from_logdensity
 from pymc_discrete.targets.from_model import target_from_model
 from pymc_discrete.targets.space import Space
@@ -20,6 +21,7 @@ __all__ = [
     "PathAuxiliary",
     "Space",
     "Target",
+    "TreeGibbs",
     "kernels",
     "register",
     "registered",

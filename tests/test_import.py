@@ -51,7 +51,7 @@ for build in (scalar, tables, windowed, linear, dense):
         build()
     for step in steps:
         for options in ({}, {"blocked": False}, {"differences": "gradient"}):
-            if options == {"differences": "gradient"} and (build is scalar or step is pmd.BlockGibbs):
+            if options == {"differences": "gradient"} and (build is scalar or step in (pmd.BlockGibbs, pmd.TreeGibbs)):
                 continue
             built = step(model=model, **options)
             started(f"{step.__name__}(**{options}) on {build.__name__}")

@@ -56,7 +56,7 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
 
     def step(key, state: State, target, params: Any) -> tuple[State, Info]:
         check_exact(target)
-        return init(there_or_back(key, state.x, target), target), told(target.space)
+        return init(there_or_back(key, state.x, visits_of(target)), target), told(target.space)
 
     def refresh(state: State, target) -> State:
         return init(state.x, target)
@@ -69,11 +69,10 @@ def check_exact(target) -> None:
         raise ValueError("Block Gibbs needs exact conditionals, and this target has first-order differences.")
 
 
-def there_or_back(key, x, target):
+def there_or_back(key, x, visits: list):
     """x after a sweep in either order, by a fair coin."""
     key_coin, key_visits = jax.random.split(key)
-    backward, visits = jax.random.bernoulli(key_coin), visits_of(target)
-    backs = len(visits) - 1
+    backward, backs = jax.random.bernoulli(key_coin), len(visits) - 1
 
     def visit(t, x):
         # there and back, where one of the two does nothing: all chains of a batch make the same visit, whatever their coins
@@ -92,11 +91,13 @@ def nothing(x, differences, space) -> tuple:
     return ()
 
 
-def visits_of(target) -> list:
-    """The visits that make a sweep: (key, x, backward) -> x after them."""
+def visits_of(target, without: np.ndarray | None = None) -> list:
+    """The visits that make a sweep: (key, x, backward) -> x after them; of all sites but those `without` (d,) bool."""
     visits = []
-    for n in range(len(target.space.variables)):
+    for n, start in enumerate(target.space.starts):
         own = [sites for m, sites in target.colours if m == n]
+        if without is not None:
+            own = [left for sites in own if len(left := sites[~without[start + sites]])]
         visits += [visit_colour(target, n, sites) for sites in own] if len(own) <= UNROLLED else [visit_colours(target, n, own)]
     return visits + [scan(target, n, sites) for n, sites in target.scanned]
 

@@ -12,17 +12,26 @@ from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.step import DiscreteStep, check_options
+from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.from_model import block_of, target_from_model
 from pymc_discrete.targets.support import can_take
 
 _log = logging.getLogger("pymc.discrete")
 
 
+WHY = {
+    BlockGibbs: "conditionals are exact",
+    TreeGibbs: "conditionals are exact, and the sites that interact are chains or trees, drawn at once",
+    DiscreteLangevin: "differences are first-order",
+}
+
+
 class AutoStep(DiscreteStep):
     """The best step of `pymc_discrete` for each discrete variable of a model.
 
-    Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, `DiscreteLangevin` in continuous time
-    for those known by a gradient only; both, in a `CompoundStep`, where a model has both kinds. One logged line says what and why.
+    Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, or `TreeGibbs` where the sites that
+    interact are chains or trees (hidden Markov chains); `DiscreteLangevin` in continuous time for variables known by a gradient only; both,
+    in a `CompoundStep`, where a model has both kinds. One logged line says what and why.
 
     Parameters
     ----------
@@ -54,12 +63,16 @@ class AutoStep(DiscreteStep):
         check_options(cls, options)
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
-        asked = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
-        rows = target_from_model(model, names, **asked).describe()
+        asked: dict[str, Any] = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
+        target = target_from_model(model, names, **asked)
+        rows = target.describe()
         exact = [name for name in names if rows[name]["exact"]]
         steps: list[BlockedStep] = []
+        if 0 < len(exact) < len(names):
+            target = target_from_model(model, exact, **{**asked, **restricted(asked, model, exact)})
+        tree = bool(exact) and target.tree
         kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
-            (exact, BlockGibbs, {}),
+            (exact, TreeGibbs if tree else BlockGibbs, {}),
             ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
         )
         for chosen, kind, more in kinds:
@@ -67,7 +80,7 @@ class AutoStep(DiscreteStep):
                 continue
             shown = ", ".join(map(repr, chosen))
             reasons = "; ".join(dict.fromkeys(rows[name]["reason"] for name in chosen))
-            why = f"{'conditionals are exact' if kind is BlockGibbs else 'differences are first-order'} ({reasons})"
+            why = f"{WHY[kind]} ({reasons})"
             _log.info(f"AutoStep: {kind.__name__} for {shown}: {why}")
             steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)

@@ -74,7 +74,9 @@ class BlockGibbs(DiscreteStep):
     def __init__(self, vars: Any = None, **options: Any):
         check_options(type(self), options)
         if options.get("differences") == "gradient":
-            raise ValueError("BlockGibbs needs exact conditionals, and differences='gradient' asks for estimates. Pass 'auto' or 'exact'.")
+            raise ValueError(
+                f"{type(self).__name__} needs exact conditionals, and differences='gradient' asks for estimates. Pass 'auto' or 'exact'."
+            )
         super().__init__(vars, **options)
 
     def _build(self) -> None:
@@ -82,8 +84,8 @@ class BlockGibbs(DiscreteStep):
         for name, row in self.target.describe().items():
             if not row["exact"]:
                 raise ValueError(
-                    f"BlockGibbs needs exact conditionals, and those of {name!r} are not: {row['reason']}. Use pmd.PathAuxiliary or "
-                    "pmd.GibbsWithGradients, or pass differences='exact' to pay for exact ones."
+                    f"{type(self).__name__} needs exact conditionals, and those of {name!r} are not: {row['reason']}. Use "
+                    "pmd.PathAuxiliary or pmd.GibbsWithGradients, or pass differences='exact' to pay for exact ones."
                 )
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:

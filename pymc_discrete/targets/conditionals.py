@@ -7,11 +7,13 @@ are scanned one at a time, and what the sites mix in (`u = X @ (gamma * beta)`) 
 import functools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.targets.colours import colour_classes
+from pymc_discrete.targets.colours import colour_classes, links_of
 from pymc_discrete.targets.differences import Differences
+from pymc_discrete.targets.forests import Forest, coverings, is_forest
 from pymc_discrete.targets.space import picked
 
 
@@ -57,6 +59,60 @@ class Conditionals:
     def scanned(self) -> list[tuple[int, np.ndarray]]:
         own = [(n, np.flatnonzero(self._dense[start : start + v.size])) for n, (start, v) in enumerate(self.space.blocks)]
         return [(n, sites) for n, sites in own if len(sites)]
+
+    # ------------------------------------------------------------ forests
+    @functools.cached_property
+    def _merged(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Pairs (E, 2), the lower site first; which of them every table is of; for each `Pair`, which of its tables are to be flipped."""
+        every = np.concatenate([np.zeros((0, 2), int), *(p.pairs for *_, p in self.plan.pairs)])
+        flipped = every[:, 0] > every[:, 1]
+        pairs, merge = np.unique(np.sort(every, axis=1), axis=0, return_inverse=True)
+        return pairs, merge.reshape(-1), np.split(flipped, np.cumsum([len(p.pairs) for *_, p in self.plan.pairs])[:-1])
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """(E, 2) int, the sites that tables join, the lower first."""
+        return self._merged[0]
+
+    def joint(self, context):
+        """(E, K, K) nats, the tables of `pairs`, padded with -inf to the widest."""
+        pairs, merge, flipped = self._merged
+        K, whole = max(max(p.va.K, p.vb.K) for *_, p in self.plan.pairs), []
+        for table, flip in zip(context["joint"], flipped, strict=True):
+            wide = jnp.pad(table, ((0, 0), (0, K - table.shape[1]), (0, K - table.shape[2])), constant_values=-jnp.inf)
+            whole.append(jnp.where(flip[:, None, None], wide.transpose(0, 2, 1), wide) if flip.any() else wide)
+        tables = jnp.concatenate(whole)
+        return tables if np.array_equal(merge, np.arange(len(pairs))) else jax.ops.segment_sum(tables, merge, len(pairs))
+
+    @functools.cached_property
+    def tree(self) -> bool:
+        """Whether the sites that tables join are one forest."""
+        inside = np.isin(np.arange(self.space.d), self._joined)
+        pairs, apart = (links[inside[links].all(axis=1)] for links in (self.pairs, self._apart))
+        return len(pairs) > 0 and len(apart) == 0 and is_forest(pairs, self.space.d)
+
+    @property
+    def _joined(self) -> np.ndarray:
+        """Sites that a table joins to another, but for those of dense terms."""
+        return np.setdiff1d(self.pairs, np.flatnonzero(self._dense))
+
+    @functools.cached_property
+    def _apart(self) -> np.ndarray:
+        """(A, 2) int, sites that elements evaluated in place join."""
+        return links_of(self.plan.in_place, self.space.d)
+
+    @functools.cached_property
+    def forests(self) -> list[list[Forest]]:
+        """Coverings of all sites that a table joins to another, but for those of dense terms; each covers every one of them."""
+        return coverings(self.pairs, self._apart, self._joined, self.space.d)
+
+    def unaries(self, n: int, x, inside, context):
+        """(n, K) log conditional probabilities of a finite variable's sites, up to a constant a site, without pairs `inside` (d,) bool."""
+        v, state = self.space.variables[n], self.differences.state(x, context)
+        fields = self.differences.fields(n, x, self.differences.tables(n, context), inside)
+        moves = self.differences.in_place(n, x, state)
+        total = sum((part for part in (fields, moves) if part is not None), jnp.zeros((v.size, v.K)))
+        return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
 
     # ------------------------------------------------------------ colours
     def rows(self, n: int, rows, context):

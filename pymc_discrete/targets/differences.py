@@ -69,12 +69,14 @@ class Differences:
         for n, u in self.plan.unary:
             table = u.table(state, self.dependence)
             unary[n] = unary[n] + table if n in unary else table
+        pairs = [p.tables(state, self.dependence) for *_, p in self.plan.pairs]
         return {
             "leaves": leaves,
             "untouched": sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())),
             "unary": unary,
             "rows": [r.context(state) for r in self.plan.rows],
-            "pairs": [p.tables(state, self.dependence) for *_, p in self.plan.pairs],
+            "joint": [joint for joint, _ in pairs],
+            "pairs": [by_site for _, by_site in pairs],
         }
 
     def state(self, x, context) -> dict[Variable, Any]:
@@ -139,12 +141,14 @@ class Differences:
                     pairs.append((p, side, at, p.table_of(tables[side], at)))
         return unary, pairs
 
-    def fields(self, n: int, x, tables):
-        """(r, K) what the tables add to the log density at each value, or None."""
+    def fields(self, n: int, x, tables, without=None):
+        """(r, K) what the tables add to the log density at each value, or None; not the pairs with a site `without` (d,) bool across."""
         total, pairs = tables
         for p, side, at, table in pairs:
             own, v = p.sides[side]["rows"], self.space.variables[n]
-            part = p.fields(side, table, x, at)
+            if isinstance(without, np.ndarray) and without[p.sides[side]["across"]].all():
+                continue
+            part = p.fields(side, table, x, at, without)
             if at is None and not own.complete:
                 part = jnp.zeros((v.size, part.shape[1]), part.dtype).at[own.local].add(part)
             elif not own.complete:
@@ -188,15 +192,17 @@ class Differences:
             else:
                 now = jnp.take_along_axis(fields, place, axis=1, mode="clip")
             total = difference(fields, now)
-        moves = None
+        moves = self.in_place(n, x, state, rows, candidates)
+        return moves if total is None else total if moves is None else total + moves
+
+    def in_place(self, n: int, x, state, rows=None, candidates=None):
+        """(r, K) differences from elements evaluated in place, or None."""
+        total = None
         for m, p in self.plan.pointwise:
             if m == n:
                 part = self._moves(n, p, x, state, rows, candidates)
-                moves = part if moves is None else moves + part
-        if moves is not None:
-            moves = self.by_value(x, n, moves, rows)
-            total = moves if total is None else total + moves
-        return total
+                total = part if total is None else total + part
+        return None if total is None else self.by_value(x, n, total, rows)
 
     def differences(self, x, context):
         """(d, K) nats."""

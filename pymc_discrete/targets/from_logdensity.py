@@ -69,6 +69,8 @@ class FunctionDensity:
         return self
 
     colours: ClassVar[list[Any]] = []
+    forests: ClassVar[list[Any]] = [[]]
+    tree: ClassVar[bool] = False
 
     @property
     def scanned(self) -> list[tuple[int, np.ndarray]]:

@@ -50,6 +50,7 @@ class Plan:
         self.unary: list[tuple[int, Unary]] = []
         self.pairs: list[tuple[int, int, Pair]] = []
         self.pointwise: list[tuple[int, Pointwise]] = []
+        self.in_place: list[np.ndarray] = []  # the sites (n, J) of elements evaluated in place
         self.rows: list[DenseRows] = []
         self.gradients: list[Gradient] = []
         self.reasons: dict[int, tuple[float, str, str]] = {}
@@ -153,6 +154,7 @@ class Plan:
             self.pairs.append((int(a), int(b), pair))
         rest = np.flatnonzero(left)
         if len(rest):
+            self.in_place.append(sites[rest])
             for n, rows in rows_per_variable(sites[rest], self.space, rest).items():
                 self.pointwise.append((n, Pointwise(term, rows, *blocks[n])))
         for n in np.unique(number[sites[sites >= 0]]):

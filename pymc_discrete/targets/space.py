@@ -151,6 +151,13 @@ class Space:
         """(first site, variable) of every variable."""
         return list(zip(self.starts, self.variables, strict=True))
 
+    def numbers(self, name: str) -> np.ndarray:
+        """int array of the variable's shape, the numbers of its sites."""
+        for start, v in self.blocks:
+            if v.name == name:
+                return start + np.arange(v.size).reshape(v.shape)
+        raise ValueError(f"The space has no variable {name!r}; it has {', '.join(v.name for v in self.variables)}.")
+
     def values_of(self, x, start: int, v: Variable, rows=None):
         """(n, moves) values of the other neighbours of one variable's sites, cyclic shifts 1..K-1 on finite sites."""
         lower, counts = v.lower, v.counts

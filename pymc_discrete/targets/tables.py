@@ -143,9 +143,10 @@ class Pair:
         return {"rows": rows, "pair": pair, "across": across}
 
     def tables(self, reader_state, dependence: Dependence):
-        """For both sides, the tables of every site's pairs: (R, deg, K, K across) for some sites, (deg, K, K across, R) for all.
+        """P (E, Ka, Kb), and for both sides the tables of every site's pairs.
 
-        All at once vectorises over sites, which must then be neighbours in memory; a few are quicker to fetch where each is in one piece.
+        These are (R, deg, K, K across) for some, (deg, K, K across, R) for all. All at once vectorises over sites, which must then be
+        neighbours in memory; a few are quicker to fetch where each is in one piece.
         """
         Ka, Kb = self.va.K, self.vb.K
         k = np.arange(Ka * Kb)
@@ -160,7 +161,7 @@ class Pair:
             values = values[np.argsort(self.merge)]
         padded = jnp.concatenate([values, jnp.zeros((1, Ka * Kb), values.dtype)]).reshape(-1, Ka, Kb)
         by_site = [padded[self.sides[0]["pair"]], padded.transpose(0, 2, 1)[self.sides[1]["pair"]]]
-        return [{"some": t, "all": jnp.moveaxis(t, 0, -1)} for t in by_site]
+        return padded[:-1], [{"some": t, "all": jnp.moveaxis(t, 0, -1)} for t in by_site]
 
     @staticmethod
     def table_of(tables, rows):
@@ -174,8 +175,8 @@ class Pair:
         """The axis of K in the table of the rows."""
         return 1 if rows is None or isinstance(rows, np.ndarray) else 2
 
-    def fields(self, side: int, table, x, rows=None):
-        """(r, K): sum over a site's pairs of P[k, x across], `table` being that of the rows."""
+    def fields(self, side: int, table, x, rows=None, without=None):
+        """(r, K): sum over a site's pairs of P[k, x across], `table` being that of the rows; not over those `without` (d,) bool across."""
         across, v = picked(self.sides[side]["across"], rows), (self.vb, self.va)[side]
         start = (self.start_b, self.start_a)[side]
         static = isinstance(across, np.ndarray)
@@ -183,9 +184,11 @@ class Pair:
         value = take(x, across) if static else x.at[across].get(mode="promise_in_bounds")
         lower = v.lower[0] if (v.lower == v.lower[0]).all() else picked(v.lower, across - start)
         place = value - lower
-        if static:
-            return selected(table, place[:, None], 2).sum(axis=0).T
-        return selected(table, place[..., None], 3).sum(axis=1)
+        axis = 0 if static else 1
+        found = selected(table, jnp.expand_dims(place, axis + 1 if static else -1), axis + 2)
+        if without is not None:
+            found = jnp.where(jnp.expand_dims(without[across], axis + 1 if static else -1), 0.0, found)
+        return found.sum(axis=0).T if static else found.sum(axis=1)
 
 
 def selected(table, place, axis: int):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.targets.forests import Forest
 from pymc_discrete.targets.space import Space
 
 
@@ -158,6 +159,32 @@ class Target:
     def scanned(self) -> list[tuple[int, np.ndarray]]:
         """[(variable number, (r,) int sites counted within it)]: sites of dense terms, where every site interacts with every other."""
         return self.density.conditionals.scanned
+
+    @property
+    def forests(self) -> list[list[Forest]]:
+        """Coverings of the sites that tables of pairs join: lists of forests (see `Forest`) in which each of these sites occurs."""
+        return self.density.conditionals.forests
+
+    @property
+    def tree(self) -> bool:
+        """Whether the sites that tables of pairs join make no cycle: `forests` is then one forest."""
+        return self.density.conditionals.tree
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """(E, 2) int, the sites that tables join, the lower first."""
+        return self.density.conditionals.pairs
+
+    def joint(self):
+        """(E, K, K) nats, the tables of the pairs that the forests' edges count; -inf beyond a site's own values."""
+        return self.density.conditionals.joint(self._ready())
+
+    def unaries(self, n: int, x, inside):
+        """(n, K) log conditional probabilities of the sites of finite variable n, up to a constant a site.
+
+        Without the tables of pairs of which both sites are `inside` (d,) bool.
+        """
+        return self.density.conditionals.unaries(n, x, inside, self._ready())
 
     def rows(self, n: int, rows):
         """A function (x, candidates=None) -> (r, K) of the differences of the sites `rows` (r,) of variable n.
