@@ -10,8 +10,9 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 
 from pymc_discrete.steps.block_gibbs import BlockGibbs
+from pymc_discrete.steps.building import check_options
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
-from pymc_discrete.steps.step import DiscreteStep, check_options
+from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.from_model import block_of, target_from_model
 from pymc_discrete.targets.support import can_take

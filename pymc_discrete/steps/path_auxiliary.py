@@ -8,7 +8,8 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
-from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState, check_options
+from pymc_discrete.steps.building import check_options
+from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
 
 
 @dataclass_state
