@@ -1,12 +1,14 @@
 """Gradient-informed sampling of discrete unknowns in PyMC models."""
 
-from pymc_discrete import kernels
+from pymc_discrete import factor_graphs, kernels
+from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.sampling.sample import sample
 from pymc_discrete.steps.auto import AutoStep, register, registered, unregister
 from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.gibbs_with_gradients import GibbsWithGradients
 from pymc_discrete.steps.path_auxiliary import PathAuxiliary
+from pymc_discrete.steps.perturb_and_max_product import PerturbAndMaxProduct
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.from_logdensity import target_from_logdensity
 from pymc_discrete.targets.from_model import target_from_model
@@ -17,11 +19,14 @@ __all__ = [
     "AutoStep",
     "BlockGibbs",
     "DiscreteLangevin",
+    "FactorGraph",
     "GibbsWithGradients",
     "PathAuxiliary",
+    "PerturbAndMaxProduct",
     "Space",
     "Target",
     "TreeGibbs",
+    "factor_graphs",
     "kernels",
     "register",
     "registered",

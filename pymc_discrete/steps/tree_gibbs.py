@@ -48,3 +48,7 @@ class TreeGibbs(BlockGibbs):
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return tree_gibbs()
+
+    @property
+    def _rounds(self) -> int:
+        return super()._rounds + 2 * sum(len(forest.node) for forest in self.target.forests[0])

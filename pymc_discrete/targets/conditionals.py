@@ -99,7 +99,7 @@ class Conditionals:
     @functools.cached_property
     def _apart(self) -> np.ndarray:
         """(A, 2) int, sites that elements evaluated in place join."""
-        return links_of(self.plan.in_place, self.space.d)
+        return links_of([sites for *_, sites in self.plan.in_place], self.space.d)
 
     @functools.cached_property
     def forests(self) -> list[list[Forest]]:

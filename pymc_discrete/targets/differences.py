@@ -217,7 +217,7 @@ class Differences:
         blocks = []
         for n, v in enumerate(self.space.variables):
             total = self.sparse_rows(n, x, context, state)
-            moves = [r.moves(n, x, state, currents, c) for r, c in zip(self.plan.rows, context["rows"], strict=True) if n in r.variables]
+            moves = self._moves_of_rows(n, x, context, state, currents)
             for g in self.plan.gradients:
                 for m, p in g.pointwise:
                     if m == n:
@@ -228,6 +228,15 @@ class Differences:
             total = jnp.zeros((v.size, v.K)) if total is None else total
             blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
         return self._masked(x, jnp.concatenate(blocks))
+
+    def _moves_of_rows(self, n: int, x, context, state, currents) -> list[Any]:
+        """[(r, moves)] differences of the dense terms that are evaluated on every move."""
+        return [r.moves(n, x, state, currents, c) for r, c in zip(self.plan.rows, context["rows"], strict=True) if n in r.variables]
+
+    def dense_rows(self, n: int, x, context):
+        """(n, K) nats, what the same terms change by."""
+        state, currents = self.state(x, context), dict(zip(self.frontier, self.currents(*self.inputs(x, context)), strict=True))
+        return sum(self.by_value(x, n, part) for part in self._moves_of_rows(n, x, context, state, currents))
 
     def _masked(self, x, d, sites=None):
         values, inside = self.space.neighbours(x, sites)

@@ -4,19 +4,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Sub, TrueDiv
-from pytensor.tensor.basic import Join, MakeVector
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.shape import Reshape
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.targets.colours import links_of, neighbourhoods
 from pymc_discrete.targets.dense import COSTLY, DenseRows, DenseTerm, flops
 from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.gradient import Gradient
-from pymc_discrete.targets.graph import LogpGraph, adds_up, dependent_variables
+from pymc_discrete.targets.graph import LogpGraph, dependent_variables
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.tables import (
     LARGEST_TABLES,
@@ -26,6 +21,7 @@ from pymc_discrete.targets.tables import (
     Unary,
     rows_per_variable,
 )
+from pymc_discrete.targets.terms import split
 
 WAYS = ("auto", "exact", "gradient")
 # A rest is evaluated on every move where that costs no more than this
@@ -50,14 +46,16 @@ class Plan:
         self.unary: list[tuple[int, Unary]] = []
         self.pairs: list[tuple[int, int, Pair]] = []
         self.pointwise: list[tuple[int, Pointwise]] = []
-        self.in_place: list[np.ndarray] = []  # the sites (n, J) of elements evaluated in place
+        self.in_place: list[tuple[SparseTerm, np.ndarray, np.ndarray]] = []  # term, elements (n,) and their sites (n, J)
         self.rows: list[DenseRows] = []
         self.gradients: list[Gradient] = []
         self.reasons: dict[int, tuple[float, str, str]] = {}
         self.sparse: list[SparseTerm] = []
         dense: list[DenseTerm] = []
         for name, term in graph.terms:
-            self._split(name, term, None, dense)
+            thin, rest = split(name, term, self.dependence)
+            self.sparse += thin
+            dense += rest
         if how == "gradient":
             every = dense + [DenseTerm(t.name, t.var, t.weight) for t in self.sparse]
             self.sparse, dense = [], []
@@ -74,53 +72,6 @@ class Plan:
     def _because(self, n: int, rank: float, way: str, reason: str) -> None:
         if n not in self.reasons or rank > self.reasons[n][0]:
             self.reasons[n] = (rank, way, reason)
-
-    def _split(self, name: str, var: Variable, weight: Variable | None, dense: list[DenseTerm]) -> None:
-        """Take sums apart until the terms are sparse: a sum of everything depends on every site, its parts do not."""
-        graph = self.graph
-        if var not in graph.dependent or graph.size(var) == 0:
-            return
-        sites, node = self.dependence.sites(var), var.owner
-        if sites is not None and (sites.shape[1] <= 2 or node is None):
-            self.sparse.append(SparseTerm(name, var, weight))
-            return
-        op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
-        moving = [i for i in node.inputs if i in graph.dependent]
-
-        def times(factor: Any) -> Variable:
-            out = pt.as_tensor(factor) if weight is None else weight * factor
-            return out
-
-        same = all(graph.size(i) == graph.size(var) for i in moving)
-        if not adds_up(var):
-            op = None
-        if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add) and adds_up(var):
-            self._split(name, node.inputs[0], weight, dense)
-        elif isinstance(op, Add | Sub):
-            for j, i in enumerate(node.inputs):
-                factor = float(graph.size(var) / max(graph.size(i), 1)) * (-1.0 if isinstance(op, Sub) and j else 1.0)
-                self._split(name, i, weight if factor == 1 else times(factor), dense)
-        elif isinstance(op, Neg):
-            self._split(name, node.inputs[0], times(-1.0), dense)
-        elif isinstance(op, Identity) or (isinstance(op, Cast) and var.type.dtype.startswith("float") and adds_up(node.inputs[0])):
-            self._split(name, node.inputs[0], weight, dense)
-        elif isinstance(op, Mul) and len(moving) == 1 and same and self._scalars(node, moving[0]):
-            factor = pt.mul(*(i.reshape(()) for i in node.inputs if i is not moving[0]), 1.0)
-            self._split(name, moving[0], times(factor), dense)
-        elif isinstance(op, TrueDiv) and moving == [node.inputs[0]] and same and self._scalars(node, moving[0]):
-            self._split(name, moving[0], times(1.0 / node.inputs[1].reshape(())), dense)
-        elif isinstance(node.op, DimShuffle | Reshape | Join | MakeVector) and all(
-            i in graph.dependent or not isinstance(node.op, DimShuffle) for i in node.inputs
-        ):
-            for i in moving:
-                self._split(name, i, weight, dense)
-        elif sites is not None:
-            self.sparse.append(SparseTerm(name, var, weight))
-        else:
-            dense.append(DenseTerm(name, var, weight))
-
-    def _scalars(self, node, moving: Variable) -> bool:
-        return all(self.graph.size(i) == 1 for i in node.inputs if i is not moving)
 
     def _use_tables(self, term: SparseTerm) -> None:
         sites = self.dependence.sparse(term.var)
@@ -154,7 +105,7 @@ class Plan:
             self.pairs.append((int(a), int(b), pair))
         rest = np.flatnonzero(left)
         if len(rest):
-            self.in_place.append(sites[rest])
+            self.in_place.append((term, rest, sites[rest]))
             for n, rows in rows_per_variable(sites[rest], self.space, rest).items():
                 self.pointwise.append((n, Pointwise(term, rows, *blocks[n])))
         for n in np.unique(number[sites[sites >= 0]]):

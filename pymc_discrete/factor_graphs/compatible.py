@@ -1,0 +1,103 @@
+"""Which models are factor graphs: told before JAX runs."""
+
+from typing import Any
+
+import numpy as np
+import pytensor
+
+from pymc_discrete.factor_graphs.graph import check_space
+from pymc_discrete.factor_graphs.tables import LARGEST_TABLE
+from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.tables import LARGEST_TABLES
+
+TRIPLES = 32  # of sites, at random points, whose joint effect is looked at
+JITTER = 0.3  # of the model's other variables in these
+REMEDY = "pmd.AutoStep() samples it exactly."
+
+
+def check(density: ModelDensity) -> list[bool]:
+    """Refuse a log density that is no sum of tables, naming the term, how far it is from one, and the remedy.
+
+    Returns
+    -------
+    for every entry of the plan's `in_place`, whether its elements are sums over pairs of their sites
+    """
+    check_space(density.space)
+    plan, space = density.plan, density.space
+    dense = sorted({n for r in plan.rows for n in r.variables})
+    size = sum(space.variables[n].size * (space.variables[n].K - 1) for n in dense) ** 2
+    if size > LARGEST_TABLES:
+        names = ", ".join(repr(r.term.name) for r in plan.rows)
+        raise ValueError(f"{names} would be tables of {size} entries over all pairs of its sites, and {LARGEST_TABLES} are taken. {REMEDY}")
+    every = [np.concatenate([space.starts[n] + np.arange(space.variables[n].size) for n in sorted(t.variables)]) for t in plan.rows]
+    triples = ThirdDifferences(density)
+    for rows, sites in zip(plan.rows, every, strict=True):
+        worst = triples.of(rows.total, [sites])
+        if np.isinf(worst):
+            raise ValueError(
+                f"{rows.term.name!r} joins many sites and is infinite or nan at some of their values: no sum of tables over pairs. {REMEDY}"
+            )
+        if worst > 0:
+            raise ValueError(
+                f"{rows.term.name!r} is no factor graph: it joins more than two sites at a time in a way that is no sum over pairs "
+                f"(changing three sites changes it by up to {worst:.2g} nats more than their pairs do). Perturb-and-max-product takes sums "
+                "of tables, and quadratic forms such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
+                f"{REMEDY}"
+            )
+    pairwise = []
+    for term, elements, sites in plan.in_place:
+        own = [row[row >= 0] for row in sites]
+        pairwise.append(all(len(row) < 3 for row in own) or triples.of(term.var.reshape((-1,))[elements].sum(), own) == 0)
+        widths = [np.prod([float(space.upper[i] - space.lower[i] + 1) for i in row]) for row in own]
+        if max(widths, default=0) > LARGEST_TABLE and not pairwise[-1]:
+            raise ValueError(
+                f"{term.name!r} joins {max(map(len, own))} sites in one element, a table of up to {max(widths):.0f} entries that is no sum "
+                f"over pairs: a factor graph takes {LARGEST_TABLE}. Write it as a sum of smaller terms. {REMEDY}"
+            )
+    return pairwise
+
+
+class ThirdDifferences:
+    """What a change of three sites does beyond what their pairs do: nothing, in a sum of tables over pairs."""
+
+    def __init__(self, density: ModelDensity):
+        self.density, self.inputs = density, [*density.graph.values, *density.graph.others]
+
+    def of(self, total: Any, elements: list[np.ndarray]) -> float:
+        """The largest that was seen among three sites of an element, in nats; 0 if rounding, inf where it is not finite."""
+        density, space, r = self.density, self.density.space, np.random.default_rng(0)
+        evaluate = pytensor.function(self.inputs, total, mode="FAST_COMPILE", on_unused_input="ignore")
+        elements = [own for sites in elements if len(own := sites[space.upper[sites] > space.lower[sites]])]
+        worst, scale = 0.0, 1.0
+        for _ in range(TRIPLES if elements else 0):
+            sites = elements[r.integers(len(elements))]
+            others, x = jittered(density, r), random_state(space, r)
+            moved, values = r.choice(sites, min(3, len(sites)), replace=False), random_state(space, r, besides=x)
+            found = np.zeros((2, 2, 2))
+            for corner in np.ndindex(2, 2, 2):
+                y = x.copy()
+                for i, on in zip(moved, corner, strict=False):
+                    y[i] = values[i] if on else x[i]
+                parts = [y[a : a + v.size].reshape(v.shape).astype(density.start[v.name].dtype) for a, v in space.blocks]
+                found[corner] = evaluate(*parts, *others)
+            if not np.isfinite(found).all():
+                return np.inf
+            if len(moved) == 3:
+                third = np.diff(np.diff(np.diff(found, axis=0), axis=1), axis=2)
+                worst, scale = max(worst, float(np.abs(third).max())), max(scale, float(np.abs(found).max()))
+        return worst if worst > np.sqrt(np.finfo(float).eps) * scale else 0.0
+
+
+def jittered(density: ModelDensity, r: np.random.Generator) -> list[np.ndarray]:
+    """The model's other variables, the continuous ones at random near the start."""
+    values = [np.asarray(density.start[v.name]) for v in density.graph.others]
+    return [(v + JITTER * r.normal(size=v.shape)).astype(v.dtype) if v.dtype.kind == "f" else v for v in values]
+
+
+def random_state(space: Any, r: np.random.Generator, besides: np.ndarray | None = None) -> np.ndarray:
+    """(d,) values at random; where there are two, not those `besides`."""
+    x = r.integers(space.lower, space.upper + 1)
+    if besides is None:
+        return x
+    count = space.upper - space.lower + 1
+    return np.where(x == besides, space.lower + (x - space.lower + r.integers(1, np.maximum(count, 2))) % count, x)

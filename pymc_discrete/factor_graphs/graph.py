@@ -1,0 +1,235 @@
+"""Factor graphs: discrete sites, and factors that add up to a log density."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.factor_graphs.factor import Factor
+from pymc_discrete.factor_graphs.wiring import Slot
+from pymc_discrete.targets.space import Space, Variable
+
+
+class Wiring:
+    """What of a factor graph is known when it is compiled: sites, kinds of factors, and which of them meet."""
+
+    def __init__(self, space: Space, factors: Sequence[Factor]):
+        self.space, self.factors = space, tuple(factors)
+        self.slots = [slots_of(space, factor) for factor in self.factors]
+        self.hard = any(f.hard for f in self.factors)
+
+    @property
+    def widths(self) -> list[int]:
+        return [v.K for v in self.space.variables]
+
+    def spread(self, factor: int, of_variables: list[Any]) -> list[Any]:
+        """[(K, E)] for the arguments of a factor, of what (K, n) its variables have."""
+        return [slot.spread(of_variables[slot.variable]) for slot in self.slots[factor]]
+
+
+@jax.tree_util.register_pytree_node_class
+class FactorGraph:
+    r"""A log density over discrete sites as a sum of unary terms and of factors,
+
+    .. math:: \log p(x) = \sum_i \theta_i[x_i] + \sum_f \log\phi_f(x_f) - \log Z
+
+    A pytree, whose leaves are the log potentials.
+
+    Parameters
+    ----------
+    space : Space
+        The sites, of finite supports: `pmd.Space.build({"x": (0, 1)}, shapes={"x": (25, 25)})`. `space.numbers("x")` are their numbers.
+    factors : sequence of factors
+        `Pairwise`, `Table`, `Quadratic`, `Bipartite`, `LogicalOr`, `LogicalAnd`, `Cardinality`, of `pmd.factor_graphs`.
+    unary : {name: (*shape, K)}, nats
+        Log potentials of single sites, by value; 0 where left out, -inf where impossible.
+
+    Raises
+    ------
+    ValueError
+        For wrong shapes, nan, unknown sites or variables, unbounded supports.
+    """
+
+    def __init__(self, space: Space, factors: Sequence[Factor] = (), unary: dict[str, Any] | None = None):
+        check_space(space)
+        self.wiring = Wiring(space, factors)
+        given = unary or {}
+        for name in given:
+            if name not in {v.name for v in space.variables}:
+                raise ValueError(f"unary names {name!r}, which is no variable of the space: {', '.join(v.name for v in space.variables)}.")
+        self.unary = [unary_of(v, given.get(v.name)) for v in space.variables]
+        self.parameters = [{name: jnp.asarray(a, float) for name, a in f.parameters.items()} for f in self.wiring.factors]
+
+    def tree_flatten(self):
+        return (self.unary, self.parameters), self.wiring
+
+    @classmethod
+    def tree_unflatten(cls, wiring, children):
+        return cls._of(wiring, *children)
+
+    @classmethod
+    def _of(cls, wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]]) -> "FactorGraph":
+        graph = object.__new__(cls)
+        graph.wiring, graph.unary, graph.parameters = wiring, unary, parameters
+        return graph
+
+    @property
+    def space(self) -> Space:
+        return self.wiring.space
+
+    def places(self, x) -> list[Any]:
+        """[(n,)] of every variable, the places of x (d,) in its sites' supports."""
+        return [jnp.asarray(x)[a : a + v.size] - v.lower for a, v in self.space.blocks]
+
+    def logdensity(self, x):
+        """() nats, up to the constant log Z, of x (d,) int."""
+        return added_up(self.wiring, self.unary, self.parameters, self.places(x), jnp)
+
+    @classmethod
+    def from_model(
+        cls, model: Any = None, vars: Any = None, *, support: dict[str, tuple[Any, Any]] | None = None, point: dict[str, Any] | None = None
+    ) -> "FactorGraph":
+        """The factor graph of discrete variables of a PyMC model, given its other variables.
+
+        Parameters
+        ----------
+        model : pm.Model, optional
+            By default the model of the context.
+        vars : RV, name or value variable, or a list of them
+            By default every discrete free variable that is no constrained vector.
+        support : {name: (lower, upper)}, optional
+            Inclusive bounds of variables whose distribution does not give them away.
+        point : {value variable name: array}, optional
+            Where the other variables are; by default `model.initial_point()`.
+
+        Raises
+        ------
+        ValueError
+            Where the log density is no sum of tables over few sites and of quadratic forms, naming the term.
+        """
+        from pymc_discrete.factor_graphs.from_model import from_model  # which knows PyMC, and nothing else here does
+
+        return from_model(model, vars, support, point)
+
+    def clamp(self, values: dict[str, Any]) -> "FactorGraph":
+        """The same graph with sites held at values: every other value of theirs is impossible.
+
+        Parameters
+        ----------
+        values : {name: array of the variable's shape}
+            A masked array (`np.ma.masked_array`) leaves the sites free that it masks.
+        """
+        unary, names = list(self.unary), [v.name for v in self.space.variables]
+        for name, given in values.items():
+            if name not in names:
+                raise ValueError(f"clamp names {name!r}, which is no variable of the graph: {', '.join(names)}.")
+            n = names.index(name)
+            unary[n] = held(self.space.variables[n], unary[n], given)
+        return self._of(self.wiring, unary, self.parameters)
+
+    def to_target(self):
+        """The target of this graph for every kernel of `pmd.kernels`; its log potentials are the context, and may be traced.
+
+        Returns
+        -------
+        Target
+        """
+        from pymc_discrete.factor_graphs.as_model import to_target  # which knows PyMC, and nothing else here does
+
+        return to_target(self)
+
+    def potential(self, values: dict[str, Any]):
+        """The log density as a PyTensor expression: `pm.Potential("graph", graph.potential({"x": x}))` inside a model.
+
+        Parameters
+        ----------
+        values : {name: tensor of the variable's shape}, for every variable of the graph
+
+        Returns
+        -------
+        scalar tensor, nats, up to the constant log Z
+        """
+        from pymc_discrete.factor_graphs.as_model import potential
+
+        return potential(self, values)
+
+    def perturbed(self, noise: list[Any]) -> "FactorGraph":
+        """The same graph with `noise` [(K, n)] nats added to its unary terms."""
+        return self._of(self.wiring, [u + e for u, e in zip(self.unary, noise, strict=True)], self.parameters)
+
+
+def added_up(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], places: list[Any], xp: Any):
+    """() nats, the log density at the places [(n,)] of all sites' values, by `jax.numpy` or `pytensor.tensor`."""
+    total = sum(u[p, np.arange(v.size)].sum() for u, p, v in zip(unary, places, wiring.space.variables, strict=True))
+    for factor, slots, own in zip(wiring.factors, wiring.slots, parameters, strict=True):
+        total = total + factor.logdensity(own, [places[s.variable][s.index] for s in slots], xp)
+    return total
+
+
+# ---------------------------------------------------------------- checks and conversions
+def check_space(space: Space) -> None:
+    if not isinstance(space, Space):
+        raise TypeError(f"space must be a Space, got {type(space).__name__}. Build one with pmd.Space.build.")
+    for v in space.variables:
+        if not v.finite:
+            raise ValueError(
+                f"{v.name!r} has more than 256 values or no bound, and a factor graph has tables over all of them. Give it bounds, "
+                f"support={{{v.name!r}: (lower, upper)}}."
+            )
+
+
+def unary_of(v: Variable, given: Any):
+    """(K, n) nats of one variable, -inf beyond the support of each site."""
+    if given is None:
+        given = np.zeros((*v.shape, v.K))
+    if np.shape(given) != (*v.shape, v.K):
+        raise ValueError(f"The unary terms of {v.name!r} have shape {np.shape(given)}; its sites and values ask for {(*v.shape, v.K)}.")
+    check_numbers(f"The unary terms of {v.name!r}", given)
+    return jnp.where(np.arange(v.K)[:, None] < v.counts, jnp.moveaxis(jnp.asarray(given, float), -1, 0).reshape(v.K, v.size), -jnp.inf)
+
+
+def held(v: Variable, unary, given: Any):
+    """The unary terms (K, n) with all values but the given impossible."""
+    free = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(np.shape(given), bool)
+    values = jnp.asarray(np.ma.getdata(given)) if isinstance(given, np.ma.MaskedArray) else jnp.asarray(given)
+    if values.shape != v.shape:
+        raise ValueError(f"clamp holds {v.name!r} at an array of shape {values.shape}; its shape is {v.shape}.")
+    place, free = values.reshape(-1) - v.lower, free.reshape(-1)
+    if not isinstance(values, jax.core.Tracer):
+        beyond = np.flatnonzero(~free & ((place < 0) | (place >= v.counts)))
+        if len(beyond):
+            raise ValueError(f"clamp holds element {beyond[0]} of {v.name!r} at {values.reshape(-1)[beyond[0]]}, outside its support.")
+    return jnp.where(free | (np.arange(v.K)[:, None] == place), unary, -jnp.inf)
+
+
+def check_numbers(what: str, given: Any) -> None:
+    if isinstance(given, jax.core.Tracer):
+        return
+    if np.isnan(given).any() or np.isposinf(given).any():
+        raise ValueError(f"{what} hold nan or +inf. A log potential is a finite number, or -inf where something is impossible.")
+
+
+def slots_of(space: Space, factor: Factor) -> list[Slot]:
+    """The arguments of a factor as places in variables, once all is checked."""
+    kind, slots = type(factor).__name__, []
+    for j, sites in enumerate(factor.sites):
+        if len(sites) and (sites.min() < 0 or sites.max() >= space.d):
+            bad = sites[(sites < 0) | (sites >= space.d)][0]
+            raise ValueError(f"{kind} names site {bad}, and the space has sites 0 to {space.d - 1}. Take them from space.numbers(name).")
+        number = np.searchsorted(space.starts, sites, side="right") - 1
+        if len(np.unique(number)) > 1:
+            names = ", ".join(repr(space.variables[n].name) for n in np.unique(number))
+            raise ValueError(f"Argument {j} of {kind} mixes sites of {names}. Give each variable a factor, or an argument, of its own.")
+        n = int(number[0]) if len(number) else 0
+        v = space.variables[n]
+        slot = Slot(n, sites - space.starts[n], v.size)
+        if factor.binary and (v.counts != 2).any():
+            most = v.counts[v.counts != 2][0]
+            raise ValueError(f"{kind} takes variables of two values, and some sites of {v.name!r} have {most}. Use Table or Pairwise.")
+        slots.append(slot)
+    for name, array in factor.parameters.items():
+        check_numbers(f"The {name} of {kind}", array)
+    factor.check([space.variables[slot.variable].K for slot in slots])
+    return slots

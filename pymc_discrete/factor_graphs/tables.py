@@ -1,0 +1,88 @@
+"""Factors given by tables of log potentials."""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice
+from pymc_discrete.factor_graphs.semiring import SUM, Semiring
+
+LARGEST_TABLE = 4096  # entries of one table: a sweep visits them all
+
+
+class Table(Edges):
+    r"""Tables over the values of several sites, :math:`\log\phi_f(x_{f1}, \dots, x_{fn}) = T_f[x_{f1}, \dots, x_{fn}]`.
+
+    Parameters
+    ----------
+    sites : (F, n) int, or n arrays (F,): the sites of each factor
+    table : (K1, ..., Kn) nats, for all factors, or (F, K1, ..., Kn); -inf where impossible
+        K is the number of values of the widest site of a variable; entries beyond a site's own are not read.
+
+    Raises
+    ------
+    ValueError
+        For a table of another shape, with nan or +inf, or with more than 4096 entries.
+    """
+
+    def __init__(self, sites: Any, table: Any):
+        columns = list(np.moveaxis(np.asarray(sites), -1, 0)) if not isinstance(sites, tuple) else list(sites)
+        self.sites = [np.asarray(c, int).reshape(-1) for c in np.broadcast_arrays(*columns)]
+        self.parameters = {"table": table}
+        self.hard = impossible(table)
+
+    def check(self, widths: list[int]) -> None:
+        shape, factors = np.shape(self.parameters["table"]), len(self.sites[0])
+        want = tuple(widths)
+        if shape not in (want, (factors, *want)):
+            raise ValueError(
+                f"A table of {factors} factors has shape {shape}; the values of their variables ask for {want} or {(factors, *want)}."
+            )
+        refuse_twice(type(self).__name__, np.stack(self.sites, axis=1))
+        if math.prod(want) > LARGEST_TABLE:
+            raise ValueError(
+                f"A table of shape {want} has {math.prod(want)} entries, and a sweep visits them all: at most {LARGEST_TABLE}. Use "
+                "LogicalOr, LogicalAnd, Cardinality or Quadratic where one of them says the same, or split the factor."
+            )
+
+    def _whole(self, parameters: dict[str, Any]):
+        """(K1, ..., Kn, F or 1)"""
+        table = parameters["table"]
+        return jnp.moveaxis(table, 0, -1) if table.ndim > len(self.sites) else table[..., None]
+
+    def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
+        table = parameters["table"]
+        return (table[np.arange(len(self.sites[0])), *places] if table.ndim > len(self.sites) else table[*places]).sum()
+
+    def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
+        # Lazaro-Gredilla et al. 2021, section 2.3 (sum-product, beta = 1) and 2.4 (max-product), messages of a factor
+        return [eliminated(self._whole(parameters), cavities, keep, semiring) for keep in range(len(cavities))]
+
+    def total(self, parameters: dict[str, Any], cavities: list[Any]):
+        return SUM.over(eliminated(self._whole(parameters), cavities, 0, SUM) + cavities[0], axis=0).sum()
+
+
+def eliminated(table, cavities: list[Any], keep: int, semiring: Semiring):
+    """(K_keep, F) of the table (K1, ..., Kn, F) with every other argument eliminated, the last first."""
+    for axis in reversed(range(len(cavities))):
+        if axis != keep:
+            shape = [1] * (table.ndim - 1)
+            shape[axis] = cavities[axis].shape[0]
+            table = semiring.over(table + cavities[axis].reshape(*shape, -1), axis=axis)
+            table = jnp.expand_dims(table, axis)
+    return table.reshape(cavities[keep].shape[0], -1)
+
+
+class Pairwise(Table):
+    r"""Tables over pairs of sites, :math:`\log\phi_e(x_a, x_b) = T_e[x_a, x_b]`.
+
+    Parameters
+    ----------
+    a, b : (E,) int, or broadcastable, the sites of each pair
+    table : (Ka, Kb) nats, for all pairs, or (E, Ka, Kb)
+    """
+
+    def __init__(self, a: Any, b: Any, table: Any):
+        super().__init__((a, b), table)

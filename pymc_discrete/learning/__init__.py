@@ -1,0 +1,1 @@
+"""Learning energy-based models."""

@@ -1,0 +1,384 @@
+"""Factor graphs against enumeration, and messages against a direct implementation, factor by factor and value by value."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import pymc_discrete as pmd
+from pymc_discrete.factor_graphs import (
+    Bipartite,
+    Cardinality,
+    FactorGraph,
+    LogicalAnd,
+    LogicalOr,
+    Pairwise,
+    Quadratic,
+    Table,
+    max_product,
+)
+from pymc_discrete.factor_graphs.semiring import MAX, SUM
+
+REDUCE = {MAX: np.max, SUM: logsumexp}
+
+
+# ---------------------------------------------------------------- the direct way
+def pieces(factor) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """[(sites, table over their values)] of single factors, written out from what each kind says it is."""
+    found = []
+    if isinstance(factor, Table):
+        table = np.asarray(factor.parameters["table"])
+        for f, sites in enumerate(zip(*factor.sites, strict=True)):
+            found.append((tuple(map(int, sites)), table[f] if table.ndim > len(factor.sites) else table))
+    elif isinstance(factor, Quadratic):
+        w, (low, high), sites = np.asarray(factor.parameters["weights"]), factor.values, factor.sites[0]
+        for i, j in itertools.combinations(range(len(sites)), 2):
+            found += form(int(sites[i]), int(sites[j]), w[i, j], low, high)
+    elif isinstance(factor, Bipartite):
+        w, (low, high), (a, b) = np.asarray(factor.parameters["weights"]), factor.values, factor.sites
+        for i, j in itertools.product(range(len(a)), range(len(b))):
+            found += form(int(a[i]), int(b[j]), w[i, j], low, high)
+    elif isinstance(factor, LogicalOr):
+        rule = all if isinstance(factor, LogicalAnd) else any
+        parents = np.split(factor.sites[0], np.cumsum(factor.lengths)[:-1])
+        for p, child in zip(parents, factor.sites[1], strict=True):
+            table = np.full((2,) * (len(p) + 1), -np.inf)
+            for on in itertools.product((0, 1), repeat=len(p)):
+                table[(*on, int(rule(on)))] = 0.0
+            found.append(((*map(int, p), int(child)), table))
+    elif isinstance(factor, Cardinality):
+        weights = np.broadcast_to(factor.parameters["weights"], (factor.shape[0], factor.shape[1] + 1))
+        for f, sites in enumerate(factor.sites[0].reshape(factor.shape)):
+            table = np.array([weights[f, sum(on)] for on in itertools.product((0, 1), repeat=len(sites))]).reshape((2,) * len(sites))
+            found.append((tuple(map(int, sites)), table))
+    return found
+
+
+def form(i: int, j: int, w: float, low: float, high: float) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """w v_i v_j of v = low + (high - low) s as what its sites have alone, s = 0 or 1, and what they have together."""
+    alone, together = (high - low) * low * w * np.arange(2), (high - low) ** 2 * w * np.outer(np.arange(2), np.arange(2))
+    return [((i,), alone), ((j,), alone), ((i, j), together + low**2 * w)]
+
+
+class Direct:
+    """Every message of every single factor, one after another."""
+
+    def __init__(self, graph: FactorGraph):
+        self.unary = [
+            np.asarray(u)[: v.counts[i], i] for v, u in zip(graph.space.variables, graph.unary, strict=True) for i in range(v.size)
+        ]
+        every = [piece for factor in graph.wiring.factors for piece in pieces(factor)]
+        # a table is as wide as the widest site of a variable
+        self.factors = [(sites, table[tuple(slice(len(self.unary[i])) for i in sites)]) for sites, table in every if len(sites) > 1]
+        for sites, table in every:
+            if len(sites) == 1:
+                self.unary[sites[0]] = self.unary[sites[0]] + table
+        self.messages = [[np.zeros(len(self.unary[i])) for i in sites] for sites, _ in self.factors]
+
+    def received(self, site: int, without: tuple[int, int] | None = None) -> np.ndarray:
+        total = self.unary[site].copy()
+        for f, (sites, _) in enumerate(self.factors):
+            for j, i in enumerate(sites):
+                if i == site and (f, j) != without:
+                    total = total + self.messages[f][j]
+        return total
+
+    def sweep(self, semiring, damping: float) -> None:
+        new = []
+        for f, (sites, table) in enumerate(self.factors):
+            incoming = [self.received(i, (f, j)) for j, i in enumerate(sites)]
+            mine = []
+            for j in range(len(sites)):
+                total = table.copy()
+                for k, m in enumerate(incoming):
+                    if k != j:
+                        total = total + m.reshape([-1 if axis == k else 1 for axis in range(len(sites))])
+                with np.errstate(divide="ignore"):
+                    m = REDUCE[semiring](np.moveaxis(total, j, 0).reshape(len(incoming[j]), -1), axis=1)
+                m = m - m.max()
+                old = self.messages[f][j]
+                both = np.isfinite(m) & np.isfinite(old)
+                mine.append(np.where(both, (1 - damping) * np.where(both, m, 0) + damping * np.where(both, old, 0), m))
+            new.append(mine)
+        self.messages = new
+
+
+def levelled(field) -> np.ndarray:
+    field = np.asarray(field)
+    return field - field.max(axis=0)
+
+
+def enumerated(graph: FactorGraph):
+    """(S, d) all states of positive density, (S,) their log densities."""
+    x = np.array(list(itertools.product(*(range(a, b + 1) for a, b in zip(graph.space.lower, graph.space.upper, strict=True)))))
+    logp = np.asarray(jax.jit(jax.vmap(graph.logdensity))(x))
+    return x[logp > -np.inf], logp[logp > -np.inf]
+
+
+# ---------------------------------------------------------------- graphs
+def space(**sizes) -> pmd.Space:
+    """Binary x, ternary z, and k of 1 to 4, of some elements the upper bounds lower."""
+    sizes = {"x": 7, "z": 3, "k": 2} | sizes
+    return pmd.Space.build(
+        {"x": (0, 1), "z": (0, 2), "k": (1, [4, 3, 4, 2][: sizes["k"]])}, shapes={name: (size,) for name, size in sizes.items()}
+    )
+
+
+def numbers(s: pmd.Space):
+    return (s.numbers(name) for name in "xzk")
+
+
+def unaries(s: pmd.Space, r) -> dict[str, np.ndarray]:
+    return {v.name: r.normal(size=(*v.shape, v.K)) for v in s.variables}
+
+
+def chain(r):
+    s = space()
+    x, z, k = numbers(s)
+    factors = [Pairwise(x[:-1], x[1:], r.normal(size=(6, 2, 2))), Pairwise(x[:3], z, r.normal(size=(2, 3)))]
+    return FactorGraph(s, [*factors, Pairwise(k, z[:2], r.normal(size=(2, 4, 3)))], unaries(s, r))
+
+
+def hard_table(r):
+    s = space()
+    x, z, k = numbers(s)
+    table = np.where(r.random((2, 2, 3, 4)) < 0.3, -np.inf, r.normal(size=(2, 2, 3, 4)))
+    return FactorGraph(s, [Table((x[:2], x[2:4], z[:2], k), table), Pairwise(x[4], x[5:], r.normal(size=(2, 2)))], unaries(s, r))
+
+
+def one_pair(r):
+    s = space()
+    x, z, _ = numbers(s)
+    return FactorGraph(
+        s, [Quadratic(x[:2], [[3.0, 1.3], [1.3, -2.0]], values=(-1, 1)), Pairwise(x[1:4], z, r.normal(size=(2, 3)))], unaries(s, r)
+    )
+
+
+def star(r):
+    s = space()
+    x, *_ = numbers(s)
+    return FactorGraph(
+        s, [Bipartite(x[:1], x[1:5], r.normal(size=(1, 4)), values=(-1, 1)), Bipartite(x[5:], x[4:5], r.normal(size=(2, 1)))], unaries(s, r)
+    )
+
+
+def gates(r):
+    s = space()
+    x, z, _ = numbers(s)
+    return FactorGraph(
+        s,
+        [LogicalOr([x[:3], x[3:4]], [x[3], x[5]]), LogicalAnd([x[[4, 5]]], [x[6]]), Pairwise(x[2], z[0], r.normal(size=(2, 3)))],
+        unaries(s, r),
+    )
+
+
+def counted(r):
+    s = space()
+    x, z, _ = numbers(s)
+    exactly_two = np.where(np.arange(5) == 2, 0.0, -np.inf)
+    return FactorGraph(
+        s,
+        [Cardinality(x[None, :4], exactly_two), Cardinality(x[None, 3:], r.normal(size=5)), Pairwise(x[0], z, r.normal(size=(2, 3)))],
+        unaries(s, r),
+    )
+
+
+def held_sites(r):
+    values = np.ma.masked_array([1, 0, 0, 0, 0, 0, 1], mask=[0, 1, 1, 1, 1, 1, 0])
+    return gates(r).clamp({"x": values, "z": np.ma.masked_array([0, 2, 0], mask=[1, 0, 1])})
+
+
+def random_tree(r):
+    """A factor of any kind on one of the sites there are and on some new ones, until there are no more."""
+    s = space()
+    x, z, k = ([int(i) for i in r.permutation(n)] for n in numbers(s))
+    tree, factors, kinds = [x.pop()], [], []
+    while x or z or k:
+        kind = r.choice(["pair", "table", "quadratic", "bipartite", "or", "and", "cardinality"])
+        new = [left.pop() for left in (x,) * int(r.integers(1, 4)) if left]
+        binary = [i for i in tree if i < 7]
+        at = int(r.choice(binary))
+        if kind in ("pair", "table"):
+            x += new
+            left = [pool for pool in (x, z, k) if pool]
+            new = [left[r.integers(len(left))].pop()] + ([z.pop()] if kind == "table" and z else [])
+            at = int(r.choice(tree))
+            table = r.normal(size=[2 if i < 7 else 3 if i < 10 else 4 for i in (at, *new)])
+            factors.append(Table(tuple(np.array([i]) for i in (at, *new)), np.where(r.random(table.shape) < 0.1, -np.inf, table)))
+        elif not new:
+            continue
+        elif kind == "quadratic":
+            x += new[1:]
+            factors.append(Quadratic([at, new[0]], r.normal() * np.ones((2, 2)), values=(-1, 1)))
+            new = new[:1]
+        elif kind == "bipartite":
+            factors.append(Bipartite([at], new, 2 * r.normal(size=(1, len(new)))))
+        elif kind == "cardinality":
+            weights = r.normal(size=len(new) + 2)
+            weights[r.integers(len(weights))] = -np.inf
+            factors.append(Cardinality([[at, *new]], weights))
+        else:
+            gate, child = (LogicalOr if kind == "or" else LogicalAnd), bool(r.random() < 0.5)
+            factors.append(gate([new], [at]) if child else gate([[at, *new[1:]]], [new[0]]))
+        tree += new
+        kinds.append(kind)
+    return FactorGraph(s, factors, unaries(s, r)), kinds
+
+
+TREES = (chain, hard_table, one_pair, star, gates, counted, held_sites)
+
+
+def loops(r):
+    """Every kind of factor, and cycles through all of them."""
+    s = space(x=9, z=4, k=3)
+    x, z, k = numbers(s)
+    w = r.normal(size=(4, 4))
+    factors = [
+        Pairwise(x, np.roll(x, 1), r.normal(size=(9, 2, 2))),
+        Pairwise(z, np.roll(z, 1), r.normal(size=(3, 3))),
+        Table((x[:3], z[:3], k), r.normal(size=(3, 2, 3, 4))),
+        Quadratic(x[2:6], w + w.T, values=(-1, 1)),
+        Quadratic(x[5:9], w + w.T),
+        Bipartite(x[:3], x[4:8], r.normal(size=(3, 4)), values=(-1, 1)),
+        LogicalOr([x[:4], x[5:7]], [x[6], x[8]]),
+        LogicalAnd([x[[1, 3, 5]], x[[7]]], [x[7], x[2]]),
+        Cardinality(x[[[0, 2, 4, 6], [1, 3, 5, 7]]], r.normal(size=(2, 5))),
+        Cardinality(x[None, 3:8], np.where(np.arange(6) < 4, 0.0, -np.inf)),
+    ]
+    return FactorGraph(s, factors, unaries(s, r))
+
+
+# ---------------------------------------------------------------- exactness
+def run(graph, semiring, **options):
+    return jax.jit(lambda graph: max_product.run(graph, semiring, **options))(graph)
+
+
+RANDOM = range(12)
+
+
+@pytest.mark.parametrize("seed", RANDOM)
+def test_random_trees_are_exact(seed):
+    check_exact(random_tree(np.random.default_rng(seed))[0])
+
+
+def test_random_trees_have_every_kind_of_factor():
+    assert len({kind for seed in RANDOM for kind in random_tree(np.random.default_rng(seed))[1]}) == 7
+
+
+@pytest.mark.parametrize("build", TREES, ids=lambda build: build.__name__)
+def test_trees_are_exact(build):
+    check_exact(build(np.random.default_rng(0)))
+
+
+def check_exact(graph: FactorGraph) -> None:
+    """Best configuration, marginals and log partition function against enumeration."""
+    x, logp = enumerated(graph)
+    best = run(graph, MAX, tolerance=1e-13)
+    decoded = np.asarray(max_product.decode(graph, best.messages))
+    np.testing.assert_array_equal(decoded, x[logp.argmax()])
+    summed = run(graph, SUM, tolerance=1e-13)
+    log_partition = logsumexp(logp)
+    np.testing.assert_allclose(max_product.bethe_log_partition(graph, summed.messages), log_partition, atol=1e-10)
+    found, p = max_product.marginals(graph, summed.messages), np.exp(logp - log_partition)
+    for start, v in graph.space.blocks:
+        for i in range(v.size):
+            want = np.bincount(x[:, start + i] - v.lower[i], p, minlength=v.K)
+            np.testing.assert_allclose(np.asarray(found[v.name])[i], want, atol=1e-10)
+
+
+@pytest.mark.parametrize("semiring", [MAX, SUM], ids=lambda s: s.name)
+@pytest.mark.parametrize("build", [*TREES, loops], ids=lambda build: build.__name__)
+def test_messages_of_every_sweep(build, semiring):
+    """What the sites receive, after each of the first sweeps, is what the direct implementation sends."""
+    graph = build(np.random.default_rng(1))
+    direct, messages = Direct(graph), max_product.start(graph)
+    step = jax.jit(lambda graph, m: max_product.damped(max_product.update(graph, m, semiring), m, 0.3))
+    for _ in range(6):
+        messages = step(graph, messages)
+        direct.sweep(semiring, 0.3)
+        site = 0
+        for field, v in zip(max_product.fields(graph, messages), graph.space.variables, strict=True):
+            for i in range(v.size):
+                got, want = levelled(field.value()[: v.counts[i], i]), levelled(direct.received(site))
+                np.testing.assert_allclose(got, want, atol=1e-10)
+                site += 1
+
+
+@pytest.mark.parametrize("semiring", [MAX, SUM], ids=lambda s: s.name)
+@pytest.mark.parametrize("kind", ["or", "and", "exactly half", "at most half"])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_gates_and_counts_with_sites_that_are_known(n, kind, semiring):
+    """Log odds of plus and minus infinity among the incoming, in every arrangement that is not impossible."""
+    s = pmd.Space.build({"x": (0, 1)}, shapes={"x": (n + 1,)})
+    x, r, count = s.numbers("x"), np.random.default_rng(n), np.arange(n + 2)
+    factor = {
+        "or": LogicalOr([x[:n]], x[n:]),
+        "and": LogicalAnd([x[:n]], x[n:]),
+        "exactly half": Cardinality(x[None], np.where(count == (n + 1) // 2, 0.0, -np.inf)),
+        "at most half": Cardinality(x[None], np.where(count <= (n + 1) // 2, r.normal(size=n + 2), -np.inf)),
+    }[kind]
+    ((_, table),), graph = pieces(factor), FactorGraph(s, [factor])
+    known = np.array(list(itertools.product((-1, 0, 1), repeat=n + 1)))
+    states = np.array(list(itertools.product((0, 1), repeat=n + 1)))
+    agree = ((known[:, None] == -1) | (known[:, None] == states)).all(-1) & (table.reshape(-1) > -np.inf)
+    known = known[agree.any(axis=1)]
+    unary = np.where((known[..., None] == -1) | (known[..., None] == np.arange(2)), r.normal(size=(*known.shape, 2)), -np.inf)
+
+    def messages(unary):
+        there = graph.perturbed([unary.T])
+        (found,) = max_product.update(there, max_product.start(there), semiring)
+        return jnp.concatenate(found, axis=1).T
+
+    got = np.asarray(jax.jit(jax.vmap(messages))(unary))
+    for row, one in zip(got, unary, strict=True):
+        direct = Direct(graph)
+        direct.unary = list(one)
+        direct.sweep(semiring, 0.0)
+        np.testing.assert_allclose(row, np.stack(direct.messages[0]), atol=1e-10)
+
+
+# ---------------------------------------------------------------- refusals
+def grid() -> pmd.Space:
+    return pmd.Space.build({"x": (0, 1), "z": (0, 2)}, shapes={"x": (2, 2), "z": (3,)})
+
+
+REFUSED = {
+    "an unknown site": (
+        lambda: FactorGraph(grid(), [Pairwise([0], [9], np.zeros((2, 2)))]),
+        "names site 9, and the space has sites 0 to 6",
+    ),
+    "mixed variables": (lambda: FactorGraph(grid(), [Pairwise([0, 4], [1, 2], np.zeros((2, 2)))]), "mixes sites of 'x', 'z'"),
+    "a table's shape": (lambda: FactorGraph(grid(), [Pairwise([0], [4], np.zeros((2, 2)))]), r"shape \(2, 2\).*ask for \(2, 3\)"),
+    "nan": (lambda: FactorGraph(grid(), [Pairwise([0], [1], np.full((2, 2), np.nan))]), "The table of Pairwise hold nan"),
+    "a large table": (
+        lambda: FactorGraph(pmd.Space.build({"k": (0, 99)}, shapes={"k": (2,)}), [Pairwise([0], [1], np.zeros((100, 100)))]),
+        "at most 4096",
+    ),
+    "three values": (
+        lambda: FactorGraph(grid(), [Quadratic([4, 5], np.zeros((2, 2)))]),
+        "takes variables of two values, and some sites of 'z' have 3",
+    ),
+    "a site twice": (lambda: FactorGraph(grid(), [Quadratic([0, 0], np.zeros((2, 2)))]), "names a site twice"),
+    "asymmetry": (lambda: FactorGraph(grid(), [Quadratic([0, 1], [[0, 1], [2, 0]])]), "not symmetric"),
+    "both sides": (lambda: FactorGraph(grid(), [Bipartite([0, 1], [1, 2], np.zeros((2, 2)))]), "no site in common"),
+    "unary's name": (lambda: FactorGraph(grid(), unary={"y": np.zeros(2)}), "names 'y', which is no variable of the space: x, z"),
+    "unary's shape": (lambda: FactorGraph(grid(), unary={"z": np.zeros((3, 2))}), r"'z' have shape \(3, 2\).*\(3, 3\)"),
+    "unary nan": (lambda: FactorGraph(grid(), unary={"z": np.full((3, 3), np.inf)}), "unary terms of 'z' hold nan or"),
+    "weights by count": (lambda: FactorGraph(grid(), [Cardinality([[0, 1]], np.zeros(2))]), r"give \(3,\) or \(1, 3\)"),
+    "children": (lambda: FactorGraph(grid(), [LogicalOr([[0, 1]], [2, 3])]), "1 lists of parents and 2 children"),
+    "no bound": (lambda: FactorGraph(pmd.Space.build({"k": (0, None)})), "'k' has more than 256 values or no bound"),
+    "no space": (lambda: FactorGraph({"x": 2}), "space must be a Space, got dict"),
+    "clamp's name": (lambda: FactorGraph(grid()).clamp({"y": 1}), "names 'y', which is no variable of the graph"),
+    "clamp's shape": (lambda: FactorGraph(grid()).clamp({"x": np.zeros(4, int)}), r"array of shape \(4,\); its shape is \(2, 2\)"),
+    "clamp's value": (lambda: FactorGraph(grid()).clamp({"z": np.array([0, 3, 0])}), "element 1 of 'z' at 3, outside its support"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    build, message = REFUSED[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        build()
