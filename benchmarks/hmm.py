@@ -179,18 +179,14 @@ def in_numpyro(seed, seconds):
     from pymc.sampling.jax import get_jaxified_logp
 
     jax.config.update("jax_enable_x64", True)
-    logp = get_jaxified_logp(marginal(hmm()[0]), negative_logp=False)
+    logp = get_jaxified_logp(marginal(hmm()[0]))  # of its sign the option `negative_logp` says the opposite
 
     def density():
         mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real_vector, (), (K,)))
         numpyro.factor("logp", logp([mu]))
 
     spec = replace(SPEC, numpyro=lambda: density)
-
-    def kernel(model):  # its first step of 1 would be thrown into another order of the means
-        return NUTS(model, find_heuristic_step_size=True, **start_at(spec))
-
-    recorder = recorded(run_numpyro, spec, seed, seconds, kernel=kernel, chains=CHAINS)
+    recorder = recorded(run_numpyro, spec, seed, seconds, kernel=lambda m: NUTS(m, **start_at(spec)), chains=CHAINS)
     return recorder.summaries(), recorder.seconds, told(recorder)
 
 
