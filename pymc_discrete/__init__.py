@@ -1,6 +1,6 @@
 """Gradient-informed sampling of discrete unknowns in PyMC models."""
 
-from pymc_discrete import factor_graphs, kernels
+from pymc_discrete import factor_graphs, kernels, learning
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.sampling.sample import sample
 from pymc_discrete.steps.auto import AutoStep, register, registered, unregister
@@ -28,6 +28,7 @@ __all__ = [
     "TreeGibbs",
     "factor_graphs",
     "kernels",
+    "learning",
     "register",
     "registered",
     "sample",

@@ -1,1 +1,8 @@
-"""Learning energy-based models."""
+"""Learning energy-based models of discrete variables, and how far apart two sets of samples are."""
+
+from pymc_discrete.learning.fit import Fit, fit
+from pymc_discrete.learning.metrics import squared_mmd
+from pymc_discrete.learning.models import RBM, Ising, Model, Potts
+from pymc_discrete.learning.samplers import PMP, ContrastiveDivergence, PersistentPMP, Sampler
+
+__all__ = ["PMP", "RBM", "ContrastiveDivergence", "Fit", "Ising", "Model", "PersistentPMP", "Potts", "Sampler", "fit", "squared_mmd"]

@@ -1,0 +1,146 @@
+"""Learning the log potentials of a factor graph from data."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from pymc_discrete.learning.models import Model
+from pymc_discrete.learning.samplers import PMP, Sampler
+
+
+class Fit(NamedTuple):
+    """What was learned.
+
+    Attributes
+    ----------
+    params : pytree, as of `model.start`
+    mismatch : (iterations,) nats, the gradient's norm: how far the statistics of the draws were from those of the data
+    kept : what the sampler keeps, to go on from
+    """
+
+    params: Any
+    mismatch: Any
+    kept: Any
+
+
+def fit(
+    model: Model,
+    data: dict[str, Any],
+    *,
+    sampler: Sampler | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    iterations: int = 1000,
+    chains: int = 100,
+    batch: int | None = 100,
+    weights: Any = None,
+    l1: float = 0.0,
+    params: Any = None,
+    seed: int = 0,
+) -> Fit:
+    r"""Stochastic gradient ascent on the log likelihood: the statistics of data against those of draws.
+
+    .. math:: \nabla_\Theta = \frac1S \sum_s \Phi(y_+^{(s)}) - \frac1S \sum_s \Phi(y_-^{(s)})
+
+    with :math:`y_+` of the data, hidden sites drawn given the visible ones, and :math:`y_-` of the model, both by `sampler`.
+
+    Parameters
+    ----------
+    model : `Ising`, `Potts`, `RBM`, or one of your own (see `Model`)
+    data : {name: (N, *shape) int}
+        Of the visible variables; those that are left out are hidden.
+    sampler : `PMP` (default), `PersistentPMP` or `ContrastiveDivergence`
+    optimizer : optax optimiser; by default `optax.adam(0.01)`
+    iterations : int
+    chains : int, draws of the model in an iteration
+    batch : int or None
+        Rows of data in an iteration, drawn with replacement; None takes all.
+    weights : (N,) of the rows; by default all the same
+    l1 : float, strength of the penalty on the absolute values of the model's interactions, in nats
+    params : to go on from; by default `model.start`
+    seed : int
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    ValueError
+        For data that do not fit the model's variables.
+
+    References
+    ----------
+    Lazaro-Gredilla, Dedieu and George 2021, Algorithm 1.
+
+    Notes
+    -----
+    What perturb-and-max-product learns is a good sampler by perturb-and-max-product; as parameters of a Gibbs distribution the numbers may
+    be far off (section 5.1).
+    """
+    sampler, optimizer = sampler or PMP(), optimizer or optax.adam(0.01)
+    rows, hidden = checked(model, data), [v.name for v in model.space.variables if v.name not in data]
+    n = len(next(iter(rows.values())))
+    p = np.full(n, 1 / n) if weights is None else np.asarray(weights, float) / np.sum(weights)
+    if p.shape != (n,) or not (p >= 0).all():
+        raise ValueError(
+            f"weights must be {n} numbers, one for each row of data and none negative, got an array of shape {np.shape(weights)}."
+        )
+    key_start, key_kept, key_run = jax.random.split(jax.random.key(seed), 3)
+    params = model.start(key_start) if params is None else params
+
+    def of_data(key, graph):
+        """x (S, d) and their weights."""
+        key_rows, key_hidden = jax.random.split(key)
+        chosen = jnp.arange(n) if batch is None else jax.random.choice(key_rows, n, (batch,), p=jnp.asarray(p))
+        own = {name: a[chosen] for name, a in rows.items()}
+        share = jnp.asarray(p) if batch is None else jnp.full(batch, 1 / batch)
+        if hidden:
+            return jax.vmap(lambda k, o: sampler.conditional(k, graph.clamp(o)))(jax.random.split(key_hidden, len(share)), own), share
+        return jnp.concatenate([own[v.name].reshape(len(share), v.size) for v in model.space.variables], axis=1), share
+
+    def iteration(carried, key):
+        params, state, kept = carried
+        key_data, key_model = jax.random.split(key)
+        graph = model.graph(params)
+        plus, share = of_data(key_data, graph)
+        minus, kept = sampler.draw(key_model, graph, kept, chains)
+
+        def likelihood(params):
+            logdensity = jax.vmap(model.graph(params).logdensity)
+            return share @ logdensity(plus) - logdensity(minus).mean()
+
+        def loss(params):
+            # |a|, with slope 0 at 0
+            size = sum((a * jnp.sign(jax.lax.stop_gradient(a))).sum() for a in jax.tree.leaves(model.interactions(params)))
+            return l1 * size - likelihood(params)
+
+        mismatch = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(jax.grad(likelihood)(params))))
+        updates, state = optimizer.update(jax.grad(loss)(params), state, params)
+        return (optax.apply_updates(params, updates), state, kept), mismatch
+
+    def run(params, kept, key):
+        return jax.lax.scan(iteration, (params, optimizer.init(params), kept), jax.random.split(key, iterations))
+
+    kept = sampler.start(key_kept, model.graph(params), chains)
+    (params, _, kept), mismatch = jax.jit(run)(params, kept, key_run)
+    return Fit(params, mismatch, kept)
+
+
+def checked(model: Model, data: dict[str, Any]) -> dict[str, Any]:
+    """The data as arrays, once they are known to fit."""
+    known, lengths = {v.name: v for v in model.space.variables}, {name: len(a) for name, a in data.items()}
+    if not data or set(data) - set(known):
+        raise ValueError(f"data must name variables of the model ({', '.join(known)}), got {', '.join(data) or 'none'}.")
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        raise ValueError(f"data must hold as many rows of every variable, and at least one; got {lengths}.")
+    for name, given in data.items():
+        v, rows = known[name], np.asarray(given)
+        if rows.shape[1:] != v.shape:
+            raise ValueError(f"The rows of {name!r} have shape {rows.shape[1:]} in data, and {v.shape} in the model.")
+        flat = rows.reshape(len(rows), v.size)
+        if rows.dtype.kind not in "iub" or (flat < v.lower).any() or (flat > v.upper).any():
+            raise ValueError(f"data of {name!r} must be integers from {v.lower.min()} to {v.upper.max()}.")
+    return {name: jnp.asarray(np.asarray(a, int)) for name, a in data.items()}

@@ -1,0 +1,136 @@
+"""Energy-based models as factor graphs whose log potentials are learned. Log densities, up is better: the energy is minus this."""
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadratic
+from pymc_discrete.targets.space import Space
+
+SPREAD = 0.1  # standard deviation of parameters at the start: Lazaro-Gredilla et al. 2021, Algorithm 1, N(0, 0.01)
+
+
+class Model(Protocol):
+    """What `fit` learns: parameters, and the factor graph that they make.
+
+    Attributes
+    ----------
+    space : Space, of visible and hidden variables
+    """
+
+    space: Space
+
+    def start(self, key: Any) -> Any:
+        """Parameters to begin with: a pytree of arrays."""
+
+    def graph(self, params: Any) -> FactorGraph:
+        """The factor graph, linear in the parameters; traceable."""
+
+    def interactions(self, params: Any) -> Any:
+        """What of the parameters the l1 penalty is on."""
+
+
+class Ising:
+    r"""Spins of which every two may interact, :math:`\log p(x) = \tfrac12 s^\top W s + b^\top s - \log Z`, s = -1 or 1 for x = 0 or 1.
+
+    Parameters
+    ----------
+    n : int, number of spins
+    spread : float, standard deviation of the parameters at the start
+
+    Attributes
+    ----------
+    space : one variable "x" (n,)
+    """
+
+    def __init__(self, n: int, spread: float = SPREAD):
+        self.n, self.spread = n, spread
+        self.space = Space.build({"x": (0, 1)}, shapes={"x": (n,)})
+
+    def start(self, key: Any) -> dict[str, Any]:
+        """{"weights": (n, n), of which the part above the diagonal is read; "bias": (n,)}, nats"""
+        key_weights, key_bias = jax.random.split(key)
+        weights = self.spread * jax.random.normal(key_weights, (self.n, self.n))
+        return {"weights": jnp.triu(weights, 1), "bias": self.spread * jax.random.normal(key_bias, (self.n,))}
+
+    def matrix(self, params: dict[str, Any]):
+        """W (n, n), symmetric."""
+        upper = jnp.triu(params["weights"], 1)
+        return upper + upper.T
+
+    def graph(self, params: dict[str, Any]) -> FactorGraph:
+        bias = params["bias"]
+        return FactorGraph(
+            self.space, [Quadratic(np.arange(self.n), self.matrix(params), (-1, 1))], {"x": jnp.stack([-bias, bias], axis=1)}
+        )
+
+    def interactions(self, params: dict[str, Any]) -> Any:
+        return jnp.triu(params["weights"], 1)
+
+
+class Potts:
+    r"""Sites of K values on a graph, :math:`\log p(x) = \sum_i b_i[x_i] + \sum_{(i, j)} T_{ij}[x_i, x_j] - \log Z`.
+
+    Parameters
+    ----------
+    n, K : int
+    pairs : (E, 2) int, the edges; by default every two sites
+    spread : float, standard deviation of the parameters at the start
+
+    Attributes
+    ----------
+    space : one variable "x" (n,)
+    """
+
+    def __init__(self, n: int, K: int, pairs: Any = None, spread: float = SPREAD):
+        self.n, self.K, self.spread = n, K, spread
+        self.pairs = np.stack(np.triu_indices(n, 1), axis=1) if pairs is None else np.asarray(pairs, int)
+        self.space = Space.build({"x": (0, K - 1)}, shapes={"x": (n,)}, nominal=["x"])
+
+    def start(self, key: Any) -> dict[str, Any]:
+        """{"tables": (E, K, K), "bias": (n, K)}, nats"""
+        key_tables, key_bias = jax.random.split(key)
+        tables = self.spread * jax.random.normal(key_tables, (len(self.pairs), self.K, self.K))
+        return {"tables": tables, "bias": self.spread * jax.random.normal(key_bias, (self.n, self.K))}
+
+    def graph(self, params: dict[str, Any]) -> FactorGraph:
+        return FactorGraph(self.space, [Pairwise(self.pairs[:, 0], self.pairs[:, 1], params["tables"])], {"x": params["bias"]})
+
+    def interactions(self, params: dict[str, Any]) -> Any:
+        return params["tables"]
+
+
+class RBM:
+    r"""A restricted Boltzmann machine, :math:`\log p(v, h) = v^\top W h + c^\top v + b^\top h - \log Z` of values 0 and 1.
+
+    Parameters
+    ----------
+    visible, hidden : int
+    spread : float, standard deviation of W at the start
+
+    Attributes
+    ----------
+    space : variables "v" (visible,) and "h" (hidden,)
+    """
+
+    def __init__(self, visible: int, hidden: int, spread: float = SPREAD):
+        self.shape, self.spread = (visible, hidden), spread
+        self.space = Space.build({"v": (0, 1), "h": (0, 1)}, shapes={"v": (visible,), "h": (hidden,)})
+
+    def start(self, key: Any) -> dict[str, Any]:
+        """{"weights": (visible, hidden), "v": (visible,), "h": (hidden,)}, nats; the biases of N(0, 1) (section 5.5)"""
+        keys = jax.random.split(key, 3)
+        return {
+            "weights": self.spread * jax.random.normal(keys[0], self.shape),
+            "v": jax.random.normal(keys[1], self.shape[:1]),
+            "h": jax.random.normal(keys[2], self.shape[1:]),
+        }
+
+    def graph(self, params: dict[str, Any]) -> FactorGraph:
+        block = Bipartite(self.space.numbers("v"), self.space.numbers("h"), params["weights"])
+        return FactorGraph(self.space, [block], {n: jnp.stack([jnp.zeros_like(params[n]), params[n]], axis=1) for n in ("v", "h")})
+
+    def interactions(self, params: dict[str, Any]) -> Any:
+        return params["weights"]

@@ -1,0 +1,124 @@
+"""Samplers for learning: many draws of a factor graph whose log potentials change from one iteration to the next."""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from pymc_discrete.factor_graphs import FactorGraph
+from pymc_discrete.factor_graphs.perturb_and_map import pmp
+from pymc_discrete.kernels import Kernel, loop
+
+
+class Sampler(Protocol):
+    """Draws of a factor graph, with what is kept between iterations."""
+
+    def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
+        """What is kept, before the first iteration."""
+
+    def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
+        """x (chains, d), and what is kept."""
+
+    def conditional(self, key: Any, graph: FactorGraph) -> Any:
+        """x (d,), one fresh draw of a graph with visible sites clamped."""
+
+
+class PMP(NamedTuple):
+    """Perturb-and-max-product, every draw anew (Lazaro-Gredilla et al. 2021, Algorithm 1).
+
+    Parameters
+    ----------
+    n_sweeps, damping : of max-product
+    """
+
+    n_sweeps: int = 100
+    damping: float = 0.5
+
+    def start(self, key: Any, graph: FactorGraph, chains: int) -> None:
+        return None
+
+    def draw(self, key: Any, graph: FactorGraph, kept: None, chains: int) -> tuple[Any, None]:
+        return jax.vmap(lambda k: self.conditional(k, graph))(jax.random.split(key, chains)), None
+
+    def conditional(self, key: Any, graph: FactorGraph) -> Any:
+        return pmp(key, graph, n_sweeps=self.n_sweeps, damping=self.damping).x
+
+
+class PersistentPMP(NamedTuple):
+    """Perturb-and-max-product whose noise and messages go on from the iteration before (App. A).
+
+    Parameters
+    ----------
+    n_sweeps, damping : of max-product
+    correlation : float in [0, 1], rho of the noise from one iteration to the next
+    """
+
+    n_sweeps: int = 10
+    damping: float = 0.5
+    correlation: float = 0.9
+
+    def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
+        keys = jax.random.split(key, chains)
+        return jax.vmap(lambda k: pmp(k, graph, n_sweeps=self.n_sweeps, damping=self.damping))(keys)
+
+    def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
+        def one(k, before):
+            return pmp(k, graph, n_sweeps=self.n_sweeps, damping=self.damping, persistent=before, correlation=self.correlation)
+
+        kept = jax.vmap(one)(jax.random.split(key, chains), kept)
+        return kept.x, kept
+
+    def conditional(self, key: Any, graph: FactorGraph) -> Any:
+        return pmp(key, graph, n_sweeps=self.n_sweeps, damping=self.damping).x
+
+
+class ContrastiveDivergence(NamedTuple):
+    """Chains of a kernel of `pmd.kernels`: persistent contrastive divergence, or chains that begin anew in every iteration.
+
+    Parameters
+    ----------
+    kernel, params : as `pmd.kernels.gibbs_with_gradients()` and the others return them
+    transitions : int, in an iteration
+    persistent : bool
+        Whether the chains go on from the iteration before. Those that do not begin at states drawn uniformly.
+    conditional_transitions : int, from a uniform state, for the hidden sites of a clamped graph; by default as many
+    """
+
+    kernel: Kernel
+    params: Any
+    transitions: int = 1
+    persistent: bool = True
+    conditional_transitions: int | None = None
+
+    def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
+        return uniform(key, graph, (chains,))
+
+    def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
+        key_start, key_move = jax.random.split(key)
+        start, target = kept if self.persistent else uniform(key_start, graph, (chains,)), graph.to_target()
+        x = jax.vmap(lambda k, x: self._moved(k, x, target, self.transitions))(jax.random.split(key_move, chains), start)
+        return x, x
+
+    def conditional(self, key: Any, graph: FactorGraph) -> Any:
+        key_start, key_move = jax.random.split(key)
+        start = jnp.where(possible(graph, x := uniform(key_start, graph, ())), x, held(graph))
+        return self._moved(key_move, start, graph.to_target(), self.conditional_transitions or self.transitions)
+
+    def _moved(self, key: Any, x: Any, target: Any, transitions: int) -> Any:
+        return loop(self.kernel, key, self.kernel.init(x, target), target, self.params, transitions)[0].x
+
+
+def uniform(key: Any, graph: FactorGraph, shape: tuple[int, ...]) -> Any:
+    """(*shape, d) int, every site at a value of its support."""
+    return jax.random.randint(key, (*shape, graph.space.d), graph.space.lower, graph.space.upper + 1)
+
+
+def held(graph: FactorGraph) -> Any:
+    """(d,) int, every site at its best value by its unary terms: where a clamped site is held."""
+    return jnp.concatenate([u.argmax(axis=0) for u in graph.unary]) + graph.space.lower
+
+
+def possible(graph: FactorGraph, x: Any) -> Any:
+    """(d,) bool, where the unary terms allow the value of x."""
+    places = [p[None] for p in graph.places(x)]
+    return jnp.concatenate([jnp.take_along_axis(u, p, axis=0)[0] for u, p in zip(graph.unary, places, strict=True)]) > -jnp.inf
