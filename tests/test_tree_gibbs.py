@@ -66,7 +66,16 @@ def partly_dense():
     return [range(2)] * 7, {}
 
 
-MODELS = (chain, torus, several, hard_core, complete, partly_dense)
+def contradicted():
+    """What sites ask for and what their pairs do, 800 nats each: beyond what a probability can hold."""
+    z = pm.Categorical("z", p=np.ones(3) / 3, shape=4)
+    alone = np.array([[0.0, 0, 0], [800, 0, -1], [0, 0, 0], [0.3, 0, 800]])
+    pm.Potential("alone", pt.as_tensor(alone)[np.arange(4), z].sum())
+    pm.Potential("pairs", pt.as_tensor(np.array([[-900.0, -899, -901], [-800, 0, 1], [-800, -1, 0.5]]))[z[:-1], z[1:]].sum())
+    return [range(3)] * 4, {}
+
+
+MODELS = (chain, torus, several, hard_core, complete, partly_dense, contradicted)
 
 
 # ---------------------------------------------------------------- the sweep, enumerated
@@ -133,7 +142,7 @@ def test_a_spanning_forest_would_be_seen():
     assert np.abs(other.pi @ forest_matrix(e, e.target.forests[0][0].sites) - other.pi).sum() > 1e-2
 
 
-@pytest.mark.parametrize("build", [chain, hard_core])
+@pytest.mark.parametrize("build", [chain, hard_core, contradicted])
 def test_a_chain_is_one_independent_draw(build):
     e, P, _ = small(build)
     assert [len(cover) for cover in e.target.forests] == [1]
@@ -169,20 +178,23 @@ def test_forests_are_induced_without_cycles_and_cover_all(name, pairs, apart):
             edges = forest.edge[forest.edge < len(pairs)]
             assert forest.sites.sum() - inside.sum() == len(forest.roots)
             assert sorted(edges) == sorted(np.flatnonzero(inside))
-            depth = dict.fromkeys(forest.roots.tolist(), 0)
-            for node, parent, edge, flipped in zip(*(a[::-1] for a in forest[1:5]), strict=True):
-                for i, j, e, f in zip(node, parent, edge, flipped, strict=True):
+            depth, above = dict.fromkeys(forest.roots.tolist(), 0), forest.roots
+            for node, column, edge, flipped in zip(*(a[::-1] for a in forest[1:5]), strict=True):
+                for i, c, e, f in zip(node, column, edge, flipped, strict=True):
                     if i < d:
+                        j = above[c]
                         assert set(np.sort(pairs, axis=1)[e]) == {i, j}
                         assert f == (np.sort(pairs, axis=1)[e][0] == j)
                         assert i not in depth
                         depth[int(i)] = depth[int(j)] + 1
+                above = node
             assert set(depth) == set(np.flatnonzero(forest.sites))
 
 
 def test_a_path_hangs_from_its_middle():
     ((forest,),) = coverings(np.stack([np.arange(40), np.arange(1, 41)], 1), np.zeros((0, 2), int), np.arange(41), 41)
     assert forest.node.shape == (20, 2)
+    np.testing.assert_array_equal(forest.column[:-1], np.broadcast_to([0, 1], (19, 2)))
 
 
 # ---------------------------------------------------------------- the step

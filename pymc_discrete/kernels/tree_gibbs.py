@@ -1,13 +1,15 @@
 """Tree Gibbs: exact joint draws of the sites of a forest."""
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from pymc_discrete.kernels.block_gibbs import check_exact, choose, nothing, there_or_back, told, visits_of
+from pymc_discrete.kernels.block_gibbs import check_exact, choose, choose_by, nothing, there_or_back, told, visits_of
 from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
 from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.forests import Forest
@@ -72,9 +74,11 @@ def visit_forests(target):
     coverings = target.forests
     many, stacked = max(map(len, coverings)), stacked_up(coverings, target.space.d, len(target.pairs))
     joint = jnp.pad(target.joint(), ((0, 1), (0, 0), (0, 0)))
+    padded, width = stacked.node == target.space.d, stacked.node.shape[-1]
+    straight = bool((padded | (stacked.column == np.arange(width)))[..., :-1, :].all())
 
     def one(key, x, forest: Forest):
-        return draw_forest(uniforms(key, (target.space.d + 1,)), x, forest, target, joint)
+        return draw_forest(uniforms(key, (target.space.d + 1,)), x, forest, target, joint, straight)
 
     def visit(key, x, backward):
         if len(coverings) == many == 1:
@@ -97,7 +101,8 @@ def stacked_up(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest:
     many = max(map(len, coverings))
     levels, width = (max(f.node.shape[axis] for f in every) for axis in (0, 1))
     roots = max(len(f.roots) for f in every)
-    fill = Forest(False, d, d, n_pairs, False, d)
+    beyond = max(width, roots)  # no column of a level, and no root
+    fill = Forest(False, d, beyond, n_pairs, False, d)
     shapes = Forest((d,), (levels, width), (levels, width), (levels, width), (levels, width), (roots,))
 
     def table(name: str) -> np.ndarray:
@@ -106,6 +111,8 @@ def stacked_up(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest:
         for v, cover in enumerate(coverings):
             for t, forest in enumerate(cover):
                 own = getattr(forest, name)
+                if name == "column":
+                    own = np.where(forest.node == d, beyond, own)
                 # levels are counted from the roots, so what is missing is missing at the deep end
                 place = (slice(levels - own.shape[0], None), slice(own.shape[1])) if own.ndim == 2 else (slice(len(own)),)
                 out[v, t][place] = own
@@ -114,13 +121,14 @@ def stacked_up(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest:
     return Forest(*map(table, Forest._fields))
 
 
-def draw_forest(u, x, forest: Forest, target, joint):
+def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
     """x with the sites of a forest drawn given all others.
 
     Parameters
     ----------
     u : (d + 1,) uniforms
     joint : (E + 1, K, K) nats, tables of the pairs and one of zeros
+    straight : whether every site but a root has at most one child, which is in its own column
     """
     space, K = target.space, joint.shape[1]
     weights = jnp.zeros((space.d + 1, K))
@@ -130,24 +138,104 @@ def draw_forest(u, x, forest: Forest, target, joint):
         part = jnp.where(forest.sites[start : start + v.size, None], part, 0.0)
         weights = jax.lax.dynamic_update_slice(weights, part, (start, 0))
     tables = joint[forest.edge]
-    tables = jnp.where(forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables)  # (L, W, K of the site, K of its parent)
-
-    def up(weights, level):
-        node, parent, table = level
-        return weights.at[parent].add(logsumexp(weights[node][:, :, None] + table, axis=1)), None
-
-    def down(place, level):
-        node, parent, table = level
-        across = jnp.take_along_axis(table, place[parent][:, None, None], axis=2)[:, :, 0]
-        return put(place, node, weights[node] + across), None
-
-    def put(place, sites, log_weights):
-        k = choose(u[sites], log_weights)
-        return place.at[sites].set(jnp.where(k < K, k, place[sites]))
-
-    levels = forest.node, forest.parent, tables
-    weights, _ = jax.lax.scan(up, weights, levels)
-    place = jnp.append(x - space.lower, 0)
-    place = put(place, forest.roots, weights[forest.roots])
-    place, _ = jax.lax.scan(down, place, levels, reverse=True)
+    tables = jnp.where(forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables)  # (L, W, K of the site, K of what is above)
+    draw = functools.partial(there_and_back, u, jnp.append(x - space.lower, 0), forest, straight)
+    # a loop that is nearly never entered: a condition would compute both for a batch of chains
+    place, _ = jax.lax.while_loop(
+        lambda drawn: ~drawn[1], lambda drawn: draw(weights, tables, LOGARITHMS), draw(*scaled(weights, tables), PROBABILITIES)
+    )
     return jnp.where(forest.sites, space.lower + place[:-1], x).astype(x.dtype)
+
+
+def there_and_back(u, place, forest: Forest, straight: bool, weights, tables, form: "Form"):
+    """(d + 1,) int, places of the sites once those of the forest are drawn, and () bool, whether `form` could hold all that matters.
+
+    Parameters
+    ----------
+    u, place : (d + 1,) uniforms, and the places that the sites have
+    weights, tables : (d + 1, K), (L, W, K, K), as `form` has them
+    """
+    K, own, column = weights.shape[1], weights[forest.node], forest.column
+    wide, roots = (jnp.full((n, K), form.one) for n in (own.shape[1], len(forest.roots)))
+
+    def received(messages, into, column):
+        return into if not len(column) else form.gathered(into, column, messages)
+
+    def up(messages, level):
+        own, table, column = level
+        total = form.times(own, messages)
+        sent, sure = form.across(total, table)
+        return sent if straight else received(sent, wide, column), (total, sure)
+
+    def drawn(sites, total):
+        k = form.draw(u[sites], total)
+        return jnp.where(k < K, k, place[sites])
+
+    def down(above, level):
+        sites, column, table, total = level
+        above = above if straight else above.at[column].get(mode="clip")
+        k = drawn(sites, form.times(total, across(table, above)))
+        return k, k
+
+    def across(table, above):
+        return jnp.take_along_axis(table, above[:, None, None], axis=2)[:, :, 0]
+
+    sure = jnp.ones((), bool)
+    if len(own):  # the last level hangs from the roots
+        messages, (totals, fine) = jax.lax.scan(up, wide, (own[:-1], tables[:-1], column[:-1]))
+        total = form.times(own[-1], messages)
+        sent, last = form.across(total, tables[-1])
+        roots, sure = received(sent, roots, column[-1]), fine.all() & last.all()
+    roots = form.times(weights[forest.roots], roots)
+    k = drawn(forest.roots, roots)
+    new = place.at[forest.roots].set(k)
+    if len(own):
+        k = drawn(forest.node[-1], form.times(total, across(tables[-1], k.at[column[-1]].get(mode="clip"))))
+        _, ks = jax.lax.scan(down, k, (forest.node[:-1], column[:-1], tables[:-1], totals), reverse=True)
+        new = new.at[forest.node].set(jnp.concatenate([ks, k[None]]))
+    return new, sure & form.across(roots, jnp.full((*roots.shape, 1), form.one))[1].all()
+
+
+# ---------------------------------------------------------------- how weights are written down
+class Form(NamedTuple):
+    """Weights as probabilities or as their logarithms.
+
+    one : the weight that changes nothing
+    times : (a, b) -> their product
+    gathered : (into, columns, messages) -> `into` times all messages of a column; those of columns beyond are dropped
+    across : (weights (W, K), tables (W, K, K')) -> messages (W, K'), and (W,) bool, whether nothing that matters was lost in them
+    draw : (uniforms, weights (W, K)) -> (W,) int, K where all are 0
+    """
+
+    one: float
+    times: Callable
+    gathered: Callable
+    across: Callable
+    draw: Callable
+
+
+def summed_logs(weights, tables):
+    return logsumexp(weights[:, :, None] + tables, axis=1), jnp.ones(weights.shape[:1], bool)
+
+
+def summed(weights, tables):
+    messages = (weights[:, :, None] * tables).sum(axis=1)
+    largest = messages.max(axis=1)
+    # what is lost below the smallest number is then too improbable to be drawn, whatever is still to come
+    floor = jnp.finfo(weights.dtype).tiny ** (1 / 3)
+    return messages / largest[:, None], (largest > floor) & (weights.max(axis=1) > floor)
+
+
+LOGARITHMS = Form(0.0, jnp.add, lambda into, at, m: into.at[at].add(m, mode="drop"), summed_logs, choose)
+# no exponential in the loops: several times as fast, and right unless two parts of a tree contradict each other by 200 nats (float32: 30)
+PROBABILITIES = Form(1.0, jnp.multiply, lambda into, at, m: into.at[at].multiply(m, mode="drop"), summed, choose_by)
+
+
+def scaled(weights, tables) -> tuple[Any, Any]:
+    """Weights and tables as probabilities, the largest of a site and of a pair 1."""
+    best, most = weights.max(axis=-1, keepdims=True), tables.max(axis=(-1, -2), keepdims=True)
+    return jnp.exp(weights - finite_or_zero(best)), jnp.exp(tables - finite_or_zero(most))
+
+
+def finite_or_zero(a):
+    return jnp.where(jnp.isfinite(a), a, 0.0)

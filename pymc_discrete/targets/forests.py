@@ -1,5 +1,6 @@
 """Sets of sites whose own graph has no cycle, and the order in which such a forest is passed through."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +15,16 @@ class Forest(NamedTuple):
     Attributes
     ----------
     sites : (d,) bool
-    node, parent : (L, W) int, in level l the sites at depth L - l, and what they hang from
+    node : (L, W) int, in level l the sites at depth L - l; a site's first child is in its own column, wherever it can
+    column : (L, W) int, the column, one level up, of what they hang from; of the last level, the number of the root; W or R where padded
     edge : (L, W) int, the tabled pair between the two
-    flipped : (L, W) bool, whether the parent is the first of the pair
+    flipped : (L, W) bool, whether the site above is the first of the pair
     roots : (R,) int
     """
 
     sites: Any
     node: Any
-    parent: Any
+    column: Any
     edge: Any
     flipped: Any
     roots: Any
@@ -110,34 +112,50 @@ def grown(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Gener
 def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
     """The forest from its roots down: each tree hangs from the middle of a longest path, which halves its depth."""
     d, roots, seen = len(near), [], set()
-    levels: list[list[tuple[int, int, int]]] = []
+    levels: list[list[tuple[int, int, int]]] = []  # (site, what it hangs from, link), from the roots down
     for i in sorted(chosen):
         if i in seen:
             continue
         end = walk(near, chosen, i)[-1][0]
         path = walk(near, chosen, end)
-        up, line = {site: above for site, above, _ in path}, [path[-1][0]]
+        up, line = {site: parent for site, parent, _ in path}, [path[-1][0]]
         while up[line[-1]] >= 0:
             line.append(up[line[-1]])
         roots.append(line[len(line) // 2])
         depth = {-1: -1}
-        for site, above, link in walk(near, chosen, roots[-1]):
-            depth[site] = depth[above] + 1
+        for site, parent, link in walk(near, chosen, roots[-1]):
+            depth[site] = depth[parent] + 1
             while len(levels) <= depth[site]:
                 levels.append([])
-            levels[depth[site]].append((site, above, link))
+            levels[depth[site]].append((site, parent, link))
             seen.add(site)
-    levels = levels[:0:-1]  # without the roots, the deepest first
-    width = max(map(len, levels), default=0)
+    levels, width = levels[1:], max(map(len, levels[1:]), default=0)
+    above = {root: r for r, root in enumerate(roots)}
     table = np.empty((3, len(levels), width), int)
-    table[:] = np.array([d, d, len(pairs)])[:, None, None]
+    table[:] = np.array([d, width, len(pairs)])[:, None, None]
+    table[1, :1] = len(roots)
     for n, level in enumerate(levels):
-        table[:, n, : len(level)] = np.array(level).T
-    node, parent, edge = table
-    first = np.append(pairs[:, 0], -1)  # of each pair
+        columns = in_columns(level, above if n else {})
+        for (site, parent, link), column in zip(level, columns, strict=True):
+            table[:, n, column] = site, above[parent], link
+        above = {site: column for (site, *_), column in zip(level, columns, strict=True)}
+    node, column, edge = table[:, ::-1]
     inside = np.zeros(d, bool)
     inside[list(chosen)] = True
-    return Forest(inside, node, parent, edge, first[edge] == parent, np.array(roots, int))
+    # the site itself is the second of its pair where the other is the first
+    second = np.append(pairs[:, 1], -1)
+    return Forest(inside, node, column, edge, second[edge] == node, np.array(roots, int))
+
+
+def in_columns(level: list[tuple[int, int, int]], above: dict[int, int]) -> list[int]:
+    """A column for each site of a level: that of what it hangs from, for the first to ask, and the first free one."""
+    taken: dict[int, int] = {}
+    for n, (_, parent, _) in enumerate(level):
+        if parent in above:
+            taken.setdefault(above[parent], n)
+    given = {n: column for column, n in taken.items()}
+    free = (column for column in itertools.count() if column not in taken)
+    return [given[n] if n in given else next(free) for n in range(len(level))]
 
 
 def walk(near, chosen: set[int], start: int) -> list[tuple[int, int, int]]:
