@@ -48,7 +48,8 @@ def run(
 
     def sweep(carried):
         t, messages, change, _ = carried
-        new = damped(update(graph, messages, semiring), messages, damping)
+        # barriers here and in `update`: XLA would compute the messages again for their change, and the fields again for every edge
+        new = jax.lax.optimization_barrier(damped(update(graph, messages, semiring), messages, damping))
         moved = largest_change(new, messages)
         return t + 1, new, change.at[t].set(moved), moved
 
@@ -84,7 +85,7 @@ def fields(graph: FactorGraph, messages: list[Any]) -> list[Fields]:
 
 def update(graph: FactorGraph, messages: list[Any], semiring: Semiring) -> list[Any]:
     """One sweep: every factor's messages from all that the sites receive."""
-    wiring, of_sites = graph.wiring, fields(graph, messages)
+    wiring, of_sites = graph.wiring, jax.lax.optimization_barrier(fields(graph, messages))
     new = []
     for n, (factor, parameters, own) in enumerate(zip(wiring.factors, graph.parameters, messages, strict=True)):
         there = at_edges(of_sites, wiring.slots[n])
