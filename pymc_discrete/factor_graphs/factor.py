@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.factor_graphs.semiring import Semiring
+from pymc_discrete.factor_graphs.semiring import MAX, Semiring
 
 
 class Fields(NamedTuple):
@@ -121,5 +121,6 @@ def cavities(fields: list[Fields], messages: list[Any]) -> list[Any]:
 
 def normalised(message):
     """(K, E), the largest entry 0, where there is one."""
-    largest = message.max(axis=0, keepdims=True)
+    message = jax.lax.optimization_barrier(message)  # or XLA computes all its values again for each
+    largest = MAX.over(message, axis=0)
     return message - jnp.where(jnp.isfinite(largest), largest, 0.0)

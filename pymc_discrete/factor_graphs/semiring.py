@@ -1,10 +1,13 @@
 """The two ways to eliminate a variable: by its best value (max-product) and by all of them (sum-product)."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+FEW = 8  # values: up to so many, the maximum of their arrays is faster than a reduction, which XLA computes in a pass of its own
 
 
 class Semiring(NamedTuple):
@@ -24,7 +27,9 @@ def over_all(a, axis):
 
 
 def over_best(a, axis):
-    return jnp.max(a, axis=axis)
+    if a.shape[axis] > FEW:
+        return jnp.max(a, axis=axis)
+    return functools.reduce(jnp.maximum, [jax.lax.index_in_dim(a, k, axis, keepdims=False) for k in range(a.shape[axis])])
 
 
 MAX = Semiring("max-product", over_best, jnp.maximum)
