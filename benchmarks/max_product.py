@@ -203,10 +203,10 @@ def markdown(records):
     return "\n".join([*lines, *notes, FOOTNOTE])
 
 
-FOOTNOTE = f"""- Grid: spins, coupling {COUPLING}, fields Normal(0, 1). RBM: weights Normal(0, variance 1 / visible), biases Normal(0, 1). Every
-  element of a batch has Gumbel noise of its own on its unaries.
-- PGMax: `PairwiseFactorGroup` of all pairs, `build_inferer(backend="bp")`, evidence updated inside the compiled function, vmapped.
-  Ours: `Pairwise` on the grid, `Bipartite` on the RBMs. Both update all messages at once and keep the same share of the old.
+FOOTNOTE = f"""- Grid: spins, coupling {COUPLING}, fields Normal(0, 1). RBM: weights Normal(0, variance 1 / visible), biases Normal(0, 1).
+  Every element of a batch has Gumbel noise of its own on its unaries.
+- PGMax: `PairwiseFactorGroup` of all pairs, `build_inferer(backend="bp")`, evidence updated inside the compiled function,
+  vmapped. Ours: `Pairwise` on the grid, `Bipartite` on the RBMs. Both update all messages at once, and as much of the old stays.
 - ms: best of up to {REPEATS} runs, after compiling. PGMax computes in float32 unless told otherwise, and so it does here; what ours is
   faster by is against that, in either precision.
 - Ours would stop at an exact fixed point, and is told not to. build s: making the graph, in Python.
