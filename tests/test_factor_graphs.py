@@ -371,6 +371,12 @@ REFUSED = {
     "children": (lambda: FactorGraph(grid(), [LogicalOr([[0, 1]], [2, 3])]), "1 lists of parents and 2 children"),
     "no bound": (lambda: FactorGraph(pmd.Space.build({"k": (0, None)})), "'k' has more than 256 values or no bound"),
     "no space": (lambda: FactorGraph({"x": 2}), "space must be a Space, got dict"),
+    "no sweep": (lambda: max_product.run(FactorGraph(grid()), MAX, n_sweeps=0), "n_sweeps must be a positive integer, got 0"),
+    "no parents": (lambda: FactorGraph(grid(), [LogicalOr([[0, 1], []], [2, 3])]), "Factor 1 of LogicalOr has no parents"),
+    "a site twice in a table": (
+        lambda: FactorGraph(grid(), [Pairwise([0, 1], [2, 1], np.zeros((2, 2)))]),
+        r"Factor 1 of Pairwise names a site twice: \[1, 1\]",
+    ),
     "clamp's name": (lambda: FactorGraph(grid()).clamp({"y": 1}), "names 'y', which is no variable of the graph"),
     "clamp's shape": (lambda: FactorGraph(grid()).clamp({"x": np.zeros(4, int)}), r"array of shape \(4,\); its shape is \(2, 2\)"),
     "clamp's value": (lambda: FactorGraph(grid()).clamp({"z": np.array([0, 3, 0])}), "element 1 of 'z' at 3, outside its support"),

@@ -44,6 +44,8 @@ def run(
     tolerance : nats; stop once no message changes by more
     messages : those of another run to start from; by default, messages that say nothing
     """
+    if n_sweeps < 1:
+        raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
     messages = start(graph) if messages is None else messages
 
     def sweep(carried):

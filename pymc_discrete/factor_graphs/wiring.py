@@ -53,7 +53,9 @@ class Slot:
             return jnp.zeros((messages.shape[0], self.size), messages.dtype).at[:, self.index].add(messages)
         if (self._edges == len(self.index)).any():
             messages = jnp.pad(messages, ((0, 0), (0, 1)))
-        return sum(taken(messages, row) for row in self._edges) if len(self._edges) else jnp.zeros((messages.shape[0], self.size))
+        if not len(self._edges):
+            return jnp.zeros((messages.shape[0], self.size), messages.dtype)
+        return sum(taken(messages, row) for row in self._edges)
 
 
 def taken(array, columns):
