@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from exact import check_runs, enumerate_target, run_steps
+from exact import check_runs, enumerate_target, g_test, run_steps
 from test_block_gibbs import groups_of, site_matrix
 
 import pymc_discrete as pmd
@@ -216,3 +216,17 @@ def test_auto_step_looks_at_exact_variables_alone():
         pm.Potential("energy", pt.tanh(b @ pt.tanh(b @ pt.tanh(0.3 * a @ (x - 2)))).sum())
         steps = pmd.AutoStep().methods
     assert [(type(s).__name__, [v.name for v in s.vars]) for s in steps] == [("TreeGibbs", ["z"]), ("DiscreteLangevin", ["x"])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", [pm.sample, pmd.sample], ids=["pm.sample", "pmd.sample"])
+def test_posterior(sample):
+    """Proportions of all states of a chain against enumeration; draws are independent, so that their errors are known."""
+    e, _, _ = small(chain)
+    with pm.Model():
+        chain()
+        options = {"cores": 1, "compute_convergence_checks": False} if sample is pm.sample else {}
+        idata = sample(2000, tune=10, chains=2, step=pmd.TreeGibbs(), random_seed=1, progressbar=False, **options)
+    draws = e.index(idata.posterior["z"].values.reshape(-1, 5))
+    assert (draws >= 0).all()
+    assert g_test(np.bincount(draws, minlength=len(e.pi)), e.pi) > 1e-4

@@ -1,6 +1,5 @@
 """What a factor is, and those that send a message along each of their edges."""
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -101,13 +100,16 @@ class Edges:
         raise NotImplementedError
 
 
-def refuse_twice(kind: str, rows: Iterable[Any]) -> None:
-    """Refuse a factor that names a site twice; `rows` are the sites of each."""
-    for f, row in enumerate(rows):
-        if len(np.unique(row)) < len(row):
-            raise ValueError(
-                f"Factor {f} of {kind} names a site twice: {list(map(int, row))}. Write it as a factor of its different sites."
-            )
+def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:
+    """Refuse a factor that names a site twice; the edges are of `factors` (E,) to `sites` (E,)."""
+    order = np.lexsort((sites, factors))
+    f, i = factors[order], sites[order]
+    again = np.flatnonzero((f[1:] == f[:-1]) & (i[1:] == i[:-1]))
+    if len(again):
+        bad = f[again[0]]
+        raise ValueError(
+            f"Factor {bad} of {kind} names a site twice: {sites[factors == bad].tolist()}. Write it as a factor of its different sites."
+        )
 
 
 def impossible(array: Any) -> bool:

@@ -31,13 +31,17 @@ class LogicalOr(Edges):
     on = True  # the value of a parent that decides
 
     def __init__(self, parents: Any, child: Any):
-        rows = [np.asarray(p, int).reshape(-1) for p in parents]
-        self.lengths = [len(row) for row in rows]
-        self.width = max(self.lengths, default=0)
-        self.factors = len(rows)
+        if isinstance(parents, np.ndarray) and parents.ndim == 2:  # quickly: there may be millions
+            self.lengths, flat = np.full(len(parents), parents.shape[1]), parents.reshape(-1).astype(int)
+        else:
+            rows = [np.asarray(p, int).reshape(-1) for p in parents]
+            self.lengths, flat = np.array([len(row) for row in rows], int), np.concatenate([np.arange(0), *rows])
+        self.width, self.factors = int(self.lengths.max(initial=0)), len(self.lengths)
+        self._factor = np.repeat(np.arange(self.factors), self.lengths)
+        first = np.cumsum(self.lengths) - self.lengths
         # edges in rows of equal width: flat places of the real ones
-        self._place = np.concatenate([np.arange(0), *(f * self.width + np.arange(n) for f, n in enumerate(self.lengths))])
-        self.sites = [np.concatenate([np.arange(0), *rows]), np.asarray(child, int).reshape(-1)]
+        self._place = self._factor * self.width + np.arange(len(flat)) - first[self._factor]
+        self.sites = [flat, np.asarray(child, int).reshape(-1)]
         self.parameters: dict[str, Any] = {}
 
     def check(self, widths: list[int]) -> None:
@@ -45,8 +49,8 @@ class LogicalOr(Edges):
         if len(self.sites[1]) != self.factors:
             raise ValueError(f"{kind} has {self.factors} lists of parents and {len(self.sites[1])} children.")
         if 0 in self.lengths:
-            raise ValueError(f"Factor {self.lengths.index(0)} of {kind} has no parents. Clamp its child, or leave the factor out.")
-        refuse_twice(kind, [[*row, c] for row, c in zip(np.split(self.sites[0], np.cumsum(self.lengths)[:-1]), self.sites[1], strict=True)])
+            raise ValueError(f"Factor {int(self.lengths.argmin())} of {kind} has no parents. Clamp its child, or leave the factor out.")
+        refuse_twice(kind, np.concatenate([self._factor, np.arange(self.factors)]), np.concatenate(self.sites))
 
     def _rows(self, edges, padding):
         """(F, n) from (E,), with `padding` where a factor has fewer parents."""
@@ -58,7 +62,7 @@ class LogicalOr(Edges):
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
         starts = np.cumsum(self.lengths) - self.lengths
         # a parent more than once changes nothing
-        rows = starts[:, None] + np.minimum(np.arange(self.width), np.array(self.lengths)[:, None] - 1)
+        rows = starts[:, None] + np.minimum(np.arange(self.width), self.lengths[:, None] - 1)
         parents = places[0][rows]
         decided = parents.max(axis=1) if self.on else parents.min(axis=1)
         return xp.where(abs(decided - places[1]) > 0, -np.inf, 0.0).sum()
@@ -162,7 +166,7 @@ class Cardinality(Edges):
 
     def check(self, widths: list[int]) -> None:
         factors, n = self.shape
-        refuse_twice("Cardinality", self.sites[0].reshape(self.shape))
+        refuse_twice("Cardinality", np.repeat(np.arange(factors), n), self.sites[0])
         shape = np.shape(self.parameters["weights"])
         if shape not in ((n + 1,), (factors, n + 1)):
             raise ValueError(f"Cardinality of {factors} x {n} sites has weights of shape {shape}; give {(n + 1,)} or {(factors, n + 1)}.")

@@ -40,7 +40,8 @@ class Table(Edges):
             raise ValueError(
                 f"A table of {factors} factors has shape {shape}; the values of their variables ask for {want} or {(factors, *want)}."
             )
-        refuse_twice(type(self).__name__, np.stack(self.sites, axis=1))
+        each = np.stack(self.sites, axis=1)
+        refuse_twice(type(self).__name__, np.repeat(np.arange(factors), each.shape[1]), each.reshape(-1))
         if math.prod(want) > LARGEST_TABLE:
             raise ValueError(
                 f"A table of shape {want} has {math.prod(want)} entries, and a sweep visits them all: at most {LARGEST_TABLE}. Use "
