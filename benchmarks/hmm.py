@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import jags
 from benchmarks.models import ModelSpec
 from benchmarks.recorder import Done, Recorder
-from benchmarks.run import RESULT, environment, origins, record_of
+from benchmarks.run import RESULT, environment, keep, origins, publish, record_of
 from benchmarks.samplers import CHUNKS, run_numpyro, run_pymc, run_sample, start_at
 
 CHAINS, TUNE = 4, 1000
@@ -290,13 +290,8 @@ def main():
         records.append(r := record_of({"sampler": name, "seed": args.seed}, command, args.limit))
         said = r.get("reason") or f"{r['draws']} draws, {r['speed']:.3g} ESS/s ({r['worst']}), {r['seconds']:.0f} s"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
-        if args.out:
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            args.out.with_name(args.out.name + ".jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    text = markdown(records)
-    print(text)
-    if args.out:
-        args.out.with_name(args.out.name + ".md").write_text(text)
+        keep(records, args.out)
+    publish(markdown(records), args.out)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.run import RESULT, environment, origins, record_of
+from benchmarks.run import RESULT, environment, keep, origins, publish, record_of
 
 SWEEPS, DAMPING = 100, 0.5
 REPEATS, SECONDS = 10, 20.0  # the best of so many runs, or of those that fit into so many seconds
@@ -236,13 +236,8 @@ def main():
                 command = ["benchmarks.max_product", "--one", model, name, precision, str(batch)]
                 records.append(r := record_of(what, command, args.limit))
                 print(", ".join(map(str, what.values())), r.get("reason") or f"{1e3 * r['seconds']:.3g} ms", file=sys.stderr, flush=True)
-                if args.out:
-                    args.out.parent.mkdir(parents=True, exist_ok=True)
-                    args.out.with_name(args.out.name + ".jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    text = markdown(records)
-    print(text)
-    if args.out:
-        args.out.with_name(args.out.name + ".md").write_text(text)
+                keep(records, args.out)
+    publish(markdown(records), args.out)
 
 
 if __name__ == "__main__":

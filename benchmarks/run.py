@@ -229,6 +229,20 @@ def disagreements(records, sigmas=5.0):
                 )
 
 
+def publish(text, out):
+    """Print the table, and keep it where a path without suffix is given."""
+    print(text)
+    if out:
+        out.with_name(out.name + ".md").write_text(text)
+
+
+def keep(records, out):
+    """The records so far, where a path without suffix is given."""
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.with_name(out.name + ".jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
@@ -258,10 +272,7 @@ def main():
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
     records = run_all(args, args.out.with_name(args.out.name + ".jsonl") if args.out else None)
-    text = markdown(records)
-    print(text)
-    if args.out:
-        args.out.with_name(args.out.name + ".md").write_text(text)
+    publish(markdown(records), args.out)
 
 
 if __name__ == "__main__":

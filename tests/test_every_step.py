@@ -21,6 +21,7 @@ STEPS = {
     "dmala": pmd.DiscreteLangevin,
     "dlmc": functools.partial(pmd.DiscreteLangevin, proposal="dlmc"),
     "block gibbs": pmd.BlockGibbs,
+    "tree gibbs": pmd.TreeGibbs,
     "auto": pmd.AutoStep,
 }
 TUNED = {"gwg": "n_flips", "pafs": "path_length", "pas": "path_length", "no backtrack": "path_length"} | dict.fromkeys(

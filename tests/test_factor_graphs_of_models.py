@@ -5,6 +5,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from test_block_gibbs import hidden_markov
 from test_factor_graphs import gates, hard_table, loops
 
 import pymc_discrete as pmd
@@ -20,13 +21,6 @@ def ising():
 def potts():
     x = pm.Categorical("x", np.ones(3) / 3, shape=(4, 4))
     pm.Potential("energy", 0.8 * pt.eq(x[1:], x[:-1]).sum() + 0.8 * pt.eq(x[:, 1:], x[:, :-1]).sum())
-
-
-def hidden_markov():
-    r = np.random.default_rng(1)
-    z = pm.Categorical("z", p=np.ones(3) / 3, shape=20)
-    pm.Potential("chain", pt.log(pt.as_tensor(r.dirichlet(np.ones(3), 3)))[z[:-1], z[1:]].sum())
-    pm.Normal("y", pm.Normal("mu", 0, 2, shape=3)[z], 0.8, observed=r.normal(size=20))
 
 
 def boltzmann():
@@ -167,7 +161,7 @@ def test_refused(build):
 
 
 # ---------------------------------------------------------------- the other way
-@pytest.mark.parametrize("build", [hard_table, loops], ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", [hard_table, gates, loops], ids=lambda build: build.__name__)
 def test_target_and_potential_are_the_graph(build):
     """Log densities, exact differences, and the same from a potential inside a model."""
     graph, r = build(np.random.default_rng(0)), np.random.default_rng(1)

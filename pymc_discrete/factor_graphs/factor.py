@@ -1,5 +1,6 @@
 """What a factor is, and those that send a message along each of their edges."""
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -68,7 +69,7 @@ class Factor(Protocol):
         """() nats, of each factor with what its sites receive from elsewhere, summed over the factors (the first term of Bethe's)."""
 
 
-class Edges:
+class Edges(ABC):
     """A factor that sends a message along each edge; a subclass gives `send` and `total`."""
 
     binary: ClassVar[bool] = False
@@ -91,13 +92,13 @@ class Edges:
     def log_partition(self, parameters, fields: list[Fields], messages: list[Any]):
         return self.total(parameters, cavities(fields, messages))
 
+    @abstractmethod
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
         """[(K, E)] nats, the messages to the sites from what these receive from elsewhere."""
-        raise NotImplementedError
 
+    @abstractmethod
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
         """() nats, the logs of the sums over all values, added up."""
-        raise NotImplementedError
 
 
 def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:

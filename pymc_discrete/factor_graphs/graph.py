@@ -24,10 +24,6 @@ class Wiring:
     def widths(self) -> list[int]:
         return [v.K for v in self.space.variables]
 
-    def spread(self, factor: int, of_variables: list[Any]) -> list[Any]:
-        """[(K, E)] for the arguments of a factor, of what (K, n) its variables have."""
-        return [slot.spread(of_variables[slot.variable]) for slot in self.slots[factor]]
-
 
 @jax.tree_util.register_pytree_node_class
 class FactorGraph:

@@ -1,11 +1,10 @@
 """Perturb-and-max-product as a kernel: draws of a target that is a factor graph. Biased."""
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from pymc_discrete.factor_graphs.perturb_and_map import pmp
-from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
+from pymc_discrete.kernels.kernel import Info, Kernel
+from pymc_discrete.kernels.sweeps import redrawn
 
 
 def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[Kernel, dict[str, float]]:
@@ -39,14 +38,4 @@ def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[
 
         return sweep
 
-    def init(x, target) -> State:
-        return evaluate(jnp.asarray(x), target, lambda x, differences, space: ())
-
-    def step(key, state: State, target, params: Any) -> tuple[State, Info]:
-        x, info = sweeper(target)(key, state.x, params)
-        return init(x, target), info
-
-    def refresh(state: State, target) -> State:
-        return init(state.x, target)
-
-    return Kernel(init, step, refresh, sweeper=sweeper), {"approximate": 1.0}
+    return redrawn(sweeper), {"approximate": 1.0}

@@ -1,7 +1,6 @@
 """Block Gibbs: exact conditionals, colour by colour or site by site."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,8 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.categorical import running_sum
-from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
+from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.space import Variable, picked
 
@@ -40,55 +40,7 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     Geman and Geman 1984, Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of images.
     """
 
-    def sweeper(target):
-        check_exact(target)
-        visits = visits_of(target)
-
-        def sweep(key, x, params):
-            for t, visit in enumerate(visits):
-                x = visit(jax.random.fold_in(key, t), x, False)
-            return x, told(target.space)
-
-        return sweep
-
-    def init(x, target) -> State:
-        return evaluate(jnp.asarray(x), target, nothing)
-
-    def step(key, state: State, target, params: Any) -> tuple[State, Info]:
-        check_exact(target)
-        return init(there_or_back(key, state.x, visits_of(target)), target), told(target.space)
-
-    def refresh(state: State, target) -> State:
-        return init(state.x, target)
-
-    return Kernel(init, step, refresh, sweeper=sweeper), {}
-
-
-def check_exact(target) -> None:
-    if not target.exact:
-        raise ValueError("Block Gibbs needs exact conditionals, and this target has first-order differences.")
-
-
-def there_or_back(key, x, visits: list):
-    """x after a sweep in either order, by a fair coin."""
-    key_coin, key_visits = jax.random.split(key)
-    backward, backs = jax.random.bernoulli(key_coin), len(visits) - 1
-
-    def visit(t, x):
-        # there and back, where one of the two does nothing: all chains of a batch make the same visit, whatever their coins
-        on = (t == backs) | ((t > backs) == backward)
-        branches = [lambda x, v=v: v(jax.random.fold_in(key_visits, t), x, backward) for v in visits]
-        return jax.lax.cond(on, lambda x: jax.lax.switch(backs - jnp.abs(t - backs), branches, x), lambda x: x, x)
-
-    return jax.lax.fori_loop(0, 2 * backs + 1, visit, x) if backs else visits[0](key_visits, x, backward)
-
-
-def told(space) -> Info:
-    return Info(jnp.ones(()), jnp.ones(()), jnp.asarray(space.d))
-
-
-def nothing(x, differences, space) -> tuple:
-    return ()
+    return sweeping(visits_of), {}
 
 
 def visits_of(target, without: np.ndarray | None = None) -> list:

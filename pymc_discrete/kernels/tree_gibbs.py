@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from pymc_discrete.kernels.block_gibbs import check_exact, choose, choose_by, nothing, there_or_back, told, visits_of
-from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
+from pymc_discrete.kernels.block_gibbs import choose, choose_by, visits_of
+from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.forests import Forest
 
@@ -38,31 +39,11 @@ def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
     Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for state space models.
     """
 
-    def sweeper(target):
-        visits = tree_visits(target)
-
-        def sweep(key, x, params):
-            for t, visit in enumerate(visits):
-                x = visit(jax.random.fold_in(key, t), x, False)
-            return x, told(target.space)
-
-        return sweep
-
-    def init(x, target) -> State:
-        return evaluate(jnp.asarray(x), target, nothing)
-
-    def step(key, state: State, target, params: Any) -> tuple[State, Info]:
-        return init(there_or_back(key, state.x, tree_visits(target)), target), told(target.space)
-
-    def refresh(state: State, target) -> State:
-        return init(state.x, target)
-
-    return Kernel(init, step, refresh, sweeper=sweeper), {}
+    return sweeping(tree_visits), {}
 
 
 def tree_visits(target) -> list:
     """The visits that make a sweep: (key, x, backward) -> x after them."""
-    check_exact(target)
     joined = np.zeros(target.space.d, bool)
     for forest in target.forests[0]:
         joined |= forest.sites
