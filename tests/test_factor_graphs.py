@@ -120,15 +120,15 @@ def enumerated(graph: FactorGraph):
 
 # ---------------------------------------------------------------- graphs
 def space(**sizes) -> pmd.Space:
-    """Binary x, ternary z, and k of 1 to 4, of some elements the upper bounds lower."""
-    sizes = {"x": 7, "z": 3, "k": 2} | sizes
-    return pmd.Space.build(
-        {"x": (0, 1), "z": (0, 2), "k": (1, [4, 3, 4, 2][: sizes["k"]])}, shapes={name: (size,) for name, size in sizes.items()}
-    )
+    """Binary x and y, ternary z, and k of 1 to 4, of some elements the upper bounds lower."""
+    sizes = {"x": 4, "z": 3, "k": 2, "y": 3} | sizes
+    bounds = {"x": (0, 1), "z": (0, 2), "k": (1, [4, 3, 4, 2][: sizes["k"]]), "y": (0, 1)}
+    return pmd.Space.build(bounds, shapes={name: (size,) for name, size in sizes.items()})
 
 
 def numbers(s: pmd.Space):
-    return (s.numbers(name) for name in "xzk")
+    """The binary sites, of both variables, the ternary ones, and k's."""
+    return np.concatenate([s.numbers("x"), s.numbers("y")]), s.numbers("z"), s.numbers("k")
 
 
 def unaries(s: pmd.Space, r) -> dict[str, np.ndarray]:
@@ -187,26 +187,28 @@ def counted(r):
 
 
 def held_sites(r):
-    values = np.ma.masked_array([1, 0, 0, 0, 0, 0, 1], mask=[0, 1, 1, 1, 1, 1, 0])
-    return gates(r).clamp({"x": values, "z": np.ma.masked_array([0, 2, 0], mask=[1, 0, 1])})
+    x, y = np.ma.masked_array([1, 0, 0, 0], mask=[0, 1, 1, 1]), np.ma.masked_array([0, 0, 1], mask=[1, 1, 0])
+    return gates(r).clamp({"x": x, "y": y, "z": np.ma.masked_array([0, 2, 0], mask=[1, 0, 1])})
 
 
 def random_tree(r):
     """A factor of any kind on one of the sites there are and on some new ones, until there are no more."""
     s = space()
-    x, z, k = ([int(i) for i in r.permutation(n)] for n in numbers(s))
+    all_x, all_z, all_k = numbers(s)
+    values = {int(i): n for sites, n in ((all_x, 2), (all_z, 3), (all_k, 4)) for i in sites}
+    x, z, k = ([int(i) for i in r.permutation(sites)] for sites in (all_x, all_z, all_k))
     tree, factors, kinds = [x.pop()], [], []
     while x or z or k:
         kind = r.choice(["pair", "table", "quadratic", "bipartite", "or", "and", "cardinality"])
         new = [left.pop() for left in (x,) * int(r.integers(1, 4)) if left]
-        binary = [i for i in tree if i < 7]
+        binary = [i for i in tree if values[i] == 2]
         at = int(r.choice(binary))
         if kind in ("pair", "table"):
             x += new
             left = [pool for pool in (x, z, k) if pool]
             new = [left[r.integers(len(left))].pop()] + ([z.pop()] if kind == "table" and z else [])
             at = int(r.choice(tree))
-            table = r.normal(size=[2 if i < 7 else 3 if i < 10 else 4 for i in (at, *new)])
+            table = r.normal(size=[values[i] for i in (at, *new)])
             factors.append(Table(tuple(np.array([i]) for i in (at, *new)), np.where(r.random(table.shape) < 0.1, -np.inf, table)))
         elif not new:
             continue
@@ -233,7 +235,7 @@ TREES = (chain, hard_table, one_pair, star, gates, counted, held_sites)
 
 def loops(r):
     """Every kind of factor, and cycles through all of them."""
-    s = space(x=9, z=4, k=3)
+    s = space(x=6, z=4, k=3)
     x, z, k = numbers(s)
     w = r.normal(size=(4, 4))
     factors = [
@@ -350,7 +352,10 @@ REFUSED = {
         lambda: FactorGraph(grid(), [Pairwise([0], [9], np.zeros((2, 2)))]),
         "names site 9, and the space has sites 0 to 6",
     ),
-    "mixed variables": (lambda: FactorGraph(grid(), [Pairwise([0, 4], [1, 2], np.zeros((2, 2)))]), "mixes sites of 'x', 'z'"),
+    "mixed variables": (
+        lambda: FactorGraph(grid(), [Pairwise([0, 4], [1, 2], np.zeros((2, 2)))]),
+        r"mixes sites of 'x' \(2 values\), 'z' \(3 values\)",
+    ),
     "a table's shape": (lambda: FactorGraph(grid(), [Pairwise([0], [4], np.zeros((2, 2)))]), r"shape \(2, 2\).*ask for \(2, 3\)"),
     "nan": (lambda: FactorGraph(grid(), [Pairwise([0], [1], np.full((2, 2), np.nan))]), "The table of Pairwise hold nan"),
     "a large table": (

@@ -192,7 +192,7 @@ def test_target_and_potential_are_the_graph(build):
 
 def test_potential_refuses():
     graph = gates(np.random.default_rng(0))
-    with pytest.raises(ValueError, match="potential needs a tensor for each of x, z, k; got x"):
+    with pytest.raises(ValueError, match="potential needs a tensor for each of x, z, k, y; got x"):
         graph.potential({"x": pt.lvector()})
     with pytest.raises(ValueError, match=r"'z' has shape \(3,\) in the graph, and the tensor given for it has shape \(None, None\)"):
-        graph.potential({"x": pt.lvector(), "z": pt.lmatrix(), "k": pt.lvector()})
+        graph.potential({"x": pt.lvector(), "z": pt.lmatrix(), "k": pt.lvector(), "y": pt.lvector()})

@@ -160,7 +160,7 @@ def added_up(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]],
     """() nats, the log density at the places [(n,)] of all sites' values, by `jax.numpy` or `pytensor.tensor`."""
     total = sum(u[p, np.arange(v.size)].sum() for u, p, v in zip(unary, places, wiring.space.variables, strict=True))
     for factor, slots, own in zip(wiring.factors, wiring.slots, parameters, strict=True):
-        total = total + factor.logdensity(own, [places[s.variable][s.index] for s in slots], xp)
+        total = total + factor.logdensity(own, [s.spread(places, xp) for s in slots], xp)
     return total
 
 
@@ -215,17 +215,22 @@ def slots_of(space: Space, factor: Factor) -> list[Slot]:
             bad = sites[(sites < 0) | (sites >= space.d)][0]
             raise ValueError(f"{kind} names site {bad}, and the space has sites 0 to {space.d - 1}. Take them from space.numbers(name).")
         number = np.searchsorted(space.starts, sites, side="right") - 1
-        if len(np.unique(number)) > 1:
-            names = ", ".join(repr(space.variables[n].name) for n in np.unique(number))
-            raise ValueError(f"Argument {j} of {kind} mixes sites of {names}. Give each variable a factor, or an argument, of its own.")
-        n = int(number[0]) if len(number) else 0
-        v = space.variables[n]
-        slot = Slot(n, sites - space.starts[n], v.size)
-        if factor.binary and (v.counts != 2).any():
-            most = v.counts[v.counts != 2][0]
-            raise ValueError(f"{kind} takes variables of two values, and some sites of {v.name!r} have {most}. Use Table or Pairwise.")
-        slots.append(slot)
+        numbers = np.unique(number) if len(number) else np.zeros(1, int)
+        variables = [space.variables[n] for n in numbers]
+        if len({v.K for v in variables}) > 1:
+            told = ", ".join(f"{v.name!r} ({v.K} values)" for v in variables)
+            raise ValueError(
+                f"Argument {j} of {kind} mixes sites of {told}. Give each number of values a factor, or an argument, of its own."
+            )
+        for v in variables:
+            if factor.binary and (v.counts != 2).any():
+                most = v.counts[v.counts != 2][0]
+                raise ValueError(f"{kind} takes variables of two values, and some sites of {v.name!r} have {most}. Use Table or Pairwise.")
+        sizes = np.array([v.size for v in variables])
+        # sites of variables in between have no number here
+        before = np.asarray(space.starts)[numbers] - (np.cumsum(sizes) - sizes)
+        slots.append(Slot(tuple(numbers.tolist()), tuple(sizes.tolist()), sites - before[np.searchsorted(numbers, number)]))
     for name, array in factor.parameters.items():
         check_numbers(f"The {name} of {kind}", array)
-    factor.check([space.variables[slot.variable].K for slot in slots])
+    factor.check([space.variables[slot.variables[0]].K for slot in slots])
     return slots

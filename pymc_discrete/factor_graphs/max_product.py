@@ -66,7 +66,7 @@ def run(
 
 def start(graph: FactorGraph) -> list[Any]:
     wiring = graph.wiring
-    widths = [[wiring.widths[s.variable] for s in slots] for slots in wiring.slots]
+    widths = [[wiring.widths[s.variables[0]] for s in slots] for slots in wiring.slots]
     return [f.start(p, w) for f, p, w in zip(wiring.factors, graph.parameters, widths, strict=True)]
 
 
@@ -76,12 +76,13 @@ def fields(graph: FactorGraph, messages: list[Any]) -> list[Fields]:
     found = [Fields(jnp.where(u > -jnp.inf, u, 0.0), (u == -jnp.inf).astype(int)) if hard else Fields(u, None) for u in graph.unary]
     for factor, slots, parameters, own in zip(wiring.factors, wiring.slots, graph.parameters, messages, strict=True):
         for slot, received in zip(slots, factor.received(parameters, own), strict=True):
-            finite, blocked = found[slot.variable]
             if hard:
                 ruled_out = received == -jnp.inf
-                blocked += slot.gather(ruled_out.astype(int))
+                for v, more in slot.gather(ruled_out.astype(int)):
+                    found[v] = found[v]._replace(blocked=found[v].blocked + more)
                 received = jnp.where(ruled_out, 0.0, received)
-            found[slot.variable] = Fields(finite + slot.gather(received), blocked)
+            for v, more in slot.gather(received):
+                found[v] = found[v]._replace(finite=found[v].finite + more)
     return found
 
 
@@ -96,7 +97,7 @@ def update(graph: FactorGraph, messages: list[Any], semiring: Semiring) -> list[
 
 
 def at_edges(of_sites: list[Fields], slots: list[Slot]) -> list[Fields]:
-    return [jax.tree.map(slot.spread, of_sites[slot.variable]) for slot in slots]
+    return [jax.tree.map(lambda *of_variables, s=slot: s.spread(of_variables), *of_sites) for slot in slots]
 
 
 def damped(new: Any, old: Any, damping: float) -> Any:
@@ -140,7 +141,8 @@ def bethe_log_partition(graph: FactorGraph, messages: list[Any]):
         there = at_edges(of_sites, slots)
         total += factor.log_partition(parameters, there, own)
         for slot, times in zip(slots, factor.degrees(), strict=True):
-            degree[slot.variable] += slot.gather(jnp.full((1, len(slot.index)), float(times)))[0]
+            for v, more in slot.gather(jnp.full((1, len(slot.index)), float(times))):
+                degree[v] += more[0]
     for f, d in zip(of_sites, degree, strict=True):
         total += ((1 - d) * SUM.over(f.value(), axis=0)).sum()
     return total

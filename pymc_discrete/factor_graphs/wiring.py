@@ -11,18 +11,22 @@ PADDING = 4  # a table of edges per site may be so many times as long as the lis
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """One argument of all factors of a kind: an edge for each, all to sites of one variable.
+    """One argument of all factors of a kind: an edge for each, to sites of one variable or of several with as many values.
 
     Attributes
     ----------
-    variable : int, its number in the space
-    index : (E,) int, sites counted within it
-    size : int, number of its sites
+    variables : their numbers in the space
+    sizes : how many sites each has
+    index : (E,) int, sites counted through these variables
     """
 
-    variable: int
+    variables: tuple[int, ...]
+    sizes: tuple[int, ...]
     index: np.ndarray
-    size: int
+
+    @cached_property
+    def size(self) -> int:
+        return sum(self.sizes)
 
     @cached_property
     def _identity(self) -> bool:
@@ -41,12 +45,20 @@ class Slot:
         table[np.arange(len(order)) - starts[self.index[order]], self.index[order]] = order
         return table
 
-    def spread(self, field):
-        """(K, E) of the (K, n) of the sites."""
-        return field if self._identity else taken(field, self.index)
+    def spread(self, fields, xp=jnp):
+        """(K, E) or (E,), from [(K, n)] or [(n,)] of all variables of the space."""
+        mine = [fields[v] for v in self.variables]
+        field = mine[0] if len(mine) == 1 else xp.concatenate(mine, axis=-1)
+        if self._identity:
+            return field
+        return taken(field, self.index) if xp is jnp else field[..., self.index]
 
     def gather(self, messages):
-        """(K, n), the sum over the edges (K, E) of every site."""
+        """[(variable, (K, n))], the sum over the edges (K, E) of every site."""
+        parts = jnp.split(self._gathered(messages), np.cumsum(self.sizes)[:-1], axis=1)
+        return list(zip(self.variables, parts, strict=True))
+
+    def _gathered(self, messages):
         if self._identity:
             return messages
         if self._edges is None:
@@ -59,5 +71,5 @@ class Slot:
 
 
 def taken(array, columns):
-    """array[:, columns], which are in range: to check them costs as much again."""
-    return array.at[:, columns].get(mode="promise_in_bounds")
+    """array[..., columns], which are in range: to check them costs as much again."""
+    return array.at[..., columns].get(mode="promise_in_bounds")
