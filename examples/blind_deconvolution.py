@@ -27,8 +27,7 @@ import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 ON_SHAPE, ON_PLACE = 0.3, 0.001  # prior probabilities
-# of a pixel: exact images (0) would be the harder problem, since what speaks against a wrong shape has no bound, and messages grow without end
-FLIPPED = 5e-5
+FLIPPED = 5e-5  # of a pixel; with 0 what speaks against a wrong shape has no bound, and messages grow without end
 # those that made the images: 5 x 5 pixels
 SHAPES = """
 .###.  #...#  #####  ..#..

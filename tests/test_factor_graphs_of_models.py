@@ -6,7 +6,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from test_block_gibbs import hidden_markov
-from test_factor_graphs import gates, hard_table, loops
+from test_factor_graphs import gates, hard_table, loops, star
 
 import pymc_discrete as pmd
 from pymc_discrete.factor_graphs import Bipartite, Pairwise, Quadratic, Table
@@ -188,6 +188,13 @@ def test_target_and_potential_are_the_graph(build):
     again = pmd.FactorGraph.from_model(model)
     difference = np.asarray(jax.jit(jax.vmap(again.logdensity))(x)) - np.asarray(logdensity(x))
     np.testing.assert_allclose(difference, difference[0], atol=1e-9)
+
+
+def test_gradient_is_the_difference_of_two_valued_sites():
+    graph, r = star(np.random.default_rng(0)), np.random.default_rng(1)
+    x = r.integers(graph.space.lower, graph.space.upper + 1, size=(5, graph.space.d))
+    exact, gradient = (jax.jit(jax.vmap(graph.to_target(way).differences))(x) for way in ("exact", "gradient"))
+    np.testing.assert_allclose(gradient, exact, atol=1e-10)
 
 
 def test_potential_refuses():

@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "experiments"
 
 
 def arguments(doc, samplers, *, steps, chains, seconds):
-    """The options that all experiments have; `add` more to the parser's result with parse_known_args where needed."""
+    """The options that all experiments have."""
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--short", action="store_true", help="a run of seconds, results in a temporary folder")
     p.add_argument("--samplers", nargs="+", default=samplers, choices=list(SAMPLERS), metavar="NAME", help=f"any of: {', '.join(SAMPLERS)}")
@@ -52,13 +52,18 @@ class Table:
 
     def run(self, setting, name, model, make_row):
         """Add the row {**make_row(sampler, kernel, params)} of one sampler, or say why there is none."""
+        sampler = SAMPLERS[name]
+        self.add(setting, name, lambda: make_row(sampler, *sampler.make(model)))
+
+    def add(self, setting, name, make_row):
+        """Add the row {**make_row()}, or say why there is none."""
         if self.args.only and setting not in self.args.only:
             return
         if self.args.resume and any((r["setting"], r["sampler"]) == (setting, name) for r in self.rows):
             return
-        sampler, begin = SAMPLERS[name], time.perf_counter()
+        begin = time.perf_counter()
         try:
-            row = make_row(sampler, *sampler.make(model))
+            row = make_row()
         except (NotThere, ValueError) as reason:  # our kernels refuse with a ValueError
             print(f"{setting}, {name}: skipped: {reason}", flush=True)
             return

@@ -32,14 +32,14 @@ def summed(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], t
     return added_up(wiring, unary, parameters, places, pt)
 
 
-def to_target(graph: FactorGraph) -> Target:
+def to_target(graph: FactorGraph, differences: str) -> Target:
     """The target of the graph, its log potentials the context; see `FactorGraph.to_target`."""
     inputs = [*graph.unary, *(a for own in graph.parameters for a in own.values())]
-    return Target(density_of(graph.wiring)).with_inputs(inputs)
+    return Target(density_of(graph.wiring, differences)).with_inputs(inputs)
 
 
 @functools.lru_cache(maxsize=32)
-def density_of(wiring: Wiring) -> ModelDensity:
+def density_of(wiring: Wiring, differences: str) -> ModelDensity:
     """The log density of a model whose continuous variables are the log potentials."""
     space = wiring.space
     with pm.Model() as model:
@@ -51,4 +51,4 @@ def density_of(wiring: Wiring) -> ModelDensity:
         ]
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", summed(wiring, unary, parameters, tensors) + uniform)
-    return cast(ModelDensity, target_from_model(model, [v.name for v in space.variables]).density)
+    return cast(ModelDensity, target_from_model(model, [v.name for v in space.variables], differences=differences).density)

@@ -125,8 +125,13 @@ class FactorGraph:
             unary[n] = held(self.space.variables[n], unary[n], given)
         return self._of(self.wiring, unary, self.parameters)
 
-    def to_target(self):
+    def to_target(self, differences: str = "auto"):
         """The target of this graph for every kernel of `pmd.kernels`; its log potentials are the context, and may be traced.
+
+        Parameters
+        ----------
+        differences : as of `pmd.target_from_model`
+            Where quadratic forms and pairs of two-valued sites are all there is, the gradient is the difference, and many times faster.
 
         Returns
         -------
@@ -134,7 +139,7 @@ class FactorGraph:
         """
         from pymc_discrete.factor_graphs.as_model import to_target  # which knows PyMC, and nothing else here does
 
-        return to_target(self)
+        return to_target(self, differences)
 
     def potential(self, values: dict[str, Any]):
         """The log density as a PyTensor expression: `pm.Potential("graph", graph.potential({"x": x}))` inside a model.

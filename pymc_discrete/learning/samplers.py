@@ -82,6 +82,7 @@ class ContrastiveDivergence(NamedTuple):
     persistent : bool
         Whether the chains go on from the iteration before. Those that do not begin at states drawn uniformly.
     conditional_transitions : int, from a uniform state, for the hidden sites of a clamped graph; by default as many
+    differences : as of `FactorGraph.to_target`
     """
 
     kernel: Kernel
@@ -89,20 +90,21 @@ class ContrastiveDivergence(NamedTuple):
     transitions: int = 1
     persistent: bool = True
     conditional_transitions: int | None = None
+    differences: str = "auto"
 
     def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
         return uniform(key, graph, (chains,))
 
     def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
         key_start, key_move = jax.random.split(key)
-        start, target = kept if self.persistent else uniform(key_start, graph, (chains,)), graph.to_target()
+        start, target = kept if self.persistent else uniform(key_start, graph, (chains,)), graph.to_target(self.differences)
         x = jax.vmap(lambda k, x: self._moved(k, x, target, self.transitions))(jax.random.split(key_move, chains), start)
         return x, x
 
     def conditional(self, key: Any, graph: FactorGraph) -> Any:
         key_start, key_move = jax.random.split(key)
         start = jnp.where(possible(graph, x := uniform(key_start, graph, ())), x, held(graph))
-        return self._moved(key_move, start, graph.to_target(), self.conditional_transitions or self.transitions)
+        return self._moved(key_move, start, graph.to_target(self.differences), self.conditional_transitions or self.transitions)
 
     def _moved(self, key: Any, x: Any, target: Any, transitions: int) -> Any:
         return loop(self.kernel, key, self.kernel.init(x, target), target, self.params, transitions)[0].x

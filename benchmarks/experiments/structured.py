@@ -1,0 +1,139 @@
+"""Learning structured Ising models (PMP, section 5.4): quality of samples over the sweeps in training and sampling.
+
+python -m benchmarks.experiments.structured [--short]
+
+A graph of 200 spins with 4 neighbours on average, weights of N(0, 0.25), and a periodic 25x25 lattice with -0.1, weights counted twice
+as in Grathwohl et al. 2021; 2000 draws of each by Gibbs sampling. A general Ising model is learned from them, with an l1 penalty of 0.01;
+chains begin anew in every iteration. One sweep is as many updates of single sites as there are.
+"""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchmarks.experiments import report
+from pymc_discrete import kernels, learning
+from pymc_discrete.factor_graphs import FactorGraph, Pairwise
+
+SWEEPS, CHAINS, DATA, DRAWS = (1, 3, 10, 30), 20, 2000, 500
+ITERATIONS, RATE, L1 = {"ER": 300, "lattice": 150}, 0.01, 0.01
+LONGEST = {("lattice", "GWG"): 1, ("ER", "GWG"): 10}  # sweeps: more would take hours here
+
+
+def sampler(name, sweeps, n):
+    again = {"persistent": False, "differences": "gradient"}  # of spins the gradient is the difference
+    if name == "PMP":
+        return learning.PMP(n_sweeps=sweeps)
+    if name == "Gibbs":
+        return learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, persistent=False)
+    if name == "GWG":
+        return learning.ContrastiveDivergence(*kernels.gibbs_with_gradients(), sweeps * n, **again)
+    return learning.ContrastiveDivergence(*kernels.discrete_langevin(), sweeps, **again)
+
+
+NAMES = ("Gibbs", "GWG", "DMALA", "PMP")
+
+
+def main():
+    args = report.arguments(__doc__, [], steps=1000, chains=CHAINS, seconds=0)
+    table = report.Table("structured", args)
+    for kind, (weights, bias) in {"ER": erdos_renyi(), "lattice": lattice(5 if args.short else 25)}.items():
+        data = draws_of(weights, bias, args.steps)
+        floor = log_mmd(draws_of(weights, bias, args.steps, seed=1)[:DRAWS], data)
+        for sweeps in SWEEPS[:2] if args.short else SWEEPS:
+            for name in NAMES:
+                if sweeps <= LONGEST.get((kind, name), sweeps):
+                    row = lambda n=name, t=sweeps, i=5 if args.short else ITERATIONS[kind], w=weights, d=data, f=floor: learned(
+                        n, t, i, w, d, f
+                    )
+                    table.add(f"{kind}, {sweeps} sweeps", name, row)
+    table.write(
+        "Learning structured Ising models",
+        [
+            f"log MMD^2 of {DRAWS} draws of what was learned, by the same sampler with as many sweeps, to the {DATA} it was learned from; floor: "
+            "of as many draws of the truth. RMSE of all weights.",
+            f"{CHAINS} chains, Adam with rates from {RATE} down to 0; {told(ITERATIONS)} iterations (the paper: 1000, rate 0.001).",
+            "train s, draw s: seconds of learning and of drawing, compiling included and excluded.",
+        ],
+    )
+    table.figure(draw, columns=4, size=(4.0, 4.0))
+
+
+def told(numbers):
+    return ", ".join(f"{name} {n}" for name, n in numbers.items())
+
+
+# ---------------------------------------------------------------- truth
+def erdos_renyi(n=200, neighbours=4):
+    r = np.random.default_rng(0)
+    on = np.triu(r.random((n, n)) < neighbours / (n - 1), 1)
+    upper = np.where(on, r.normal(0, 0.5, size=(n, n)), 0.0)
+    return upper + upper.T, np.full(n, 0.1)
+
+
+def lattice(side, theta=-0.1):
+    number = np.arange(side * side).reshape(side, side)
+    weights = np.zeros((side * side, side * side))
+    for axis in (0, 1):
+        weights[number.ravel(), np.roll(number, 1, axis).ravel()] = theta
+    return weights + weights.T, np.zeros(side * side)
+
+
+def draws_of(weights, bias, sweeps, seed=0):
+    """(DATA, n) int, the ends of chains of Gibbs sampling of log density s'Ws + b's."""
+    n = len(bias)
+    a, b = np.nonzero(np.triu(weights, 1))
+    tables = 2 * weights[a, b][:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]])
+    graph = FactorGraph(learning.Ising(n).space, [Pairwise(a, b, tables)], {"x": np.stack([-bias, bias], axis=1)})
+    chains = learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, persistent=False)
+    return jax.jit(lambda key: chains.draw(key, graph, None, DATA)[0])(jax.random.key(seed))
+
+
+# ---------------------------------------------------------------- learning
+def learned(name, sweeps, iterations, weights, data, floor):
+    n = len(weights)
+    model, chains = learning.Ising(n), sampler(name, sweeps, n)
+    rate = optax.cosine_decay_schedule(RATE, iterations)
+    zeros = jax.tree.map(jnp.zeros_like, model.start(jax.random.key(0)))
+    begin = time.perf_counter()
+    options = {"iterations": iterations, "chains": CHAINS, "batch": DATA // 10, "l1": L1, "params": zeros}
+    found = jax.block_until_ready(learning.fit(model, {"x": np.asarray(data)}, sampler=chains, optimizer=optax.adam(rate), **options))
+    train = time.perf_counter() - begin
+    x, seconds = timed(chains, model.graph(found.params))
+    rmse = np.sqrt(np.mean((np.asarray(model.matrix(found.params)) / 2 - weights) ** 2))
+    return {"log MMD^2": log_mmd(x, data), "floor": floor, "RMSE": rmse, "train s": train, "draw s": seconds, "sweeps": sweeps}
+
+
+def timed(chains, graph, draws=DRAWS):
+    """Draws, and the seconds that they took."""
+
+    def draw(key, graph):
+        return chains.draw(key, graph, chains.start(key, graph, draws), draws)[0]
+
+    draw = jax.jit(draw).lower(jax.random.key(0), graph).compile()
+    begin = time.perf_counter()
+    x = jax.block_until_ready(draw(jax.random.key(1), graph))
+    return x, time.perf_counter() - begin
+
+
+def log_mmd(x, data):
+    return float(np.log(learning.squared_mmd(x, data)))
+
+
+def draw(axes, rows):
+    for n, kind in enumerate(("ER", "lattice")):
+        for ax, what in zip(axes[2 * n :], ("log MMD^2", "RMSE"), strict=False):
+            for name in NAMES:
+                mine = [r for r in rows if r["setting"].startswith(kind) and r["sampler"] == name]
+                if mine:
+                    ax.plot([r["sweeps"] for r in mine], [r[what] for r in mine], "o-", ms=4, label=name)
+                    if what == "log MMD^2":
+                        ax.axhline(mine[0]["floor"], color="k", ls=":", lw=0.8)
+            ax.set(title=kind, xscale="log", xlabel="sweeps", ylabel=what)
+
+
+if __name__ == "__main__":
+    main()
