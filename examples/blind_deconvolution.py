@@ -108,9 +108,8 @@ def main() -> None:
         W, S = (x[model.space.numbers(name)] for name in "WS")
         wrong = (convolved(S, W) != images).mean()
         found.append(W)
-        print(
-            f"{args.sweeps} sweeps in {time.perf_counter() - begin:.0f} s: {S.sum()} places, {wrong:.2%} of the pixels reconstructed wrongly"
-        )
+        seconds = time.perf_counter() - begin
+        print(f"{args.sweeps} sweeps in {seconds:.0f} s: {S.sum()} places, {wrong:.2%} of the pixels reconstructed wrongly")
 
     figure, axes = plt.subplots(1 + args.draws, args.features, figsize=(1.6 * args.features, 1.6 * (1 + args.draws)), squeeze=False)
     for ax, image in zip(axes[0], images, strict=False):

@@ -44,7 +44,7 @@ class RBMGibbs(NamedTuple):
         return x, x
 
     def conditional(self, key, graph):
-        W, b, c = parameters(graph)
+        W, _, c = parameters(graph)
         v = graph.unary[0].argmax(axis=0)  # clamped
         return jnp.concatenate([v, jax.random.bernoulli(key, jax.nn.sigmoid(v @ W + c)).astype(int)])
 
@@ -78,7 +78,8 @@ def main():
         [
             f"log MMD^2 of {DRAWS} draws to the images, after so many sweeps. Learned with {TRAINING} sweeps (PCD-1: 1), 50 chains, Adam, "
             f"{told(ITERATIONS)} iterations; GWG, DMALA, Gibbs: chains begin anew in every iteration.",
-            f"floor: of one half of the images to the other. train s: seconds of learning, compiling included; draw s: of drawing with {TRAINING} sweeps.",
+            f"floor: of one half of the images to the other. train s: seconds of learning, compiling included; draw s: of "
+            f"drawing with {TRAINING} sweeps.",
         ],
     )
     table.figure(draw, columns=2)

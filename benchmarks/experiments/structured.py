@@ -46,15 +46,13 @@ def main():
         for sweeps in SWEEPS[:2] if args.short else SWEEPS:
             for name in NAMES:
                 if sweeps <= LONGEST.get((kind, name), sweeps):
-                    row = lambda n=name, t=sweeps, i=5 if args.short else ITERATIONS[kind], w=weights, d=data, f=floor: learned(
-                        n, t, i, w, d, f
-                    )
-                    table.add(f"{kind}, {sweeps} sweeps", name, row)
+                    with_these = (name, sweeps, 5 if args.short else ITERATIONS[kind], weights, data, floor)
+                    table.add(f"{kind}, {sweeps} sweeps", name, lambda a=with_these: learned(*a))
     table.write(
         "Learning structured Ising models",
         [
-            f"log MMD^2 of {DRAWS} draws of what was learned, by the same sampler with as many sweeps, to the {DATA} it was learned from; floor: "
-            "of as many draws of the truth. RMSE of all weights.",
+            f"log MMD^2 of {DRAWS} draws of what was learned, by the same sampler with as many sweeps, to the {DATA} it was learned from; "
+            "floor: of as many draws of the truth. RMSE of all weights.",
             f"{CHAINS} chains, Adam with rates from {RATE} down to 0; {told(ITERATIONS)} iterations (the paper: 1000, rate 0.001).",
             "train s, draw s: seconds of learning and of drawing, compiling included and excluded.",
         ],
