@@ -20,7 +20,7 @@ from benchmarks.experiments.structured import log_mmd, sampler, timed, told
 from pymc_discrete import learning
 
 HIDDEN, TRAINING, SAMPLING = 100, 50, (5, 10, 25, 50, 100, 200)
-ITERATIONS = {"zeros": 500, "RBM": 1000}
+ITERATIONS = {"zeros": 500, "RBM": 1500}
 DRAWS, SHOWN = 500, 10
 
 
@@ -64,7 +64,7 @@ RBMS: dict[str, Any] = {
 
 
 def main():
-    args = report.arguments(__doc__, [], steps=0, chains=50, seconds=0)
+    args = report.arguments(__doc__, [], steps=0, chains=100, seconds=0)
     table = report.Table("digits", args)
     images, kinds = digits()
     for name, make in ISING.items():
@@ -76,7 +76,7 @@ def main():
     table.write(
         "Models of digits",
         [
-            f"log MMD^2 of {DRAWS} draws to the images, after so many sweeps. Learned with {TRAINING} sweeps (PCD-1: 1), 50 chains, Adam, "
+            f"log MMD^2 of {DRAWS} draws to the images, after so many sweeps. Learned with {TRAINING} sweeps (PCD-1: 1), {args.chains} chains, Adam, "
             f"{told(ITERATIONS)} iterations; GWG, DMALA, Gibbs: chains begin anew in every iteration.",
             f"floor: of one half of the images to the other. train s: seconds of learning, compiling included; draw s: of "
             f"drawing with {TRAINING} sweeps.",
@@ -99,7 +99,7 @@ def learned(model, data, train, make, args, kind, rate):
     iterations = 5 if args.short else ITERATIONS[kind]
     params = None if kind == "RBM" else jax.tree.map(jnp.zeros_like, model.start(jax.random.key(0)))
     begin = time.perf_counter()
-    options = {"iterations": iterations, "chains": args.chains, "batch": 50, "params": params}
+    options = {"iterations": iterations, "chains": args.chains, "batch": args.chains, "params": params}
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, iterations))
     found = jax.block_until_ready(learning.fit(model, data, sampler=train, optimizer=optimizer, **options))
     row, curve = {"train s": time.perf_counter() - begin, "draw s": 0.0}, []
