@@ -4,8 +4,8 @@ python -m benchmarks.experiments.structured [--short]
 
 A graph of 200 spins with 4 neighbours on average, weights of N(0, 0.25), and a periodic 25x25 lattice with -0.1, weights counted twice
 as in Grathwohl et al. 2021; 2000 draws of each by Gibbs sampling. A general Ising model is learned from them, with an l1 penalty of 0.01;
-chains begin anew in every iteration. One sweep is as many updates of single sites as there are; DMALA proposes all of them at once in a step, which counts as
-a sweep.
+chains begin anew in every iteration. One sweep is as many updates of single sites as there are; a step of DMALA, which proposes all of them
+at once, counts as one.
 """
 
 import time
