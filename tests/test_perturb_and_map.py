@@ -127,7 +127,11 @@ def test_in_pm_sample(build):
     assert idata.posterior[name].std(("chain", "draw")).mean() > 0.1
 
 
-@pytest.mark.parametrize("build", [ising, pytest.param(boltzmann, marks=pytest.mark.slow), mixture], ids=lambda build: build.__name__)
+@pytest.mark.parametrize(
+    "build",
+    [ising, mixture, *(pytest.param(b, marks=pytest.mark.slow) for b in (boltzmann, potts, hidden_markov))],
+    ids=lambda build: build.__name__,
+)
 def test_in_pmd_sample(build):
     with pm.Model():
         build()

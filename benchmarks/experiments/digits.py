@@ -76,7 +76,7 @@ def main():
     table.write(
         "Models of digits",
         [
-            f"log MMD^2 of {DRAWS} draws to the images, after so many sweeps. Learned with {TRAINING} sweeps (PCD-1: 1), {args.chains} chains, "
+            f"log MMD^2 of {DRAWS} draws to the images, by sweeps. Learned with {TRAINING} sweeps (PCD-1: 1), {args.chains} chains, "
             f"Adam, {told(ITERATIONS)} iterations; GWG, DMALA, Gibbs: chains begin anew in every iteration.",
             f"floor: of one half of the images to the other. train s: seconds of learning, compiling included; draw s: of "
             f"drawing with {TRAINING} sweeps.",
