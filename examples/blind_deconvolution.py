@@ -68,16 +68,16 @@ def graph(images: np.ndarray, features: int, height: int, width: int) -> pmd.Fac
     images before some of their pixels were flipped."""
     n, rows, columns = images.shape
     h, w = rows - height + 1, columns - width + 1
-    shapes = {"W": (features, height, width), "S": (n, features, h, w), "U": (n, features, h, w, height, width), "X": images.shape}
-    space = pmd.Space.build(dict.fromkeys(shapes, (0, 1)), shapes=shapes)
-    W, S, U, X = (space.numbers(name) for name in shapes)
+    sizes = {"W": (features, height, width), "S": (n, features, h, w), "U": (n, features, h, w, height, width), "X": images.shape}
+    space = pmd.Space.build(dict.fromkeys(sizes, (0, 1)), shapes=sizes)
+    W, S, U, X = (space.numbers(name) for name in sizes)
     _, f, i, j, a, b = np.indices(U.shape)
     both = LogicalAnd(np.stack([S[..., None, None] + 0 * U, W[f, a, b]], axis=-1).reshape(-1, 2), U.ravel())
     pixel = X[np.arange(n).reshape(-1, 1, 1, 1, 1, 1), i + a, j + b].ravel()
     order = np.argsort(pixel, kind="stable")
     parents = np.split(U.ravel()[order], np.cumsum(np.bincount(pixel[order] - X.min()))[:-1])
     one = LogicalOr(parents, X.ravel())
-    unary = {name: np.broadcast_to(np.log([1 - p, p]), (*shapes[name], 2)) for name, p in (("W", ON_SHAPE), ("S", ON_PLACE))}
+    unary = {name: np.broadcast_to(np.log([1 - p, p]), (*sizes[name], 2)) for name, p in (("W", ON_SHAPE), ("S", ON_PLACE))}
     unary["X"] = np.log(np.where(images[..., None] == [0, 1], 1 - FLIPPED, FLIPPED))
     return pmd.FactorGraph(space, [both, one], unary)
 

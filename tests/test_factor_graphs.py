@@ -258,7 +258,7 @@ def run(graph, semiring, **options):
     return jax.jit(lambda graph: max_product.run(graph, semiring, **options))(graph)
 
 
-RANDOM = range(6)
+RANDOM = range(8)
 
 
 @pytest.mark.parametrize("seed", RANDOM)

@@ -6,7 +6,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from test_block_gibbs import hidden_markov
-from test_factor_graphs import gates, hard_table, loops, star
+from test_factor_graphs import counted, gates, hard_table, loops, star
 
 import pymc_discrete as pmd
 from pymc_discrete.factor_graphs import Bipartite, Pairwise, Quadratic, Table
@@ -161,7 +161,7 @@ def test_refused(build):
 
 
 # ---------------------------------------------------------------- the other way
-@pytest.mark.parametrize("build", [hard_table, gates, loops], ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", [hard_table, gates, counted, loops], ids=lambda build: build.__name__)
 def test_target_and_potential_are_the_graph(build):
     """Log densities, exact differences, and the same from a potential inside a model."""
     graph, r = build(np.random.default_rng(0)), np.random.default_rng(1)

@@ -34,12 +34,12 @@ class RBMGibbs(NamedTuple):
         return learning.samplers.uniform(key, graph, (chains,))
 
     def draw(self, key, graph, kept, chains):
-        key_start, key_move = jax.random.split(key)
+        key_start, key_move, key_hidden = jax.random.split(key, 3)
         x = kept if self.persistent else self.start(key_start, graph, chains)
         W, b, c = parameters(graph)
         v = x[:, : len(b)].astype(W.dtype)
         v = jax.lax.fori_loop(0, self.sweeps, lambda t, v: gibbs(jax.random.fold_in(key_move, t), v, W, b, c), v)
-        h = jax.random.bernoulli(key_start, jax.nn.sigmoid(v @ W + c))
+        h = jax.random.bernoulli(key_hidden, jax.nn.sigmoid(v @ W + c))
         x = jnp.concatenate([v, h], axis=1).astype(int)
         return x, x
 
