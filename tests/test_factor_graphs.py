@@ -279,12 +279,12 @@ def check_exact(graph: FactorGraph) -> None:
     """Best configuration, marginals and log partition function against enumeration."""
     x, logp = enumerated(graph)
     best = run(graph, MAX, tolerance=1e-13)
-    decoded = np.asarray(max_product.decode(graph, best.messages))
+    decoded = np.asarray(max_product.decode(graph, best))
     np.testing.assert_array_equal(decoded, x[logp.argmax()])
     summed = run(graph, SUM, tolerance=1e-13)
     log_partition = logsumexp(logp)
-    np.testing.assert_allclose(max_product.bethe_log_partition(graph, summed.messages), log_partition, atol=1e-10)
-    found, p = max_product.marginals(graph, summed.messages), np.exp(logp - log_partition)
+    np.testing.assert_allclose(max_product.bethe_log_partition(graph, summed), log_partition, atol=1e-10)
+    found, p = max_product.marginals(graph, summed), np.exp(logp - log_partition)
     for start, v in graph.space.blocks:
         for i in range(v.size):
             want = np.bincount(x[:, start + i] - v.lower[i], p, minlength=v.K)

@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -10,6 +11,7 @@ from exact import check_runs, enumerate_target, g_test, run_steps
 from test_block_gibbs import groups_of, site_matrix
 
 import pymc_discrete as pmd
+from pymc_discrete import factor_graphs
 from pymc_discrete.kernels import loop, tree_gibbs
 from pymc_discrete.targets.forests import VARIANTS, coverings
 
@@ -140,6 +142,40 @@ def test_a_spanning_forest_would_be_seen():
         pm.Potential("e", 0.7 * (x[1:] * x[:-1]).sum() - 0.5 * (x[:, 1:] * x[:, :-1]).sum())
     other = enumerate_target(pmd.target_from_model(model), [range(2)] * 9)
     assert np.abs(other.pi @ forest_matrix(e, e.target.forests[0][0].sites) - other.pi).sum() > 1e-2
+
+
+def one_way():
+    """What the first sites make all but certain, 1200 nats in steps of 100, the next contradict, and no transition leads back."""
+    z = pm.Bernoulli("z", 0.5, shape=70)
+    alone = np.zeros((70, 2))
+    alone[:12, 1], alone[12:26, 0] = 100, 100
+    pm.Potential("alone", pt.as_tensor(alone)[np.arange(70), z].sum())
+    pm.Potential("pairs", pt.as_tensor(np.array([[-0.03, -3.5], [-np.inf, 0.0]]))[z[:-1], z[1:]].sum())
+
+
+def broom():
+    """The bristles make a site all but certain, 100 nats each, and the stick, whose sites all have its value, contradicts them."""
+    z, stick = pm.Bernoulli("z", 0.5, shape=13), pm.Bernoulli("stick", 0.5, shape=60)
+    pm.Potential("bristles", pt.as_tensor(np.array([[-100.0, -100.5], [0.0, 0.4]]))[z[0], z[1:]].sum())
+    same = pt.as_tensor(np.array([[0.0, -np.inf], [-np.inf, 0.0]]))
+    pm.Potential("same", same[z[0], stick[0]] + same[stick[:-1], stick[1:]].sum())
+    pm.Potential("alone", pt.as_tensor(np.array([60.0, 0.0]))[stick[:24]].sum() + pt.as_tensor(np.array([0.0, 236.0]))[stick[59]])
+
+
+@pytest.mark.parametrize("build", [one_way, broom])
+def test_what_seems_impossible_on_the_way_may_be_all_that_is_left(build):
+    """Marginals against sum-product, which is in logarithms throughout."""
+    draws = 4000
+    with pm.Model() as model:
+        build()
+    graph = pmd.FactorGraph.from_model(model)
+    exact = factor_graphs.marginals(graph, factor_graphs.run(graph, factor_graphs.SUM, n_sweeps=200, damping=0.0))
+    p = np.concatenate([np.asarray(exact[v.name])[:, 1] for v in graph.space.variables])
+    target, (kernel, params) = pmd.target_from_model(model), tree_gibbs()
+    start = np.ones(graph.space.d, int)
+    draw = jax.jit(jax.vmap(lambda key: kernel.step(key, kernel.init(start, target), target, params)[0].x))
+    share = np.asarray(draw(jax.random.split(jax.random.key(0), draws))).mean(0)
+    assert (np.abs(share - p) <= 5 * np.sqrt(p * (1 - p) / draws) + 1 / draws).all()
 
 
 @pytest.mark.parametrize("build", [chain, hard_core, contradicted])

@@ -113,7 +113,7 @@ def by_true_maxima(models, draws):
 
 
 def by_bethe(graphs, draws):
-    value = jax.jit(lambda graph: bethe_log_partition(graph, run(graph, SUM, n_sweeps=SWEEPS).messages))
+    value = jax.jit(lambda graph: bethe_log_partition(graph, run(graph, SUM, n_sweeps=SWEEPS)))
     return np.array([value(g) for g in alike(graphs)]), np.zeros(len(graphs))
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.factor_graphs.factor import Fields
+from pymc_discrete.factor_graphs.factor import Fields, site_numbers
 from pymc_discrete.factor_graphs.semiring import MAX, Semiring
 
 CERTAIN = 700.0  # log odds beyond which an exponential is 0 beside 1
@@ -30,7 +30,7 @@ class Quadratic:
     hard = False
 
     def __init__(self, sites: Any, weights: Any, values: tuple[float, float] = (0.0, 1.0)):
-        self.sites = [np.asarray(sites, int).reshape(-1)]
+        self.sites = [site_numbers("Quadratic", sites).reshape(-1)]
         self.parameters = {"weights": weights}
         self.values = float(values[0]), float(values[1])
 
@@ -94,7 +94,7 @@ class Bipartite:
     hard = False
 
     def __init__(self, a: Any, b: Any, weights: Any, values: tuple[float, float] = (0.0, 1.0)):
-        self.sites = [np.asarray(s, int).reshape(-1) for s in (a, b)]
+        self.sites = [site_numbers("Bipartite", s).reshape(-1) for s in (a, b)]
         self.parameters = {"weights": weights}
         self.values = float(values[0]), float(values[1])
 

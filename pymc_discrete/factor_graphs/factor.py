@@ -1,7 +1,7 @@
 """What a factor is, and those that send a message along each of their edges."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ class Fields(NamedTuple):
         return jnp.where(self.blocked - ruled_out > 0, -jnp.inf, self.finite - jnp.where(ruled_out, 0.0, message))
 
 
+@runtime_checkable
 class Factor(Protocol):
     """A kind of factor, many of it at once.
 
@@ -99,6 +100,15 @@ class Edges(ABC):
     @abstractmethod
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
         """() nats, the logs of the sums over all values, added up."""
+
+
+def site_numbers(kind: str, given: Any) -> np.ndarray:
+    """Numbers of sites, in the shape they came in."""
+    sites = np.asarray(given)
+    if sites.size and sites.dtype.kind not in "iu":
+        shown = repr(given) if sites.ndim == 0 else f"an array of {sites.dtype}"
+        raise TypeError(f"{kind} takes the numbers of sites, integers as space.numbers(name) gives them, got {shown}.")
+    return sites.astype(int)
 
 
 def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:

@@ -1,5 +1,6 @@
 """Factor graphs: discrete sites, and factors that add up to a log density."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ class Wiring:
     """What of a factor graph is known when it is compiled: sites, kinds of factors, and which of them meet."""
 
     def __init__(self, space: Space, factors: Sequence[Factor]):
+        if isinstance(factors, Factor):
+            raise TypeError(f"factors must be a list of factors, got a {type(factors).__name__}. Put it into a list.")
         self.space, self.factors = space, tuple(factors)
         self.slots = [slots_of(space, factor) for factor in self.factors]
         self.hard = any(f.hard for f in self.factors)
@@ -73,15 +76,38 @@ class FactorGraph:
 
     @property
     def space(self) -> Space:
+        """The sites."""
         return self.wiring.space
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """As given; their log potentials may be others by now (`parameters`)."""
+        return self.wiring.factors
+
+    def __repr__(self) -> str:
+        sites = ", ".join(f"{v.name}: {v.shape} of {v.K} values" for v in self.space.variables)
+        kinds = Counter(type(f).__name__ for f in self.factors)
+        return f"FactorGraph({sites}; {', '.join(f'{n} {kind}' for kind, n in kinds.items()) or 'no factors'})"
 
     def places(self, x) -> list[Any]:
         """[(n,)] of every variable, the places of x (d,) in its sites' supports."""
         return [jnp.asarray(x)[a : a + v.size] - v.lower for a, v in self.space.blocks]
 
     def logdensity(self, x):
-        """() nats, up to the constant log Z, of x (d,) int."""
-        return added_up(self.wiring, self.unary, self.parameters, self.places(x), jnp)
+        """() nats, up to the constant log Z, of x (d,) int; -inf outside the support.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For what is no integer array of the shape (d,).
+        """
+        if isinstance(x, dict) or not np.issubdtype(jnp.result_type(x), np.integer):
+            raise TypeError(f"x must be an array of integers, the values of all {self.space.d} sites in one row, got {kind_of(x)}.")
+        if np.shape(x) != (self.space.d,):
+            raise ValueError(f"x has the shape {np.shape(x)}; the values of all sites have {(self.space.d,)}. For several use jax.vmap.")
+        places = self.places(x)
+        inside = jnp.stack([((p >= 0) & (p < v.counts)).all() for p, v in zip(places, self.space.variables, strict=True)]).all()
+        return jnp.where(inside, added_up(self.wiring, self.unary, self.parameters, places, jnp), -jnp.inf)
 
     @classmethod
     def from_model(
@@ -191,12 +217,27 @@ def unary_of(v: Variable, given: Any):
     return jnp.where(np.arange(v.K)[:, None] < v.counts, jnp.moveaxis(jnp.asarray(given, float), -1, 0).reshape(v.K, v.size), -jnp.inf)
 
 
+def kind_of(x: Any) -> str:
+    return type(x).__name__ if isinstance(x, dict) else f"{jnp.result_type(x)}"
+
+
 def held(v: Variable, unary, given: Any):
     """The unary terms (K, n) with all values but the given impossible."""
     free = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(np.shape(given), bool)
-    values = jnp.asarray(np.ma.getdata(given)) if isinstance(given, np.ma.MaskedArray) else jnp.asarray(given)
+    values = given if isinstance(given, jax.Array) else np.where(free, v.lower.reshape(v.shape), np.ma.getdata(given))
     if values.shape != v.shape:
         raise ValueError(f"clamp holds {v.name!r} at an array of shape {values.shape}; its shape is {v.shape}.")
+    if isinstance(values, jax.core.Tracer):
+        if not jnp.issubdtype(values.dtype, jnp.integer):
+            raise TypeError(f"clamp holds {v.name!r} at traced values of {values.dtype}. Make them integers.")
+    else:
+        broken = np.flatnonzero(values != np.round(values))  # nan too
+        if len(broken):
+            raise ValueError(
+                f"clamp holds element {broken[0]} of {v.name!r} at {values.reshape(-1)[broken[0]]}, which is no integer. Mask what is "
+                "free: np.ma.masked_array(values, mask)."
+            )
+        values = np.asarray(values).astype(int)
     place, free = values.reshape(-1) - v.lower, free.reshape(-1)
     if not isinstance(values, jax.core.Tracer):
         beyond = np.flatnonzero(~free & ((place < 0) | (place >= v.counts)))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice
+from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice, site_numbers
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 
 
@@ -31,17 +31,18 @@ class LogicalOr(Edges):
     on = True  # the value of a parent that decides
 
     def __init__(self, parents: Any, child: Any):
+        kind = type(self).__name__
         if isinstance(parents, np.ndarray) and parents.ndim == 2:  # quickly: there may be millions
-            self.lengths, flat = np.full(len(parents), parents.shape[1]), parents.reshape(-1).astype(int)
+            self.lengths, flat = np.full(len(parents), parents.shape[1]), site_numbers(kind, parents).reshape(-1)
         else:
-            rows = [np.asarray(p, int).reshape(-1) for p in parents]
+            rows = [site_numbers(kind, p).reshape(-1) for p in parents]
             self.lengths, flat = np.array([len(row) for row in rows], int), np.concatenate([np.arange(0), *rows])
         self.width, self.factors = int(self.lengths.max(initial=0)), len(self.lengths)
         self._factor = np.repeat(np.arange(self.factors), self.lengths)
         first = np.cumsum(self.lengths) - self.lengths
         # edges in rows of equal width: flat places of the real ones
         self._place = self._factor * self.width + np.arange(len(flat)) - first[self._factor]
-        self.sites = [flat, np.asarray(child, int).reshape(-1)]
+        self.sites = [flat, site_numbers(kind, child).reshape(-1)]
         self.parameters: dict[str, Any] = {}
 
     def check(self, widths: list[int]) -> None:
@@ -160,7 +161,7 @@ class Cardinality(Edges):
 
     def __init__(self, sites: Any, weights: Any):
         self.shape = np.shape(sites)
-        self.sites = [np.asarray(sites, int).reshape(-1)]
+        self.sites = [site_numbers("Cardinality", sites).reshape(-1)]
         self.parameters = {"weights": weights}
         self.hard = impossible(weights)
 

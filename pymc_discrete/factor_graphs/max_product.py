@@ -4,30 +4,37 @@ Lazaro-Gredilla, Dedieu and George 2021 (PMP), sections 2.3 and 2.4: all factors
 """
 
 import functools
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from pymc_discrete.factor_graphs.factor import Fields
 from pymc_discrete.factor_graphs.graph import FactorGraph
-from pymc_discrete.factor_graphs.semiring import SUM, Semiring
+from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
 
 
-class Result(NamedTuple):
-    """Where the messages ended.
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("messages", "change", "sweeps"), meta_fields=("semiring",)
+)
+@dataclass(frozen=True)
+class Result:
+    """Where the messages ended; a pytree.
 
     Attributes
     ----------
     messages : pytree, to start again from
     change : (n_sweeps,) nats, the largest change of a message in each sweep, nan after the last
     sweeps : () int, how many were made
+    semiring : `MAX` or `SUM`
     """
 
     messages: Any
     change: Any
     sweeps: Any
+    semiring: Semiring
 
 
 def run(
@@ -42,8 +49,17 @@ def run(
     n_sweeps : int, at most so many
     damping : float in [0, 1), the share of a message that stays (Alg. 1: 1/2)
     tolerance : nats; stop once no message changes by more
-    messages : those of another run to start from; by default, messages that say nothing
+    messages : `Result.messages` of another run to start from; by default, messages that say nothing
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no graph, semiring or number of sweeps.
     """
+    if not isinstance(graph, FactorGraph):
+        raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}.")
+    if semiring not in (MAX, SUM):
+        raise TypeError(f"semiring must be pmd.factor_graphs.MAX or SUM, got {semiring!r}.")
     if n_sweeps < 1:
         raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
     messages = start(graph) if messages is None else messages
@@ -61,7 +77,7 @@ def run(
 
     change = jnp.full(n_sweeps, jnp.nan)
     t, messages, change, _ = jax.lax.while_loop(goes_on, sweep, (0, messages, change, jnp.inf))
-    return Result(messages, change, t)
+    return Result(messages, change, t, semiring)
 
 
 def start(graph: FactorGraph) -> list[Any]:
@@ -112,27 +128,41 @@ def largest_change(new: Any, old: Any):
 
 
 # ---------------------------------------------------------------- what messages say
-def decode(graph: FactorGraph, messages: list[Any]):
-    """(d,) int, every site at its best value: the best configuration where max-product is exact (on trees)."""
-    parts = [f.value().argmax(axis=0) + v.lower for f, v in zip(fields(graph, messages), graph.space.variables, strict=True)]
+def ended(result: Result) -> Result:
+    if not isinstance(result, Result):
+        raise TypeError(f"Pass what run(graph, ...) returned, got {type(result).__name__}.")
+    return result
+
+
+def summed(result: Result) -> Result:
+    if ended(result).semiring is not SUM:
+        raise ValueError(f"Probabilities come of sum-product, and these messages are of {result.semiring.name}: run(graph, SUM).")
+    return result
+
+
+def decode(graph: FactorGraph, result: Result):
+    """(d,) int, every site at its best value: of `MAX` the best configuration, where max-product is exact (on trees)."""
+    received = fields(graph, ended(result).messages)
+    parts = [f.value().argmax(axis=0) + v.lower for f, v in zip(received, graph.space.variables, strict=True)]
     return jnp.concatenate(parts)
 
 
-def marginals(graph: FactorGraph, messages: list[Any]) -> dict[str, Any]:
-    """{name: (*shape, K)}, probabilities of every site's values by sum-product; exact on trees."""
+def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
+    """{name: (*shape, K)}, probabilities of every site's values by sum-product (a run of `SUM`); exact on trees."""
     found = {}
-    for f, v in zip(fields(graph, messages), graph.space.variables, strict=True):
+    for f, v in zip(fields(graph, summed(result).messages), graph.space.variables, strict=True):
         found[v.name] = jax.nn.softmax(f.value(), axis=0).T.reshape(*v.shape, v.K)
     return found
 
 
-def bethe_log_partition(graph: FactorGraph, messages: list[Any]):
-    r"""() nats, Bethe's approximation of log Z at converged sum-product messages; exact on trees.
+def bethe_log_partition(graph: FactorGraph, result: Result):
+    r"""() nats, Bethe's approximation of log Z at converged sum-product messages (a run of `SUM`); exact on trees.
 
     .. math:: \sum_f \log Z_f + \sum_i (1 - d_i) \log Z_i
 
     with the sums over a factor's and a site's values of what they receive (Yedidia, Freeman and Weiss 2001; section 2.3).
     """
+    messages = summed(result).messages
     wiring, of_sites = graph.wiring, fields(graph, messages)
     degree = [jnp.zeros(v.size) for v in graph.space.variables]
     total = jnp.zeros(())

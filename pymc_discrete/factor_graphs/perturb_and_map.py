@@ -17,7 +17,8 @@ class Draw(NamedTuple):
     Attributes
     ----------
     x : (d,) int
-    value : () nats, the perturbed log density at x; its mean over draws estimates log Z
+    value : () nats, the perturbed log density at x; its mean over draws estimates log Z. -inf where max-product ended at an impossible
+        configuration, as it must where the evidence contradicts itself: leave such draws out
     change : () nats, the largest change of a message in the last sweep
     sweeps : () int
     normals : [(K, n)], what the perturbation was made of (App. A)
@@ -62,7 +63,7 @@ def pmp(
     perturbed = graph.perturbed([gumbel(a) for a in normals])
     messages = None if persistent is None else persistent.messages
     found = max_product.run(perturbed, MAX, n_sweeps=n_sweeps, damping=damping, tolerance=tolerance, messages=messages)
-    x = max_product.decode(perturbed, found.messages)
+    x = max_product.decode(perturbed, found)
     return Draw(x, perturbed.logdensity(x), found.change[found.sweeps - 1], found.sweeps, normals, found.messages)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice
+from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice, site_numbers
 from pymc_discrete.factor_graphs.semiring import SUM, Semiring
 
 LARGEST_TABLE = 4096  # entries of one table: a sweep visits them all
@@ -28,8 +28,9 @@ class Table(Edges):
     """
 
     def __init__(self, sites: Any, table: Any):
-        columns = list(np.moveaxis(np.asarray(sites), -1, 0)) if not isinstance(sites, tuple) else list(sites)
-        self.sites = [np.asarray(c, int).reshape(-1) for c in np.broadcast_arrays(*columns)]
+        kind = type(self).__name__
+        columns = sites if isinstance(sites, tuple) else np.moveaxis(np.asarray(sites), -1, 0)
+        self.sites = [c.reshape(-1) for c in np.broadcast_arrays(*(site_numbers(kind, c) for c in columns))]
         self.parameters = {"table": table}
         self.hard = impossible(table)
 

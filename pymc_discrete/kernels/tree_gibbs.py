@@ -122,9 +122,9 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
     tables = jnp.where(forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables)  # (L, W, K of the site, K of what is above)
     draw = functools.partial(there_and_back, u, jnp.append(x - space.lower, 0), forest, straight)
     # a loop that is nearly never entered: a condition would compute both for a batch of chains
-    place, _ = jax.lax.while_loop(
-        lambda drawn: ~drawn[1], lambda drawn: draw(weights, tables, LOGARITHMS), draw(*scaled(weights, tables), PROBABILITIES)
-    )
+    place, sure = draw(exp_of(weights, -1), exp_of(tables, (-1, -2)), PROBABILITIES)
+    held = holds(weights, -1) & holds(tables, (-1, -2))
+    place, _ = jax.lax.while_loop(lambda drawn: ~drawn[1], lambda drawn: draw(weights, tables, LOGARITHMS), (place, sure & held))
     return jnp.where(forest.sites, space.lower + place[:-1], x).astype(x.dtype)
 
 
@@ -140,13 +140,14 @@ def there_and_back(u, place, forest: Forest, straight: bool, weights, tables, fo
     wide, roots = (jnp.full((n, K), form.one) for n in (own.shape[1], len(forest.roots)))
 
     def received(messages, into, column):
-        return into if not len(column) else form.gathered(into, column, messages)
+        return (into, True) if not len(column) else form.gathered(into, column, messages)
 
     def up(messages, level):
         own, table, column = level
-        total = form.times(own, messages)
-        sent, sure = form.across(total, table)
-        return sent if straight else received(sent, wide, column), (total, sure)
+        total, one = form.times(own, messages)
+        sent, two = form.across(total, table)
+        sent, three = (sent, True) if straight else received(sent, wide, column)
+        return sent, (total, one & two & three)
 
     def drawn(sites, total):
         k = form.draw(u[sites], total)
@@ -155,7 +156,7 @@ def there_and_back(u, place, forest: Forest, straight: bool, weights, tables, fo
     def down(above, level):
         sites, column, table, total = level
         above = above if straight else above.at[column].get(mode="clip")
-        k = drawn(sites, form.times(total, across(table, above)))
+        k = drawn(sites, form.times(total, across(table, above))[0])
         return k, k
 
     def across(table, above):
@@ -164,27 +165,29 @@ def there_and_back(u, place, forest: Forest, straight: bool, weights, tables, fo
     sure = jnp.ones((), bool)
     if len(own):  # the last level hangs from the roots
         messages, (totals, fine) = jax.lax.scan(up, wide, (own[:-1], tables[:-1], column[:-1]))
-        total = form.times(own[-1], messages)
-        sent, last = form.across(total, tables[-1])
-        roots, sure = received(sent, roots, column[-1]), fine.all() & last.all()
-    roots = form.times(weights[forest.roots], roots)
+        total, one = form.times(own[-1], messages)
+        sent, two = form.across(total, tables[-1])
+        roots, three = received(sent, roots, column[-1])
+        sure = fine.all() & one & two & three
+    roots, last = form.times(weights[forest.roots], roots)
     k = drawn(forest.roots, roots)
     new = place.at[forest.roots].set(k)
     if len(own):
-        k = drawn(forest.node[-1], form.times(total, across(tables[-1], k.at[column[-1]].get(mode="clip"))))
+        k = drawn(forest.node[-1], form.times(total, across(tables[-1], k.at[column[-1]].get(mode="clip")))[0])
         _, ks = jax.lax.scan(down, k, (forest.node[:-1], column[:-1], tables[:-1], totals), reverse=True)
         new = new.at[forest.node].set(jnp.concatenate([ks, k[None]]))
-    return new, sure & form.across(roots, jnp.full((*roots.shape, 1), form.one))[1].all()
+    return new, sure & last
 
 
 # ---------------------------------------------------------------- how weights are written down
 class Form(NamedTuple):
-    """Weights as probabilities or as their logarithms.
+    """Weights as probabilities or as their logarithms. Results come with () bool, whether nothing was lost in them: where they are 0
+    the truth is.
 
     one : the weight that changes nothing
     times : (a, b) -> their product
-    gathered : (into, columns, messages) -> `into` times all messages of a column; those of columns beyond are dropped
-    across : (weights (W, K), tables (W, K, K')) -> messages (W, K'), and (W,) bool, whether nothing that matters was lost in them
+    gathered : (into, columns, messages) -> `into`, which is `one`, times all messages of a column; those of columns beyond are dropped
+    across : (weights (W, K), tables (W, K, K')) -> messages (W, K')
     draw : (uniforms, weights (W, K)) -> (W,) int, K where all are 0
     """
 
@@ -195,28 +198,53 @@ class Form(NamedTuple):
     draw: Callable
 
 
-def summed_logs(weights, tables):
-    return logsumexp(weights[:, :, None] + tables, axis=1), jnp.ones(weights.shape[:1], bool)
+LOGARITHMS = Form(
+    0.0,
+    lambda a, b: (a + b, True),
+    lambda into, at, m: (into.at[at].add(m, mode="drop"), True),
+    lambda weights, tables: (logsumexp(weights[:, :, None] + tables, axis=1), True),
+    choose,
+)
+
+
+def kept(result, possible):
+    """() bool, whether what is possible can be told from 0. One such number lost may be all that is left further up, where a forbidden
+    transition keeps it from being made up for. Above the floor, summands that were lost on the way are too few to be seen."""
+    info = jnp.finfo(result.dtype)
+    return ~((result < info.tiny / info.eps) & possible).any()
+
+
+def multiplied(a, b):
+    product = a * b
+    return product, kept(product, (a > 0) & (b > 0))
+
+
+def gathered(into, at, messages):
+    product = into.at[at].multiply(messages, mode="drop")
+    return product, kept(product, ~jnp.zeros(into.shape, bool).at[at].max(messages <= 0, mode="drop"))
 
 
 def summed(weights, tables):
     messages = (weights[:, :, None] * tables).sum(axis=1)
-    largest = messages.max(axis=1)
-    # what is lost below the smallest number is then too improbable to be drawn, whatever is still to come
-    floor = jnp.finfo(weights.dtype).tiny ** (1 / 3)
-    return messages / largest[:, None], (largest > floor) & (weights.max(axis=1) > floor)
+    largest = messages.max(axis=1, keepdims=True)
+    possible = ((weights > 0)[:, :, None] & (tables > 0)).any(axis=1)
+    return messages / jnp.where(largest > 0, largest, 1.0), kept(messages, possible)
 
 
-LOGARITHMS = Form(0.0, jnp.add, lambda into, at, m: into.at[at].add(m, mode="drop"), summed_logs, choose)
-# no exponential in the loops: several times as fast, and right unless two parts of a tree contradict each other by 200 nats (float32: 30)
-PROBABILITIES = Form(1.0, jnp.multiply, lambda into, at, m: into.at[at].multiply(m, mode="drop"), summed, choose_by)
+# no exponential in the loops: several times as fast, and right unless parts of a tree contradict each other by 670 nats (float32: 70)
+PROBABILITIES = Form(1.0, multiplied, gathered, summed, choose_by)
 
 
-def scaled(weights, tables) -> tuple[Any, Any]:
-    """Weights and tables as probabilities, the largest of a site and of a pair 1."""
-    best, most = weights.max(axis=-1, keepdims=True), tables.max(axis=(-1, -2), keepdims=True)
-    return jnp.exp(weights - finite_or_zero(best)), jnp.exp(tables - finite_or_zero(most))
+def exp_of(a, axis):
+    """Log weights as probabilities, the largest along the axis 1."""
+    return jnp.exp(below_best(a, axis))
 
 
-def finite_or_zero(a):
-    return jnp.where(jnp.isfinite(a), a, 0.0)
+def holds(a, axis):
+    """() bool, whether `exp_of` loses none."""
+    return kept(exp_of(a, axis), a > -jnp.inf)
+
+
+def below_best(a, axis):
+    best = a.max(axis=axis, keepdims=True)
+    return a - jnp.where(jnp.isfinite(best), best, 0.0)
