@@ -55,7 +55,7 @@ class RBM(NamedTuple):
         return np.stack([v, self.visible + h]), weights, np.stack([np.zeros_like(biases), biases], axis=1)
 
 
-MODELS = {"Ising 25x25": (Grid(SIDE), (1, 100)), "RBM 784x25": (RBM(784, 25), (1, 100)), "RBM 784x500": (RBM(784, 500), (1, 10))}
+MODELS = {"Ising 25x25": (Grid(SIDE), (1, 100)), "RBM 784x25": (RBM(784, 25), (1, 100)), "RBM 784x500": (RBM(784, 500), (1, 10, 100))}
 
 
 def perturbed(model, batch):
@@ -222,7 +222,7 @@ ROWS = [("pymc_discrete", "float32"), ("pymc_discrete", "float64"), ("PGMax", "f
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="NAME", help=", ".join(MODELS))
-    p.add_argument("--limit", type=float, default=900, help="seconds for a row in all")
+    p.add_argument("--limit", type=float, default=1800, help="seconds for a row in all")
     p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (table)")
     p.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     args = p.parse_args()
