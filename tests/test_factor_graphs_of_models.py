@@ -106,6 +106,20 @@ def test_factors_add_up_to_the_model(build):
         np.testing.assert_allclose(difference, difference[0], atol=1e-9)
 
 
+def test_couplings_that_are_zero_at_the_start():
+    with pm.Model() as model:
+        mu, x = pm.Normal("mu"), pm.Bernoulli("x", 0.5, shape=8)
+        W = np.random.default_rng(0).normal(size=(8, 8))
+        pm.Potential("couplings", pt.switch(mu > 50, 1.0, 0.0) * pt.dot(x, pt.dot(W, x)))
+    target = pmd.target_from_model(model, differences="exact")
+    states = np.random.default_rng(1).integers(0, 2, size=(20, 8))
+    for at in (0.0, 51.0):
+        point = {"mu": np.array(at), "x": states[0]}
+        graph, here = pmd.FactorGraph.from_model(model, point=point), target.at(point)[1]
+        got, want = logdensity(graph, states), np.asarray(jax.vmap(here.logdensity)(states))
+        np.testing.assert_allclose(got - got[0], want - want[0], atol=1e-9)
+
+
 def test_factors_of_one_variable_given_another():
     with pm.Model() as model:
         z, k = pm.Bernoulli("z", 0.4, shape=5), pm.Poisson("k", 3.0)
@@ -143,7 +157,31 @@ def at_most():
     pm.Potential("few", pt.switch(x.sum() > 20, -np.inf, 0.0))
 
 
+def rarely_impossible():
+    x = pm.Bernoulli("x", 0.9, shape=30)
+    pm.Potential("cap", pt.switch(x.sum() >= 27, -np.inf, 0.0))
+
+
+def rarely_dear():
+    x = pm.Bernoulli("x", 0.9, shape=30)
+    pm.Potential("cap", -5.0 * pt.maximum(x.sum() - 26, 0))
+
+
+def one_of_many():
+    z = pm.Categorical("z", np.ones(30) / 30, shape=3)
+    pm.Potential("three", 5.0 * pt.eq(z[0], 7) * pt.eq(z[1], 8) * pt.eq(z[2], 9))
+
+
+def elsewhere():
+    mu, x = pm.Normal("mu"), pm.Bernoulli("x", 0.5, shape=8)
+    pm.Potential("product", pt.switch(mu > 1.5, 3.0 * x.prod(), 0.0))
+
+
 REFUSED = {
+    rarely_impossible: "'cap' is no factor graph: Ge joins more than two of its sites",
+    rarely_dear: "'cap' is no factor graph: Maximum joins more than two of its sites",
+    one_of_many: "'three' joins 3 sites in one element, a table of up to 27000 entries",
+    elsewhere: "'product' is no factor graph: Prod.* joins more than two",
     neural: r"'network' is no factor graph: .*nats more than their pairs do.*v @ W @ h with the hidden units h as variables.*AutoStep",
     count: r"'k' has more than 256 values or no bound.*support=\{'k': \(lower, upper\)\}",
     crowd: r"'product' joins 4 sites in one element, a table of up to 10000 entries that is no sum over pairs: a factor graph takes 4096",

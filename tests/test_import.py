@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "pymc_discrete"
 LAYERS = ("targets", "kernels", "factor_graphs", "steps", "sampling", "diagnostics", "learning")
 # what knows neither PyMC nor PyTensor: all of kernels/, of factor_graphs/ all but MODEL, and PURE
-MODEL = ("factor_graphs/from_model.py", "factor_graphs/as_model.py", "factor_graphs/compatible.py")
+MODEL = ("factor_graphs/from_model.py", "factor_graphs/degree.py", "factor_graphs/as_model.py", "factor_graphs/compatible.py")
 PURE = ("targets/space.py", "targets/target.py", "targets/from_logdensity.py")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

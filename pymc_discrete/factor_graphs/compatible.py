@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytensor
 
+from pymc_discrete.factor_graphs.degree import Degree
 from pymc_discrete.factor_graphs.graph import check_space
 from pymc_discrete.factor_graphs.tables import LARGEST_TABLE
 from pymc_discrete.targets.from_model import ModelDensity
@@ -30,7 +31,7 @@ def check(density: ModelDensity) -> list[bool]:
         names = ", ".join(repr(r.term.name) for r in plan.rows)
         raise ValueError(f"{names} would be tables of {size} entries over all pairs of its sites, and {LARGEST_TABLES} are taken. {REMEDY}")
     every = [np.concatenate([space.starts[n] + np.arange(space.variables[n].size) for n in sorted(t.variables)]) for t in plan.rows]
-    triples = ThirdDifferences(density)
+    triples, degree = ThirdDifferences(density), Degree(plan.dependence)
     for rows, sites in zip(plan.rows, every, strict=True):
         worst = triples.of(rows.total, [sites])
         if np.isinf(worst):
@@ -44,10 +45,16 @@ def check(density: ModelDensity) -> list[bool]:
                 "of tables, and quadratic forms such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
                 f"{REMEDY}"
             )
+        if degree.of(rows.total) > 2:  # rarely, or those states would have been met
+            how = degree.joined_by.get(rows.total)
+            raise ValueError(
+                f"{rows.term.name!r} is no factor graph: {f'{how} joins' if how else 'products join'} more than two of its sites, and what "
+                f"that says of rare states is no sum over pairs. {REMEDY}"
+            )
     pairwise = []
-    for term, elements, sites in plan.in_place:
+    for term, _, sites in plan.in_place:
         own = [row[row >= 0] for row in sites]
-        pairwise.append(all(len(row) < 3 for row in own) or triples.of(term.var.reshape((-1,))[elements].sum(), own) == 0)
+        pairwise.append(all(len(row) < 3 for row in own) or degree.of(term.var) <= 2)
         widths = [np.prod([float(space.upper[i] - space.lower[i] + 1) for i in row]) for row in own]
         if max(widths, default=0) > LARGEST_TABLE and not pairwise[-1]:
             raise ValueError(

@@ -74,12 +74,11 @@ class Extraction:
         self.constant = not set(density.graph.others) & set(ancestors([t.total for t in self.plan.rows]))
         r = np.random.default_rng(1)
         contexts = [density.prepare(jittered(density, r)) for _ in range(2)]
-        # what is 0 in two contexts at random is 0 in all
-        second = jax.jit(self._second)
-        found = [second(c) for c in contexts] if self.dense else []
-        joined = {key: np.any([np.any(f[key] != 0, axis=(1, 3)) for f in found], axis=0) for key in (found[0] if found else {})}
+        found = jax.jit(self._second)(contexts[0]) if self.dense else {}
+        # pairs that do not interact here may do so in another context
+        joined = {key: np.any(np.asarray(f) != 0, axis=(1, 3)) | (not self.constant) for key, f in found.items()}
         self.joined = {key: pairs for key, pairs in joined.items() if pairs.any()}
-        self.kept = {key: np.asarray(found[0][key]) for key in self.joined} if self.constant and found else {}
+        self.kept = {key: np.asarray(found[key]) for key in self.joined} if self.constant else {}
         x = np.stack([random_state(self.space, r) for _ in range(STATES)])
         both = jax.jit(lambda c: jax.vmap(lambda x: (self._graph(c).logdensity(x), density.logdensity(x, c)))(x))
         for context in contexts:
