@@ -4,7 +4,7 @@ Each year is in one of three states with a rate each; rates, and probabilities t
 states at once, given the rest, and NUTS the rest. (Counts of magnitude 7 or more: Zucchini, MacDonald and Langrock 2016, Hidden Markov
 Models for Time Series, Table 1.1, whose most likely rates with three states are 13.1, 19.7 and 29.7.)
 
-    python examples/earthquakes.py [--draws 1000] [--short]
+    python examples/earthquakes.py [--draws 2000] [--short]
 """
 
 import argparse
@@ -42,7 +42,7 @@ def earthquakes(counts: np.ndarray) -> pm.Model:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=1000, help="draws per chain")
+    parser.add_argument("--draws", type=int, default=2000, help="draws per chain")
     parser.add_argument("--short", action="store_true", help="few draws, for a test run")
     parser.add_argument("--figure", type=Path, default=HERE / "earthquakes.png")
     args = parser.parse_args()

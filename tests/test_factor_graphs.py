@@ -19,6 +19,7 @@ from pymc_discrete.factor_graphs import (
     Quadratic,
     Table,
     max_product,
+    pmp,
 )
 from pymc_discrete.factor_graphs.semiring import MAX, SUM
 
@@ -342,6 +343,40 @@ def test_gates_and_counts_with_sites_that_are_known(n, kind, semiring):
         np.testing.assert_allclose(row, np.stack(direct.messages[0]), atol=1e-10)
 
 
+# ---------------------------------------------------------------- extremes
+def pair_of(weight, kind):
+    return [Quadratic([0, 1], np.array([[0, weight], [weight, 0]]))] if kind is Quadratic else [Bipartite([0], [1], [[weight]])]
+
+
+@pytest.mark.parametrize("kind", [Quadratic, Bipartite])
+@pytest.mark.parametrize("unary", [(2000.0, 900.0, -1000.0), (-2000.0, -10.0, 1500.0), (900.0, 750.0, -800.0), (1e5, -1e5, 1.0)])
+def test_pairs_of_thousands_of_nats(unary, kind):
+    *alone, weight = unary
+    space = pmd.Space.build({"x": (0, 1)}, shapes={"x": 2})
+    check_exact(FactorGraph(space, pair_of(weight, kind), {"x": np.stack([np.zeros(2), alone], axis=1)}))
+
+
+@pytest.mark.parametrize(
+    "odds", [(-1000.0, -1100.0, 1050.0), (5.0, -100.0, 150.0), (0.0, -60.0, 100.0), (20.0, -30.0, 60.0), (900.0, 800.0, -2000.0)]
+)
+@pytest.mark.parametrize("kind", [LogicalOr, LogicalAnd])
+def test_gates_of_thousands_of_nats(kind, odds):
+    space = pmd.Space.build({"x": (0, 1)}, shapes={"x": 3})
+    odds = np.array(odds) * (1 if kind is LogicalOr else -1)
+    check_exact(FactorGraph(space, [kind([[0, 1]], [2])], {"x": np.stack([np.zeros(3), odds], axis=1)}))
+
+
+def test_outside_the_support_is_impossible():
+    graph = FactorGraph(grid())
+    states = np.array([[0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 2, 0, 0, 0], [0, 0, 0, 0, 0, -1, 0], [0, 0, 0, 0, 0, 0, 3]])
+    np.testing.assert_array_equal(jax.vmap(graph.logdensity)(states), [0, -np.inf, -np.inf, -np.inf])
+
+
+def test_a_graph_says_what_it_is():
+    assert repr(loops(np.random.default_rng(0))).startswith("FactorGraph(x: ")
+    assert repr(FactorGraph(grid())) == "FactorGraph(x: (2, 2) of 2 values, z: (3,) of 3 values; no factors)"
+
+
 # ---------------------------------------------------------------- refusals
 def grid() -> pmd.Space:
     return pmd.Space.build({"x": (0, 1), "z": (0, 2)}, shapes={"x": (2, 2), "z": (3,)})
@@ -384,6 +419,48 @@ REFUSED = {
     ),
     "clamp's name": (lambda: FactorGraph(grid()).clamp({"y": 1}), "names 'y', which is no variable of the graph"),
     "clamp's shape": (lambda: FactorGraph(grid()).clamp({"x": np.zeros(4, int)}), r"array of shape \(4,\); its shape is \(2, 2\)"),
+    "half a site": (lambda: Pairwise([0.9], [1.0], np.zeros((2, 2))), "Pairwise takes the numbers of sites, .* got an array of float64"),
+    "a mask": (lambda: Quadratic([True, False], np.zeros((2, 2))), "integers as space.numbers.name. gives them, got an array of bool"),
+    "a name": (lambda: Pairwise("x", "z", np.zeros((2, 3))), "got 'x'"),
+    "sites that do not pair": (lambda: Pairwise([0, 1], [1, 2, 3], np.zeros((2, 2))), r"have the shapes \(2,\), \(3,\), which do not go"),
+    "no sites": (lambda: Table((), np.zeros(())), "Table has no sites"),
+    "one row": (lambda: Cardinality([0, 1, 2], np.zeros(4)), r"takes sites \(F, n\), a row for each factor, got the shape \(3,\)"),
+    "parents of none": (lambda: LogicalOr(0, 1), "takes a list of parents for each factor"),
+    "not a list": (lambda: FactorGraph(grid(), Pairwise([0], [1], np.zeros((2, 2)))), "must be a list of factors, got a Pairwise"),
+    "infinite weights": (lambda: FactorGraph(grid(), [Quadratic([0, 1], np.full((2, 2), -np.inf))]), "weights of Quadratic must be finite"),
+    "infinite weights between": (lambda: FactorGraph(grid(), [Bipartite([0], [1], [[-np.inf]])]), "weights of Bipartite must be finite"),
+    "values alike": (lambda: Quadratic([0, 1], np.zeros((2, 2)), (1, 1)), r"values of Quadratic must be two different numbers"),
+    "x too long": (
+        lambda: FactorGraph(grid()).logdensity(np.zeros(8, int)),
+        r"x has the shape \(8,\); the values of all sites have \(7,\)",
+    ),
+    "x of floats": (lambda: FactorGraph(grid()).logdensity(np.zeros(7)), "x must be an array of integers, .* 7 sites .* got float64"),
+    "x by name": (lambda: FactorGraph(grid()).logdensity({"x": 1}), "x must be an array of integers, .* got dict"),
+    "damping": (lambda: max_product.run(FactorGraph(grid()), MAX, damping=1.0), "damping must be at least 0 and below 1, got 1.0"),
+    "semiring": (lambda: max_product.run(FactorGraph(grid()), "max"), "semiring must be pmd.factor_graphs.MAX or SUM, got 'max'"),
+    "messages of another": (
+        lambda: max_product.run(FactorGraph(grid()), MAX, messages=max_product.run(loops(np.random.default_rng(0)), MAX).messages),
+        "messages are of another graph",
+    ),
+    "marginals of maxima": (
+        lambda: max_product.marginals(FactorGraph(grid()), max_product.run(FactorGraph(grid()), MAX)),
+        "these messages are of max-product: run.graph, SUM",
+    ),
+    "messages alone": (lambda: max_product.decode(FactorGraph(grid()), []), "Pass what run.* returned, got list"),
+    "arguments swapped": (lambda: pmp(FactorGraph(grid()), jax.random.key(0)), "takes a key and a FactorGraph, in this order"),
+    "correlation with none": (lambda: pmp(jax.random.key(0), FactorGraph(grid()), correlation=0.5), "pass it, persistent=draw"),
+    "correlation": (lambda: pmp(jax.random.key(0), FactorGraph(grid()), correlation=1.5), "between 0 and 1, got 1.5"),
+    "an unknown shape": (lambda: pmd.Space.build({"x": (0, 1)}, shapes={"y": 2}), "shapes names 'y', which is no variable of the block: x"),
+    "half a shape": (lambda: pmd.Space.build({"x": (0, 1)}, shapes={"x": 2.5}), "shape of 'x' must be integers .* got 2.5"),
+    "clamp in halves": (
+        lambda: FactorGraph(grid()).clamp({"z": np.array([0, 0.5, 0])}),
+        "element 1 of 'z' at 0.5, which is no integer. Mask",
+    ),
+    "clamp with nan": (lambda: FactorGraph(grid()).clamp({"z": np.array([0, 1, np.nan])}), "element 2 of 'z' at nan, which is no integer"),
+    "clamps that contradict": (
+        lambda: FactorGraph(grid()).clamp({"z": np.array([0, 1, 0])}).clamp({"z": np.array([0, 2, 0])}),
+        "leaves element 1 of 'z' no value",
+    ),
     "clamp's value": (lambda: FactorGraph(grid()).clamp({"z": np.array([0, 3, 0])}), "element 1 of 'z' at 3, outside its support"),
 }
 

@@ -178,13 +178,20 @@ REFUSED = {
     "values": ({"v": np.full((3, 4), 2)}, {}, "data of 'v' must be integers from 0 to 1"),
     "floats": ({"v": np.zeros((3, 4))}, {}, "data of 'v' must be integers from 0 to 1"),
     "weights": ({"v": np.zeros((3, 4), int)}, {"weights": [1, 2]}, "weights must be 3 numbers"),
+    "a negative weight": ({"v": np.zeros((3, 4), int)}, {"weights": [-1, 1, 2]}, "none negative and not all 0"),
+    "an array": (np.zeros((3, 4), int), {}, "data must be a dictionary"),
+    "a number": ({"v": 1}, {}, "data must be a dictionary .* a row for each observation"),
+    "chains": ({"v": np.zeros((3, 4), int)}, {"chains": 0}, "chains must be an integer of at least 1, got 0"),
+    "batch": ({"v": np.zeros((3, 4), int)}, {"batch": 1.5}, "batch must be an integer of at least 1, got 1.5"),
+    "iterations": ({"v": np.zeros((3, 4), int)}, {"iterations": -1}, "iterations must be an integer of at least 1, got -1"),
+    "l1": ({"v": np.zeros((3, 4), int)}, {"l1": -0.1}, "l1 must not be negative, got -0.1"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     data, options, message = REFUSED[name]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         learning.fit(learning.RBM(4, 2), data, **options)
 
 

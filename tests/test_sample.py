@@ -265,6 +265,10 @@ def test_bad_steps():
     with mixed() as model:
         with pytest.raises(TypeError, match="takes the steps of pymc_discrete, got Metropolis"):
             pmd.sample(5, step=pm.Metropolis([model["z"]]), **QUIET)
+        with pytest.raises(TypeError, match=r"BlockGibbs is the class of a step, not a step: call it, step=BlockGibbs\(\)"):
+            pmd.sample(5, step=pmd.BlockGibbs, **QUIET)
+        with pytest.raises(TypeError, match="takes the model by name"):
+            pmd.sample(model, **QUIET)
         with pytest.raises(ValueError, match="'z' belongs to two steps"):
             pmd.sample(5, step=[pmd.BlockGibbs("z"), pmd.GibbsWithGradients("z")], **QUIET)
         step = pmd.BlockGibbs("z")

@@ -13,8 +13,6 @@ import numpy as np
 from pymc_discrete.factor_graphs.factor import Fields, site_numbers
 from pymc_discrete.factor_graphs.semiring import MAX, Semiring
 
-CERTAIN = 700.0  # log odds beyond which an exponential is 0 beside 1
-
 
 class Quadratic:
     r"""A quadratic form of values, :math:`\tfrac12 v^\top W v` with :math:`v_i` one of `values`: Ising models and Boltzmann machines.
@@ -32,12 +30,13 @@ class Quadratic:
     def __init__(self, sites: Any, weights: Any, values: tuple[float, float] = (0.0, 1.0)):
         self.sites = [site_numbers("Quadratic", sites).reshape(-1)]
         self.parameters = {"weights": weights}
-        self.values = float(values[0]), float(values[1])
+        self.values = two_values("Quadratic", values)
 
     def check(self, widths: list[int]) -> None:
         weights, n = self.parameters["weights"], len(self.sites[0])
         if np.shape(weights) != (n, n):
             raise ValueError(f"Quadratic of {n} sites has weights of shape {np.shape(weights)}; give {(n, n)}.")
+        check_finite("Quadratic", weights)
         if len(np.unique(self.sites[0])) < n:
             raise ValueError("Quadratic names a site twice. Add up the weights of the two.")
         if not isinstance(weights, jax.core.Tracer) and not np.allclose(weights, np.transpose(weights)):
@@ -46,13 +45,13 @@ class Quadratic:
     def degrees(self) -> list[int]:
         return [len(self.sites[0]) - 1]
 
-    def _weights(self, parameters: dict[str, Any]):
+    def _weights(self, parameters: dict[str, Any], xp: Any = jnp):
         """(n, n) without a diagonal."""
-        return parameters["weights"] * (1 - np.eye(len(self.sites[0])))
+        return xp.where(np.eye(len(self.sites[0]), dtype=bool), 0.0, parameters["weights"])
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
         v = valued(places[0], self.values)
-        return 0.5 * xp.dot(v, xp.dot(self._weights(parameters), v))
+        return 0.5 * xp.dot(v, xp.dot(self._weights(parameters, xp), v))
 
     def start(self, parameters: dict[str, Any], widths: list[int]):
         """N (n, n), n_ij from i to j."""
@@ -96,12 +95,14 @@ class Bipartite:
     def __init__(self, a: Any, b: Any, weights: Any, values: tuple[float, float] = (0.0, 1.0)):
         self.sites = [site_numbers("Bipartite", s).reshape(-1) for s in (a, b)]
         self.parameters = {"weights": weights}
-        self.values = float(values[0]), float(values[1])
+        self.values = two_values("Bipartite", values)
 
     def check(self, widths: list[int]) -> None:
-        shape, want = np.shape(self.parameters["weights"]), tuple(map(len, self.sites))
+        weights, want = self.parameters["weights"], tuple(map(len, self.sites))
+        shape = np.shape(weights)
         if shape != want:
             raise ValueError(f"Bipartite of {want[0]} and {want[1]} sites has weights of shape {shape}; give {want}.")
+        check_finite("Bipartite", weights)
         together = np.concatenate(self.sites)
         if len(np.unique(together)) < len(together):
             raise ValueError("Bipartite names a site twice. Its two sides must have no site in common, and each site once.")
@@ -140,6 +141,20 @@ class Bipartite:
         return every.sum() + self.values[0] ** 2 * parameters["weights"].sum()
 
 
+def two_values(kind: str, values: Any) -> tuple[float, float]:
+    found = np.asarray(values, float)
+    if found.shape != (2,) or not np.isfinite(found).all() or found[0] == found[1]:
+        raise ValueError(f"values of {kind} must be two different numbers, such as (0, 1) or (-1, 1), got {values!r}.")
+    return float(found[0]), float(found[1])
+
+
+def check_finite(kind: str, weights: Any) -> None:
+    if not isinstance(weights, jax.core.Tracer) and not np.isfinite(weights).all():
+        raise ValueError(
+            f"The weights of {kind} must be finite. Say what two sites may not be together by Pairwise, with -inf in its table."
+        )
+
+
 def valued(places, values: tuple[float, float]):
     """v of places 0 and 1."""
     return values[0] + (values[1] - values[0]) * places
@@ -160,8 +175,8 @@ def sent(p, w, semiring: Semiring):
     """max(0, P + W) - max(0, P), or with log(1 + e^.) for the maximum; finite also where P is not."""
     if semiring is MAX:
         return jnp.sign(w) * jnp.clip(p + jnp.maximum(w, 0.0), 0.0, jnp.abs(w))
-    p = jnp.clip(p, -CERTAIN, CERTAIN)
-    return jax.nn.softplus(p + w) - jax.nn.softplus(p)
+    # both exponentials divided by e^max(0, p)
+    return jnp.logaddexp(-jnp.maximum(p, 0.0), jnp.minimum(p, 0.0) + w) - jax.nn.softplus(-jnp.abs(p))
 
 
 def pair_partition(a, b, to_b, to_a, w):

@@ -224,9 +224,9 @@ def kind_of(x: Any) -> str:
 def held(v: Variable, unary, given: Any):
     """The unary terms (K, n) with all values but the given impossible."""
     free = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(np.shape(given), bool)
+    if np.shape(given) != v.shape:
+        raise ValueError(f"clamp holds {v.name!r} at an array of shape {np.shape(given)}; its shape is {v.shape}.")
     values = given if isinstance(given, jax.Array) else np.where(free, v.lower.reshape(v.shape), np.ma.getdata(given))
-    if values.shape != v.shape:
-        raise ValueError(f"clamp holds {v.name!r} at an array of shape {values.shape}; its shape is {v.shape}.")
     if isinstance(values, jax.core.Tracer):
         if not jnp.issubdtype(values.dtype, jnp.integer):
             raise TypeError(f"clamp holds {v.name!r} at traced values of {values.dtype}. Make them integers.")
@@ -243,7 +243,14 @@ def held(v: Variable, unary, given: Any):
         beyond = np.flatnonzero(~free & ((place < 0) | (place >= v.counts)))
         if len(beyond):
             raise ValueError(f"clamp holds element {beyond[0]} of {v.name!r} at {values.reshape(-1)[beyond[0]]}, outside its support.")
-    return jnp.where(free | (np.arange(v.K)[:, None] == place), unary, -jnp.inf)
+    found = jnp.where(free | (np.arange(v.K)[:, None] == place), unary, -jnp.inf)
+    if not isinstance(found, jax.core.Tracer):
+        nothing = np.flatnonzero(np.isneginf(found).all(axis=0))
+        if len(nothing):
+            raise ValueError(
+                f"clamp leaves element {nothing[0]} of {v.name!r} no value: its unary terms, or an earlier clamp, exclude this one."
+            )
+    return found
 
 
 def check_numbers(what: str, given: Any) -> None:

@@ -32,6 +32,8 @@ class LogicalOr(Edges):
 
     def __init__(self, parents: Any, child: Any):
         kind = type(self).__name__
+        if not np.iterable(parents):
+            raise TypeError(f"{kind} takes a list of parents for each factor, and an array of children, got parents {parents!r}.")
         if isinstance(parents, np.ndarray) and parents.ndim == 2:  # quickly: there may be millions
             self.lengths, flat = np.full(len(parents), parents.shape[1]), site_numbers(kind, parents).reshape(-1)
         else:
@@ -77,8 +79,10 @@ class LogicalOr(Edges):
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
         parents, child = (c if self.on else c[::-1] for c in cavities)
         off, both = self._rows(parents[0], 0.0).sum(axis=1), self._rows(jnp.logaddexp(*parents), 0.0).sum(axis=1)
-        possible = off > -jnp.inf
-        some = jnp.where(possible, off + log_expm1(jnp.where(possible, both - off, 1.0)), both)  # at least one is on
+        possible = parents[0] > -jnp.inf
+        odds = self._rows(jnp.where(possible, parents[1] - jnp.where(possible, parents[0], 0.0), 0.0), -jnp.inf)
+        one = jax.lax.associative_scan(either, odds, axis=1)[:, -1]
+        some = jnp.where(off > -jnp.inf, off + one, both)  # at least one is on
         return jnp.logaddexp(child[0] + off, child[1] + some).sum()
 
     def _odds(self, message):
@@ -122,16 +126,21 @@ def or_by_best(tops, bottom):
 
 
 def or_by_all(tops, bottom):
-    """The same with sums for maxima: :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`."""
-    whole = jax.nn.softplus(tops)
-    others = sums_of_others(whole)
-    to_bottom = log_expm1(whole.sum(axis=1))
-    b, known = bottom[:, None], jnp.isinf(others)
-    s = jnp.where(known, 1.0, others)
-    # where the child is surely on (b = inf) e^b drops out of both
-    sure = b == jnp.inf
-    odds = jnp.where(sure, s - log_expm1(s), b + s - jnp.logaddexp(0.0, jnp.where(sure, 0.0, b) + log_expm1(s)))
-    return jnp.where(known, 0.0, odds), to_bottom  # another parent is surely on: this one does not matter
+    """The same with sums for maxima: :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`, and of the other parents :math:`e^L`."""
+    before, after = (jax.lax.associative_scan(either, tops, axis=1, reverse=back) for back in (False, True))
+    none = jnp.full((len(tops), 1), -jnp.inf)
+    others = either(jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1))
+    b, some = bottom[:, None], jnp.isfinite(others)
+    # e^b (1 + e^L) / (1 + e^(b + L))
+    odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(some, others, 0.0)))
+    # nobody else is on, or somebody surely is and this parent does not matter
+    return jnp.where(some, odds, jnp.where(others < 0, b, 0.0)), before[:, -1]
+
+
+def either(a, b):
+    """log(e^a + e^b + e^(a + b)): log odds that one of two is on, or both."""
+    both = jnp.where((a == -jnp.inf) | (b == -jnp.inf), -jnp.inf, a + b)
+    return jnp.logaddexp(jnp.logaddexp(a, b), both)
 
 
 def sums_of_others(a):
@@ -140,12 +149,6 @@ def sums_of_others(a):
     finite = jnp.where(infinite, 0.0, a)
     left = infinite.sum(axis=1, keepdims=True) - infinite
     return jnp.where(left > 0, jnp.inf, finite.sum(axis=1, keepdims=True) - finite)
-
-
-def log_expm1(a):
-    """log(e^a - 1) of a >= 0."""
-    large = a > 1.0
-    return jnp.where(large, a + jnp.log1p(-jnp.exp(-jnp.where(large, a, 1.0))), jnp.log(jnp.expm1(jnp.where(large, 1.0, a))))
 
 
 class Cardinality(Edges):
@@ -161,6 +164,8 @@ class Cardinality(Edges):
 
     def __init__(self, sites: Any, weights: Any):
         self.shape = np.shape(sites)
+        if len(self.shape) != 2:
+            raise ValueError(f"Cardinality takes sites (F, n), a row for each factor, got the shape {self.shape}.")
         self.sites = [site_numbers("Cardinality", sites).reshape(-1)]
         self.parameters = {"weights": weights}
         self.hard = impossible(weights)

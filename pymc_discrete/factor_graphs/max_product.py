@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pymc_discrete.factor_graphs.factor import Fields
 from pymc_discrete.factor_graphs.graph import FactorGraph
@@ -16,9 +17,7 @@ from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("messages", "change", "sweeps"), meta_fields=("semiring",)
-)
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("messages", "change", "sweeps"), meta_fields=("semiring",))
 @dataclass(frozen=True)
 class Result:
     """Where the messages ended; a pytree.
@@ -60,9 +59,15 @@ def run(
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}.")
     if semiring not in (MAX, SUM):
         raise TypeError(f"semiring must be pmd.factor_graphs.MAX or SUM, got {semiring!r}.")
-    if n_sweeps < 1:
+    if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int | np.integer) or n_sweeps < 1:
         raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
-    messages = start(graph) if messages is None else messages
+    if not 0 <= damping < 1:
+        raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
+    fresh = start(graph)
+    if messages is None:
+        messages = fresh
+    elif jax.tree.map(jnp.shape, messages) != jax.tree.map(jnp.shape, fresh):
+        raise ValueError("These messages are of another graph. Leave them out, or pass those of a run on this one.")
 
     def sweep(carried):
         t, messages, change, _ = carried

@@ -56,7 +56,18 @@ def pmp(
         The draw before this, whose messages are gone on from (App. A).
     correlation : float in [0, 1]
         rho of App. A, of this perturbation's normals with the one before.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments that mean nothing.
     """
+    if not isinstance(graph, FactorGraph):
+        raise TypeError(f"pmp takes a key and a FactorGraph, in this order, got {type(graph).__name__} for the graph.")
+    if not 0 <= correlation <= 1:
+        raise ValueError(f"correlation must be between 0 and 1, got {correlation!r}.")
+    if correlation and persistent is None:
+        raise ValueError(f"correlation={correlation!r} is with the perturbation of a draw before: pass it, persistent=draw.")
     normals = [jax.random.normal(k, np.shape(u)) for k, u in zip(jax.random.split(key, len(graph.unary)), graph.unary, strict=True)]
     if persistent is not None:  # App. A
         normals = [jnp.sqrt(correlation) * a + jnp.sqrt(1 - correlation) * b for a, b in zip(persistent.normals, normals, strict=True)]

@@ -29,8 +29,15 @@ class Table(Edges):
 
     def __init__(self, sites: Any, table: Any):
         kind = type(self).__name__
-        columns = sites if isinstance(sites, tuple) else np.moveaxis(np.asarray(sites), -1, 0)
-        self.sites = [c.reshape(-1) for c in np.broadcast_arrays(*(site_numbers(kind, c) for c in columns))]
+        columns = sites if isinstance(sites, tuple) else np.moveaxis(np.atleast_1d(sites), -1, 0)
+        numbers = [site_numbers(kind, c) for c in columns]
+        try:
+            self.sites = [c.reshape(-1) for c in np.broadcast_arrays(*numbers)]
+        except ValueError:
+            shapes = ", ".join(str(n.shape) for n in numbers)
+            raise ValueError(f"The sites of {kind} have the shapes {shapes}, which do not go together: one for each factor.") from None
+        if not self.sites:
+            raise ValueError(f"{kind} has no sites. A term of none is a constant, which changes nothing: leave it out.")
         self.parameters = {"table": table}
         self.hard = impossible(table)
 

@@ -33,7 +33,10 @@ def sweeping(visits_of: Callable) -> Kernel:
 
     def visits(target) -> list:
         if not target.exact:
-            raise ValueError("Gibbs sampling needs exact conditionals, and this target has first-order differences.")
+            raise ValueError(
+                "Gibbs sampling needs exact conditionals, and this target has first-order differences. Make it with differences='auto', "
+                "or use another kernel."
+            )
         return visits_of(target)
 
     def sweeper(target):

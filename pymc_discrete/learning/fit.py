@@ -9,6 +9,7 @@ import optax
 
 from pymc_discrete.learning.models import Model
 from pymc_discrete.learning.samplers import PMP, Sampler
+from pymc_discrete.sampling.options import check_count
 
 
 class Fit(NamedTuple):
@@ -68,8 +69,8 @@ def fit(
 
     Raises
     ------
-    ValueError
-        For data that do not fit the model's variables.
+    ValueError, TypeError
+        For data that do not fit the model's variables, and for numbers that mean nothing.
 
     References
     ----------
@@ -80,14 +81,17 @@ def fit(
     What perturb-and-max-product learns is a good sampler by perturb-and-max-product; as parameters of a Gibbs distribution the numbers may
     be far off (section 5.1).
     """
+    for name, value, least in (("iterations", iterations, 1), ("chains", chains, 1), ("batch", 1 if batch is None else batch, 1)):
+        check_count(name, value, least)
+    if not l1 >= 0:
+        raise ValueError(f"l1 must not be negative, got {l1!r}.")
     sampler, optimizer = sampler or PMP(), optimizer or optax.adam(0.01)
     rows, hidden = checked(model, data), [v.name for v in model.space.variables if v.name not in data]
     n = len(next(iter(rows.values())))
-    p = np.full(n, 1 / n) if weights is None else np.asarray(weights, float) / np.sum(weights)
-    if p.shape != (n,) or not (p >= 0).all():
-        raise ValueError(
-            f"weights must be {n} numbers, one for each row of data and none negative, got an array of shape {np.shape(weights)}."
-        )
+    p = np.ones(n) if weights is None else np.asarray(weights, float)
+    if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
+        raise ValueError(f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got {weights!r}.")
+    p = p / p.sum()
     key_start, key_kept, key_run = jax.random.split(jax.random.key(seed), 3)
     params = model.start(key_start) if params is None else params
 
@@ -131,6 +135,8 @@ def fit(
 
 def checked(model: Model, data: dict[str, Any]) -> dict[str, Any]:
     """The data as arrays, once they are known to fit."""
+    if not isinstance(data, dict) or not all(np.ndim(a) for a in data.values()):
+        raise TypeError("data must be a dictionary {name of a variable: its values (N, *shape)}, a row for each observation.")
     known, lengths = {v.name: v for v in model.space.variables}, {name: len(a) for name, a in data.items()}
     if not data or set(data) - set(known):
         raise ValueError(f"data must name variables of the model ({', '.join(known)}), got {', '.join(data) or 'none'}.")

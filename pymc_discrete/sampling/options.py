@@ -70,6 +70,8 @@ def check(
     ----------
     counts : {name: (value, least)}
     """
+    if isinstance(counts["draws"][0], pm.Model):
+        raise TypeError("pmd.sample takes the model by name: pmd.sample(model=model). Its first argument is the number of draws.")
     for name, (value, least) in counts.items():
         check_count(name, value, least)
     if chunk != "auto":
@@ -142,6 +144,8 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[D
     asked = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for given in asked for s in (given.methods if isinstance(given, CompoundStep) else [given])]
     for s in flat:
+        if isinstance(s, type):
+            raise TypeError(f"{s.__name__} is the class of a step, not a step: call it, step={s.__name__}().")
         if not isinstance(s, DiscreteStep):
             raise TypeError(
                 f"pmd.sample takes the steps of pymc_discrete, got {getattr(type(s), '__name__', s)}. Continuous variables get NUTS here "

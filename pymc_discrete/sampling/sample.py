@@ -210,7 +210,9 @@ def use_every_core() -> None:
     try:
         jax.config.update("jax_num_cpu_devices", cores())
     except RuntimeError:
-        _log.info("JAX had started before pmd.sample and has one CPU device: chains run one after another. See jax_num_cpu_devices.")
+        _log.info(
+            "JAX had started before pmd.sample and has one CPU device: chains run one after another. See 'Many devices' in docs/sample.md."
+        )
 
 
 def cores() -> int:

@@ -1,6 +1,6 @@
 """The discrete space of a block: its sites, their supports and their neighbours."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,7 @@ class Space:
     def build(
         cls,
         supports: dict[str, tuple[Any, Any]],
-        shapes: dict[str, tuple[int, ...]] | None = None,
+        shapes: Mapping[str, tuple[int, ...] | int] | None = None,
         window: Any = "auto",
         scale: dict[str, float] | None = None,
         nominal: Collection[str] = (),
@@ -111,18 +111,19 @@ class Space:
         Parameters
         ----------
         supports : {name: (lower, upper)}, inclusive, scalars or arrays of the variable's shape; None or +-inf where unbounded
-        shapes : {name: shape}; by default the shape of the bounds
+        shapes : {name: shape}, () where one is left out; by default the shapes of the bounds
         window : "auto", "geometric", an int w for -w..w, or {name: one of these}, for sites with more than 256 values
         scale : {name: typical size of a value}, which "auto" widens the window by
         nominal : names of variables whose values have no order
         """
         variables = []
-        for name in window if isinstance(window, dict) else ():
-            if name not in supports:
-                raise ValueError(f"window names {name!r}, which is no variable of the block: {', '.join(supports)}.")
+        for what, given in (("window", window), ("shapes", shapes)):
+            for name in given if isinstance(given, Mapping) else ():
+                if name not in supports:
+                    raise ValueError(f"{what} names {name!r}, which is no variable of the block: {', '.join(supports)}.")
         for name, (low, high) in supports.items():
             low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
-            shape = tuple(shapes[name]) if shapes is not None else np.broadcast_shapes(low.shape, high.shape)
+            shape = np.broadcast_shapes(low.shape, high.shape) if shapes is None else shape_of(name, shapes.get(name, ()))
             try:
                 np.broadcast_to(low, shape), np.broadcast_to(high, shape)
             except ValueError:
@@ -221,6 +222,13 @@ def picked(array: np.ndarray, rows):
     if rows is None or isinstance(rows, np.ndarray):
         return array if rows is None else array[rows]
     return jnp.asarray(array)[rows]
+
+
+def shape_of(name: str, given: Any) -> tuple[int, ...]:
+    sizes = (given,) if np.ndim(given) == 0 else tuple(given)
+    if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
+        raise ValueError(f"The shape of {name!r} must be integers that are not negative, got {given!r}.")
+    return tuple(int(n) for n in sizes)
 
 
 def bound(name: str, value: Any, missing: int) -> np.ndarray:
