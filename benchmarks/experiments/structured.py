@@ -21,7 +21,7 @@ from pymc_discrete.factor_graphs import FactorGraph, Pairwise
 
 SWEEPS, DATA, DRAWS, AT_ONCE = (1, 3, 10, 30), 2000, 500, 50
 CHAINS, ITERATIONS, RATE, L1 = {"ER": 100, "lattice": 20}, {"ER": 300, "lattice": 150}, 0.003, 0.01
-LONGEST = {("lattice", "GWG"): 1, ("ER", "GWG"): 3}  # sweeps: more would take hours here
+LONGEST = {("lattice", "GWG"): 10}  # sweeps: 30 would take an hour here
 STEP_SIZE = 0.2  # of DMALA: it accepts 0.7 here
 
 
