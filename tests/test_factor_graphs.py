@@ -457,6 +457,7 @@ REFUSED = {
         "element 1 of 'z' at 0.5, which is no integer. Mask",
     ),
     "clamp with nan": (lambda: FactorGraph(grid()).clamp({"z": np.array([0, 1, np.nan])}), "element 2 of 'z' at nan, which is no integer"),
+    "clamp by names": (lambda: FactorGraph(grid()).clamp({"z": np.array(["a", "b", "c"])}), "clamp holds 'z' at <U.*. Give the values"),
     "clamps that contradict": (
         lambda: FactorGraph(grid()).clamp({"z": np.array([0, 1, 0])}).clamp({"z": np.array([0, 2, 0])}),
         "leaves element 1 of 'z' no value",

@@ -58,7 +58,13 @@ def several():
     pm.Potential("never", pt.switch(pt.eq(c[1:], c[:-1]), -np.inf, 0.1).sum())
 
 
+def counted_squared():
+    z = pm.Categorical("z", np.ones(3) / 3, shape=6)
+    pm.Potential("half", -0.3 * pt.sqr(pt.eq(z, 1).sum() - 3))
+
+
 MODELS = {
+    counted_squared: [Pairwise],
     ising: [Pairwise],
     potts: [Pairwise],
     hidden_markov: [Pairwise],
@@ -177,7 +183,13 @@ def elsewhere():
     pm.Potential("product", pt.switch(mu > 1.5, 3.0 * x.prod(), 0.0))
 
 
+def cut_off():
+    x = pm.Bernoulli("x", 0.1, shape=30)
+    pm.Potential("steps", pt.cast(0.05 * x.sum(), "int64"))
+
+
 REFUSED = {
+    cut_off: "'steps' is no factor graph",
     rarely_impossible: "'cap' is no factor graph: Ge joins more than two of its sites",
     rarely_dear: "'cap' is no factor graph: Maximum joins more than two of its sites",
     one_of_many: "'three' joins 3 sites in one element, a table of up to 27000 entries",

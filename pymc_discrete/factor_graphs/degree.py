@@ -72,8 +72,11 @@ def degree_after(op: Op, node: Apply, degrees: list[float]) -> float:
 @degree_after.register
 def _(op: Elemwise, node: Apply, degrees: list[float]) -> float:
     scalar = op.scalar_op
-    if isinstance(scalar, Add | Sub | Neg | Identity | Cast | Second):
+    if isinstance(scalar, Add | Sub | Neg | Identity | Second):
         return max(degrees)
+    if isinstance(scalar, Cast):  # to an integer it cuts off
+        source, target = (v.type.dtype for v in (node.inputs[0], node.outputs[0]))
+        return degrees[0] if target.startswith("float") or not source.startswith("float") else math.inf
     if isinstance(scalar, Mul):
         return sum(degrees)
     if isinstance(scalar, Sqr):
@@ -105,7 +108,7 @@ def _(op: SolveTriangular, node: Apply, degrees: list[float]) -> float:
 
 @degree_after.register
 def _(op: CAReduce, node: Apply, degrees: list[float]) -> float:
-    return degrees[0] if isinstance(op.scalar_op, Add) and adds_up(node.inputs[0]) else math.inf
+    return degrees[0] if isinstance(op.scalar_op, Add) else math.inf
 
 
 @degree_after.register

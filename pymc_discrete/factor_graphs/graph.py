@@ -227,6 +227,8 @@ def held(v: Variable, unary, given: Any):
     if np.shape(given) != v.shape:
         raise ValueError(f"clamp holds {v.name!r} at an array of shape {np.shape(given)}; its shape is {v.shape}.")
     values = given if isinstance(given, jax.Array) else np.where(free, v.lower.reshape(v.shape), np.ma.getdata(given))
+    if values.dtype.kind not in "iufb":
+        raise TypeError(f"clamp holds {v.name!r} at {values.dtype}. Give the values themselves, as numbers.")
     if isinstance(values, jax.core.Tracer):
         if not jnp.issubdtype(values.dtype, jnp.integer):
             raise TypeError(f"clamp holds {v.name!r} at traced values of {values.dtype}. Make them integers.")
