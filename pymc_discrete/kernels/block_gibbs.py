@@ -174,12 +174,7 @@ def stretches_of(v: Variable) -> tuple[int, np.ndarray]:
 def choose(uniforms, log_weights):
     """(r,) int, inverse-CDF draws from the rows of `log_weights` (r, K); K where rounding leaves none. Weight 0 is never drawn."""
     log_weights = jnp.minimum(log_weights, jnp.finfo(log_weights.dtype).max)  # an error of the model: go there, and it is seen
-    return choose_by(uniforms, jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True)))
-
-
-def choose_by(uniforms, w):
-    """The same from the weights (r, K) themselves."""
-    K = w.shape[1]
+    w, K = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True)), log_weights.shape[1]
     if K > 8:
         ends = running_sum(w)
         chosen = (ends > (uniforms * ends[:, -1])[:, None]) & (w > 0)

@@ -1,15 +1,11 @@
 """Tree Gibbs: exact joint draws of the sites of a forest."""
 
-import functools
-from collections.abc import Callable
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from pymc_discrete.kernels.block_gibbs import choose, choose_by, visits_of
+from pymc_discrete.kernels.block_gibbs import choose, visits_of
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.kernels.uniforms import uniforms
@@ -120,131 +116,57 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
         weights = jax.lax.dynamic_update_slice(weights, part, (start, 0))
     tables = joint[forest.edge]
     tables = jnp.where(forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables)  # (L, W, K of the site, K of what is above)
-    draw = functools.partial(there_and_back, u, jnp.append(x - space.lower, 0), forest, straight)
-    # a loop that is nearly never entered: a condition would compute both for a batch of chains
-    place, sure = draw(exp_of(weights, -1), exp_of(tables, (-1, -2)), PROBABILITIES)
-    held = holds(weights, -1) & holds(tables, (-1, -2))
-    place, _ = jax.lax.while_loop(lambda drawn: ~drawn[1], lambda drawn: draw(weights, tables, LOGARITHMS), (place, sure & held))
+    place = there_and_back(u, jnp.append(x - space.lower, 0), forest, straight, weights, tables)
     return jnp.where(forest.sites, space.lower + place[:-1], x).astype(x.dtype)
 
 
-def there_and_back(u, place, forest: Forest, straight: bool, weights, tables, form: "Form"):
-    """(d + 1,) int, places of the sites once those of the forest are drawn, and () bool, whether `form` could hold all that matters.
+def there_and_back(u, place, forest: Forest, straight: bool, weights, tables):
+    """(d + 1,) int, places of the sites once those of the forest are drawn.
+
+    In logarithms throughout: a probability lost to 0 on the way up may be all that is left further on, where a forbidden transition keeps
+    it from being made up for.
 
     Parameters
     ----------
     u, place : (d + 1,) uniforms, and the places that the sites have
-    weights, tables : (d + 1, K), (L, W, K, K), as `form` has them
+    weights, tables : (d + 1, K), (L, W, K, K) nats
     """
     K, own, column = weights.shape[1], weights[forest.node], forest.column
-    wide, roots = (jnp.full((n, K), form.one) for n in (own.shape[1], len(forest.roots)))
+    wide, roots = (jnp.zeros((n, K)) for n in (own.shape[1], len(forest.roots)))
 
     def received(messages, into, column):
-        return (into, True) if not len(column) else form.gathered(into, column, messages)
+        return into.at[column].add(messages, mode="drop") if len(column) else into
+
+    def sent(total, table):
+        return logsumexp(total[:, :, None] + table, axis=1)
 
     def up(messages, level):
         own, table, column = level
-        total, one = form.times(own, messages)
-        sent, two = form.across(total, table)
-        sent, three = (sent, True) if straight else received(sent, wide, column)
-        return sent, (total, one & two & three)
+        total = own + messages
+        messages = sent(total, table)
+        return messages if straight else received(messages, wide, column), total
 
     def drawn(sites, total):
-        k = form.draw(u[sites], total)
+        k = choose(u[sites], total)
         return jnp.where(k < K, k, place[sites])
 
     def down(above, level):
         sites, column, table, total = level
         above = above if straight else above.at[column].get(mode="clip")
-        k = drawn(sites, form.times(total, across(table, above))[0])
+        k = drawn(sites, total + across(table, above))
         return k, k
 
     def across(table, above):
         return jnp.take_along_axis(table, above[:, None, None], axis=2)[:, :, 0]
 
-    sure = jnp.ones((), bool)
     if len(own):  # the last level hangs from the roots
-        messages, (totals, fine) = jax.lax.scan(up, wide, (own[:-1], tables[:-1], column[:-1]))
-        total, one = form.times(own[-1], messages)
-        sent, two = form.across(total, tables[-1])
-        roots, three = received(sent, roots, column[-1])
-        sure = fine.all() & one & two & three
-    roots, last = form.times(weights[forest.roots], roots)
-    k = drawn(forest.roots, roots)
+        messages, totals = jax.lax.scan(up, wide, (own[:-1], tables[:-1], column[:-1]))
+        total = own[-1] + messages
+        roots = received(sent(total, tables[-1]), roots, column[-1])
+    k = drawn(forest.roots, weights[forest.roots] + roots)
     new = place.at[forest.roots].set(k)
     if len(own):
-        k = drawn(forest.node[-1], form.times(total, across(tables[-1], k.at[column[-1]].get(mode="clip")))[0])
+        k = drawn(forest.node[-1], total + across(tables[-1], k.at[column[-1]].get(mode="clip")))
         _, ks = jax.lax.scan(down, k, (forest.node[:-1], column[:-1], tables[:-1], totals), reverse=True)
         new = new.at[forest.node].set(jnp.concatenate([ks, k[None]]))
-    return new, sure & last
-
-
-# ---------------------------------------------------------------- how weights are written down
-class Form(NamedTuple):
-    """Weights as probabilities or as their logarithms. Results come with () bool, whether nothing was lost in them: where they are 0
-    the truth is.
-
-    one : the weight that changes nothing
-    times : (a, b) -> their product
-    gathered : (into, columns, messages) -> `into`, which is `one`, times all messages of a column; those of columns beyond are dropped
-    across : (weights (W, K), tables (W, K, K')) -> messages (W, K')
-    draw : (uniforms, weights (W, K)) -> (W,) int, K where all are 0
-    """
-
-    one: float
-    times: Callable
-    gathered: Callable
-    across: Callable
-    draw: Callable
-
-
-LOGARITHMS = Form(
-    0.0,
-    lambda a, b: (a + b, True),
-    lambda into, at, m: (into.at[at].add(m, mode="drop"), True),
-    lambda weights, tables: (logsumexp(weights[:, :, None] + tables, axis=1), True),
-    choose,
-)
-
-
-def kept(result, possible):
-    """() bool, whether what is possible can be told from 0. One such number lost may be all that is left further up, where a forbidden
-    transition keeps it from being made up for. Above the floor, summands that were lost on the way are too few to be seen."""
-    info = jnp.finfo(result.dtype)
-    return ~((result < info.tiny / info.eps) & possible).any()
-
-
-def multiplied(a, b):
-    product = a * b
-    return product, kept(product, (a > 0) & (b > 0))
-
-
-def gathered(into, at, messages):
-    product = into.at[at].multiply(messages, mode="drop")
-    return product, kept(product, ~jnp.zeros(into.shape, bool).at[at].max(messages <= 0, mode="drop"))
-
-
-def summed(weights, tables):
-    messages = (weights[:, :, None] * tables).sum(axis=1)
-    largest = messages.max(axis=1, keepdims=True)
-    possible = ((weights > 0)[:, :, None] & (tables > 0)).any(axis=1)
-    return messages / jnp.where(largest > 0, largest, 1.0), kept(messages, possible)
-
-
-# no exponential in the loops: several times as fast, and right unless parts of a tree contradict each other by 670 nats (float32: 70)
-PROBABILITIES = Form(1.0, multiplied, gathered, summed, choose_by)
-
-
-def exp_of(a, axis):
-    """Log weights as probabilities, the largest along the axis 1."""
-    return jnp.exp(below_best(a, axis))
-
-
-def holds(a, axis):
-    """() bool, whether `exp_of` loses none."""
-    return kept(exp_of(a, axis), a > -jnp.inf)
-
-
-def below_best(a, axis):
-    best = a.max(axis=axis, keepdims=True)
-    return a - jnp.where(jnp.isfinite(best), best, 0.0)
+    return new
