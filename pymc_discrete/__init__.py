@@ -9,6 +9,7 @@ from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.gibbs_with_gradients import GibbsWithGradients
 from pymc_discrete.steps.path_auxiliary import PathAuxiliary
 from pymc_discrete.steps.perturb_and_max_product import PerturbAndMaxProduct
+from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.from_logdensity import target_from_logdensity
 from pymc_discrete.targets.from_model import target_from_model
@@ -23,6 +24,7 @@ __all__ = [
     "GibbsWithGradients",
     "PathAuxiliary",
     "PerturbAndMaxProduct",
+    "ReparameterizedSlice",
     "Space",
     "Target",
     "TreeGibbs",

@@ -16,8 +16,8 @@ from test_posteriors import LARGEST_Z
 from test_sample import QUIET, mixed, z_of_moments
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.precision import precision
 from pymc_discrete.sampling.program import Program
 

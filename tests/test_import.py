@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pymc_discrete"
-LAYERS = ("targets", "kernels", "factor_graphs", "steps", "sampling", "diagnostics", "learning")
+LAYERS = ("targets", "kernels", "factor_graphs", "steps", "sampling", "diagnostics", "learning", "variational")
 # what knows neither PyMC nor PyTensor: all of kernels/, of factor_graphs/ all but MODEL, and PURE
 MODEL = ("factor_graphs/from_model.py", "factor_graphs/degree.py", "factor_graphs/as_model.py", "factor_graphs/compatible.py")
 PURE = ("targets/space.py", "targets/target.py", "targets/from_logdensity.py")
@@ -51,6 +51,11 @@ for build in (scalar, tables, windowed, linear, dense):
     with pm.Model() as model:
         build()
     for step in steps:
+        if step is pmd.ReparameterizedSlice:
+            if model.continuous_value_vars:
+                step(model=model).sweeps
+                started(f"ReparameterizedSlice on {build.__name__}")
+            continue
         for options in ({}, {"blocked": False}, {"differences": "gradient"}):
             if options == {"differences": "gradient"} and (build is scalar or step in (pmd.BlockGibbs, pmd.TreeGibbs)):
                 continue

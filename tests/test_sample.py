@@ -13,8 +13,8 @@ from pytensor.graph import Apply, Op
 from test_posteriors import CASES, DEFAULT, LARGEST_Z, Case, enumerated, zs_of_proportions
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
 from pymc_discrete.sampling.convergence import check_convergence, complaints, movement
+from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import REFUSED
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}

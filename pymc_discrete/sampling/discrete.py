@@ -8,6 +8,8 @@ import numpy as np
 
 from pymc_discrete.kernels import adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
+from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.steps.checks import check_start, check_support
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.summands import narrow
@@ -122,6 +124,19 @@ class DiscreteBlock:
             **{stat: params[name] for stat, name in self.step.reported.items()},
         }
         return self.join(there.x, point), state, stats
+
+    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
+        for point in points:
+            check_support(self.target.space, self.density.split(point)[0])
+        check_start(self.target, points[0], self.target.at(points[0])[0])
+
+    def complaints(self, state: DiscreteState) -> list[list[str]]:
+        learned = jax.tree.map(on_host, state.adaptation)
+        chains = [jax.tree.map(lambda a, n=n: float(a[n]), learned) for n in range(len(learned.accept))]
+        return [self.step.complaints(one, self.tune) for one in chains]
+
+    def impossible_message(self) -> str:
+        return self.step.impossible_message()
 
     def settled(self, key, point: dict[str, Any], state: DiscreteState) -> dict[str, Any]:
         """The point, nearer to the bulk where the chain stands still."""

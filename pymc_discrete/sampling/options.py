@@ -17,6 +17,7 @@ from pymc.step_methods.compound import CompoundStep
 from pymc.util import get_random_generator
 
 from pymc_discrete.steps.auto import AutoStep
+from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.step import DiscreteStep
 
 _log = logging.getLogger("pymc.discrete")
@@ -139,17 +140,17 @@ def check_names(model: pm.Model, var_names: Any) -> None:
         raise ValueError(f"var_names has {', '.join(map(repr, unknown))}, which the model does not have. It has {', '.join(known)}.")
 
 
-def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[DiscreteStep]:
-    """The steps of all discrete variables, of the shapes in `point`: those given, and `AutoStep` for what they leave."""
+def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[DiscreteStep | ReparameterizedSlice]:
+    """The steps given, the continuous ones first, and `AutoStep` for the discrete variables, of the shapes in `point`, that they leave."""
     asked = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for given in asked for s in (given.methods if isinstance(given, CompoundStep) else [given])]
     for s in flat:
         if isinstance(s, type):
             raise TypeError(f"{s.__name__} is the class of a step, not a step: call it, step={s.__name__}().")
-        if not isinstance(s, DiscreteStep):
+        if not isinstance(s, DiscreteStep | ReparameterizedSlice):
             raise TypeError(
                 f"pmd.sample takes the steps of pymc_discrete, got {getattr(type(s), '__name__', s)}. Continuous variables get NUTS here "
-                "(see nuts=); pm.sample takes all steps."
+                "(see nuts=), or pmd.ReparameterizedSlice; pm.sample takes all steps."
             )
         if s.model is not model:
             raise ValueError(f"{type(s).__name__} was made for another model. Make it in the context of the model that is sampled.")
@@ -161,7 +162,7 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[D
     if left:
         made = AutoStep(left, model=model, initial_point=point)
         flat += getattr(made, "methods", [made])
-    return flat
+    return sorted(flat, key=lambda s: not isinstance(s, ReparameterizedSlice))
 
 
 def spread_over(devices: Any, chains: int) -> list[jax.Device]:

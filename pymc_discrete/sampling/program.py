@@ -14,8 +14,9 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_discrete.sampling.continuous import NutsBlock
+from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.targets.jaxify import jaxify
 
 CHAINS = jax.sharding.PartitionSpec("chains")
@@ -49,7 +50,7 @@ class Program:
     def __init__(
         self,
         model: pm.Model,
-        blocks: Sequence[NutsBlock | DiscreteBlock],
+        blocks: Sequence[Block],
         var_names: Sequence[str] | None,
         seed: int,
         devices: Sequence[jax.Device],
@@ -176,7 +177,8 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
 
 
 # statistics of the draws between two records: these are averaged, these added up; what is bool is true if it ever was; else the last
-AVERAGED, ADDED = ("acceptance_rate", "accept", "accepted"), ("n_steps",)
+AVERAGED = ("acceptance_rate", "accept", "accepted", "slice_expansions", "slice_shrinkages", "slice_stayed")
+ADDED = ("n_steps",)
 
 
 def together(told: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +203,7 @@ def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: of[-1] if name == "lp" or len(of) == 1 else jnp.stack(of) for name, of in found.items()}
 
 
-def narrow_dtypes(blocks: Sequence[NutsBlock | DiscreteBlock]) -> dict[str, Any]:
+def narrow_dtypes(blocks: Sequence[Block]) -> dict[str, Any]:
     """{name: the smallest signed integer type that holds the support} of finite discrete variables."""
     found = {}
     for block in blocks:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from pymc.exceptions import SamplingError
 
@@ -86,13 +85,13 @@ class Run:
             self.states = self.program.pool(self.states, t in self.program.shared_ends)
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
-        for block, state in self._discrete():
-            complain(block, state, self.tune)
+        for block, state in zip(self.program.blocks, self.states.blocks, strict=True):
+            complain(block.complaints(state))
         self._check_possible(lp)
 
     def _check_possible(self, lp: np.ndarray) -> None:
         if np.isneginf(lp).any():
-            raise SamplingError(next((b.step.impossible_message() for b, _ in self._discrete()), "The log density is -inf."))
+            raise SamplingError(self.program.blocks[-1].impossible_message())
 
     def _discrete(self) -> list[tuple[DiscreteBlock, Any]]:
         return [(b, s) for b, s in zip(self.program.blocks, self.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
@@ -122,12 +121,9 @@ class Run:
                 self.callback(draws, self.store.done(POSTERIOR))
 
 
-def complain(block: DiscreteBlock, state: Any, tune: int) -> None:
+def complain(chains: list[list[str]]) -> None:
     """What tuning leaves to say, of the first chain that has something to say and of how many more."""
-    told, learned = [], jax.tree.map(on_host, state.adaptation)
-    for n in range(len(learned.accept)):
-        texts = block.step.complaints(jax.tree.map(lambda a, n=n: float(a[n]), learned), tune)
-        told += [(n, texts)] if texts else []
+    told = [(n, texts) for n, texts in enumerate(chains) if texts]
     if told:
         n, texts = told[0]
         more = f" So is it in {len(told) - 1} more." if len(told) > 1 else ""

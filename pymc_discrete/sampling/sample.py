@@ -14,19 +14,22 @@ import pymc as pm
 from pymc.model import modelcontext
 from xarray import DataTree
 
-from pymc_discrete.sampling.continuous import OPTIONS, NutsBlock
+from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
+from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, seed_of, spread_over, steps_of
 from pymc_discrete.sampling.precision import check_integers, check_precision, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
 from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run
+from pymc_discrete.sampling.slice import SliceBlock
 from pymc_discrete.sampling.starts import check_initvals, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -58,7 +61,8 @@ def sample(
 ) -> DataTree:
     """Sample a model with all its chains in one compiled JAX program.
 
-    Discrete variables move by the steps of `pymc_discrete`, continuous ones by blackjax's NUTS with Stan's staged warm-up.
+    Discrete variables move by the steps of `pymc_discrete`, continuous ones by blackjax's NUTS with Stan's staged warm-up, or by
+    `ReparameterizedSlice` where a step names them.
 
     Parameters
     ----------
@@ -70,7 +74,7 @@ def sample(
     model : pm.Model, optional
         By default the model of the context.
     step : step of `pymc_discrete` or list of them, optional
-        For discrete variables; those that no step names are given to `AutoStep`.
+        Discrete variables that no step names are given to `AutoStep`, continuous ones to NUTS.
     nuts : dict, optional
         "max_treedepth" (10); "dense" (False), whether the mass matrix is dense; "pooled" (False), whether the chains share one step size
         and mass matrix learned from all of them, for many chains and a short warm-up: a chain then depends on the others.
@@ -121,7 +125,7 @@ def sample(
     ------
     ValueError, TypeError
         For options, steps and variables that cannot be sampled so, each with the reason and the remedy; among them continuous
-        variables by which the log density has no gradient.
+        variables by which the log density has no gradient, which `ReparameterizedSlice` takes.
     CheckpointError
         Where the folder cannot be written to, or holds another run or damaged draws; what was written before is kept.
     NotImplementedError
@@ -156,7 +160,7 @@ def sample(
         steps = steps_of(model, step, point)
         named = {v.name for s in steps for v in s.vars}
         continuous = [v.name for v in model.value_vars if v.name not in named]
-        blocks: list[NutsBlock | DiscreteBlock] = [DiscreteBlock(s, tune) for s in steps]
+        blocks: list[Block] = [SliceBlock(s, tune) if isinstance(s, ReparameterizedSlice) else DiscreteBlock(s, tune) for s in steps]
         if continuous:
             blocks.insert(0, NutsBlock(model, continuous, point, tune, target_accept, **nuts_options))
         if not blocks:

@@ -9,7 +9,8 @@ from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.steps.checks import check_start, check_support, dispersed
+from pymc_discrete.sampling.nuts import NutsBlock
+from pymc_discrete.steps.checks import dispersed
 
 RETRIES = 10
 
@@ -37,16 +38,11 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
             logp = float(density(point))
             if np.isfinite(logp):
                 break
-            if attempt == RETRIES and not (np.isneginf(logp) and any(isinstance(b, DiscreteBlock) for b in blocks)):
-                model.check_start_vals(point, mode="FAST_COMPILE")  # raises; an impossible discrete state is left in tuning
+            if attempt == RETRIES and not (np.isneginf(logp) and any(not isinstance(b, NutsBlock) for b in blocks)):
+                model.check_start_vals(point, mode="FAST_COMPILE")  # raises; all but NUTS leave what is impossible in tuning
         points.append(point)
     for block in blocks:
-        if isinstance(block, DiscreteBlock):
-            for point in points:
-                check_support(block.target.space, block.density.split(point)[0])
-            check_start(block.target, points[0], block.target.at(points[0])[0])
-        else:
-            block.check_start(points[0])
+        block.check_starts(points)
     return points
 
 

@@ -14,7 +14,8 @@ from pymc_discrete.steps.building import check_options
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
-from pymc_discrete.targets.from_model import block_of, target_from_model
+from pymc_discrete.targets.blocks import block_of
+from pymc_discrete.targets.from_model import target_from_model
 from pymc_discrete.targets.support import can_take
 
 _log = logging.getLogger("pymc.discrete")

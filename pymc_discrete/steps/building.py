@@ -17,7 +17,8 @@ from pymc.util import get_random_generator
 from pymc_discrete.kernels import Kernel, loop
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.checks import STARTS, check_choice, check_transitions, without_jax
-from pymc_discrete.targets.from_model import ModelDensity, block_of, target_from_model
+from pymc_discrete.targets.blocks import block_of
+from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it

@@ -9,6 +9,7 @@ from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
 
 from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.graph import LogpGraph
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 
@@ -41,7 +42,7 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     except NotImplementedError as e:
         raise without_jax([v.name for v in space.variables], e) from e
     if not logp < np.inf:
-        raise_not_finite(target, point, x, logp)
+        raise_not_finite(cast(ModelDensity, target.density).graph, target.point(x), logp)
     if logp > -np.inf:
         check_differences(target, logp, got, then - logp, site)
 
@@ -86,14 +87,13 @@ def check_differences(target: Target, logp: float, got: np.ndarray, want: np.nda
                 )
 
 
-def raise_not_finite(target: Target, point: PointType, x: np.ndarray, logp: float) -> None:
-    graph = cast(ModelDensity, target.density).graph
-    at = {**point, **{v.name: x[s : s + v.size].reshape(v.shape) for s, v in target.space.blocks}}
+def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
+    """Say which term of the log density is nan or +inf at a point."""
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
     with np.errstate(all="ignore"):
-        values = f(*(np.asarray(at[v.name], v.type.dtype) for v in inputs))
+        values = f(*(np.asarray(point[v.name], v.type.dtype) for v in inputs))
     bad = [f"{n!r} ({float(v):g})" for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
     raise SamplingError(
         f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
@@ -101,10 +101,10 @@ def raise_not_finite(target: Target, point: PointType, x: np.ndarray, logp: floa
     )
 
 
-def without_jax(names: list[str], error: NotImplementedError) -> NotImplementedError:
+def without_jax(names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis") -> NotImplementedError:
     return NotImplementedError(
         f"A term that depends on {', '.join(map(repr, names))} has an Op without a JAX version: {str(error).splitlines()[0]} Write "
-        "the term with other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with pm.Metropolis."
+        f"the term with other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
     )
 
 

@@ -79,14 +79,14 @@ class DiscreteStep(TunedStep):
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
-        if not logp < np.inf:
-            raise_not_finite(self.target, point, y, logp)
-        self.impossible = logp == -np.inf
-        if self.impossible and not self.tune:
-            self._raise_impossible()
         new = dict(point)
         for start, v in space.blocks:
             new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)
+        if not logp < np.inf:
+            raise_not_finite(graph, new, logp)
+        self.impossible = logp == -np.inf
+        if self.impossible and not self.tune:
+            self._raise_impossible()
         stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved), "model_logp": logp}
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
         if self.tune:

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 from pymc.model import modelcontext
-from pytensor.graph.basic import Variable
 
+from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.conditionals import Conditionals
 from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.graph import logp_graph
 from pymc_discrete.targets.plan import WAYS, Plan
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.support import is_nominal, refused, support_of
+from pymc_discrete.targets.support import is_nominal, support_of
 from pymc_discrete.targets.target import Target
 
 
@@ -96,64 +96,6 @@ class ModelDensity:
 
     def describe(self) -> dict[str, dict[str, Any]]:
         return self.plan.describe()
-
-
-def block_of(model: pm.Model, vars: Any) -> list[str]:
-    """Value variable names of a block given as RVs, names or value variables, one or a list; None is every discrete one."""
-    values = {str(v.name): v for v in model.value_vars}
-    if vars is None:
-        names = [str(v.name) for v in model.discrete_value_vars if not refused(model, v.name)]
-        if not names:
-            found = [v.name for v in model.discrete_value_vars]
-            why = "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or "it has no discrete free variable"
-            raise ValueError(f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the variables with vars=.")
-        return names
-    if not isinstance(vars, str | Variable | Sequence):
-        raise TypeError(f"vars must be a variable, its name, or a list of them, got {vars!r}.")
-    vars = [vars] if isinstance(vars, str | Variable) else list(vars)
-    if not vars:
-        raise ValueError("vars is empty: name at least one discrete free variable, or leave it out for all of them.")
-    chosen: list[str] = []
-    for var in vars:
-        name = value_name(model, var)
-        if name not in values:
-            raise ValueError(unknown(model, name))
-        if not isinstance(var, str) and var not in model.rvs_to_values and not any(var is v for v in model.value_vars):
-            raise ValueError(f"{name!r} belongs to another model. {known_names(model)}")
-        if name in chosen:
-            raise ValueError(f"{name!r} is named twice in vars.")
-        if not values[name].type.dtype.startswith(("int", "uint", "bool")):
-            raise ValueError(f"{name!r} is continuous ({values[name].type.dtype}): sample it with NUTS, and leave it out of vars.")
-        reason = refused(model, name)
-        if reason:
-            raise ValueError(f"{name!r} is {reason}.")
-        chosen.append(name)
-    return chosen
-
-
-def value_name(model: pm.Model, var: Any) -> str:
-    """The name of the value variable that a user means by an RV, a name or a value variable."""
-    if isinstance(var, str):
-        rv = model.named_vars.get(var)
-        return str(model.rvs_to_values[rv].name) if rv in model.rvs_to_values else var
-    if var in model.rvs_to_values:
-        return str(model.rvs_to_values[var].name)
-    return str(getattr(var, "name", var))
-
-
-def known_names(model: pm.Model) -> str:
-    names = [repr(v.name) for v in model.discrete_value_vars if not refused(model, str(v.name))]
-    return f"The model's discrete free variables: {', '.join(names) or 'none'}."
-
-
-def unknown(model: pm.Model, name: str) -> str:
-    """Why a name cannot be sampled, and what can."""
-    rv = model.named_vars.get(name)
-    if rv is None:
-        return f"The model has no variable {name!r}. {known_names(model)}"
-    if rv in model.observed_RVs:
-        return f"{name!r} is observed: there is nothing to sample. {known_names(model)}"
-    return f"{name!r} is no free random variable of the model. {known_names(model)}"
 
 
 def target_from_model(

@@ -11,6 +11,7 @@ from pymc.distributions.censored import CensoredRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
 from pymc.distributions.distribution import DiracDeltaRV
 from pymc.distributions.mixture import _BaseMixtureRV
+from pymc.distributions.multivariate import LKJCorrRV, StickBreakingWeightsRV, WishartRV, ZeroSumNormalRV
 from pymc.distributions.truncated import TruncatedRV
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
@@ -21,6 +22,8 @@ Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fix
 _rules: dict[type, Callable[[Variable], Bounds]] = {}
 
 CONSTRAINED = (prb.MultinomialRV,)
+# continuous ones that fill no volume of their own coordinates
+FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, WishartRV)
 
 
 def rule(*ops: type):
@@ -164,7 +167,7 @@ def can_take(rv: Variable) -> bool:
 
 
 def refused(model: pm.Model, name: str) -> str | None:
-    """Why a discrete variable cannot be sampled one site at a time, or None."""
+    """Why a variable cannot be moved one coordinate at a time, or None."""
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
         return None
@@ -172,6 +175,11 @@ def refused(model: pm.Model, name: str) -> str | None:
         return (
             f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')}): its counts have a fixed sum, so a change of one site "
             "leaves the support. Write it as Categorical draws, or as a product of Binomials, or marginalise it"
+        )
+    if model.rvs_to_transforms.get(rv) is None and isinstance(rv.owner.op, FLAT):
+        return (
+            f"a constrained array ({type(rv.owner.op).__name__.removesuffix('RV')}) without its transform: it fills no volume, "
+            "and a line through it leaves the support at once. Leave default_transform as it is"
         )
     return None
 

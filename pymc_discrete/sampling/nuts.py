@@ -1,23 +1,15 @@
-"""The continuous block of a compiled chain: NUTS and its staged warm-up, both from blackjax."""
+"""A continuous block of a compiled chain that NUTS moves, with its staged warm-up, both from blackjax."""
 
-import functools
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import pytensor
-import pytensor.tensor as pt
 from pymc.exceptions import SamplingError
-from pytensor.gradient import NullTypeGradError
-from pytensor.graph.basic import Variable
 
-from pymc_discrete.sampling.selections import selected
-from pymc_discrete.targets.graph import logp_graph, mark_dependent
-from pymc_discrete.targets.jaxify import jaxify
-from pymc_discrete.targets.summands import change, narrow, reference, summands
+from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.summands import narrow
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
 
@@ -73,18 +65,9 @@ class NutsBlock:
         from blackjax.adaptation.step_size import dual_averaging_adaptation
         from blackjax.mcmc import nuts
 
-        self.names, self.tune, self.max_treedepth, self.dense, self.pooled = names, tune, max_treedepth, dense, pooled
-        self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
-        self._terms = selected([t for _, t in self.graph.terms], self.graph)
-        total = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
-        mark_dependent(total, self.graph)
-        rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
-        self._inputs = [*self.graph.values, *self.graph.others]
-        self._slopes = gradient(total, self.graph.values)
-        self._total, self._rest = jaxify(self._inputs, [total]), jaxify(self.graph.others, [rest])
-        self._with_slopes = jaxify(self._inputs, [total, *self._slopes])
-        self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
-        self.size = int(sum(np.prod(s, dtype=int) for s in self._shapes))
+        self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
+        self.density = ContinuousDensity(model, names, point)
+        self.density.check_gradient()
         self._init, self._kernel = nuts.init, nuts.build_kernel()
         self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)
         self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not dense)
@@ -93,44 +76,36 @@ class NutsBlock:
 
     def described(self) -> str:
         """The block in a line."""
-        return f"NUTS({', '.join(self.names)})"
+        return f"NUTS({', '.join(self.density.names)})"
 
     def start(self) -> NutsState:
-        state = NutsState(self._accept_init(1.0), self._mass_init(self.size))
+        state = NutsState(self._accept_init(1.0), self._mass_init(self.density.size))
         return jax.tree.map(lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state)
-
-    @functools.cached_property
-    def _summands(self):
-        """Tensors whose elements add to the log density, and its gradient."""
-        return jaxify(self._inputs, [*(p for t in self._terms for p in summands(t, self.graph)), *self._slopes])
 
     def logdensity(self, point: dict[str, Any]):
         """() float, nats, of the whole model."""
-        others = [jnp.asarray(point[v.name]) for v in self.graph.others]
-        return self._total(*(jnp.asarray(point[v.name]) for v in self.graph.values), *others)[0] + self._rest(*others)[0]
+        return self.density.logdensity(point)
 
-    def check_start(self, point: dict[str, Any]) -> None:
-        """Refuse a start where NUTS would stand still."""
-        slopes = jax.jit(self._with_slopes)(*(jnp.asarray(point[v.name]) for v in self._inputs))[1:]
-        bad = [repr(v.name) for v, slope in zip(self.graph.values, slopes, strict=True) if not np.isfinite(np.asarray(slope)).all()]
+    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
+        bad = [repr(name) for name, slope in self.density.slopes(points[0]).items() if not np.isfinite(slope).all()]
         if bad:
             raise SamplingError(
                 f"The gradient of the log density by {', '.join(bad)} is not finite at the start of a chain, and NUTS cannot move. Look "
-                "for what is on the edge of its domain (sqrt(0), log(0)), pass initvals= away from it, or use pm.sample with pm.Slice."
+                "for what is on the edge of its domain (sqrt(0), log(0)), and pass initvals= away from it, or "
+                "step=pmd.ReparameterizedSlice([...]), which needs no gradient."
             )
 
     def draw(self, key, t, point: dict[str, Any], state: NutsState):
         """(point, state, statistics) after draw t."""
-        others = [point[v.name] for v in self.graph.others]
-        q = jnp.concatenate([point[v.name].reshape(-1) for v in self.graph.values])
-        logdensity = self._density(q, others)
+        others, q = self.density.others(point), self.density.ravel(point)
+        logdensity = self.density.differentiable(q, others)
         tuning = t < self.tune
         step_size = jnp.exp(jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg))
         here = self._init(q, logdensity)
         there, info = self._kernel(key, here, logdensity, step_size, state.mass.inverse_mass_matrix, self.max_treedepth)
         state = jax.lax.cond(tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate)
-        lp = self._total(*self._parts(there.position), *others)[0] if narrow() else there.logdensity
-        rest = self._rest(*others)[0]
+        lp = self.density.block(there.position, others) if narrow() else there.logdensity
+        rest = self.density.rest(others)
         stats = {
             "acceptance_rate": info.acceptance_rate,
             "diverging": info.is_divergent,
@@ -142,38 +117,13 @@ class NutsBlock:
             "step_size_bar": jnp.exp(state.step_size.log_step_size_avg),
             "tree_depth": info.num_trajectory_expansions,
         }
-        new = dict(point)
-        for v, part in zip(self.graph.values, self._parts(there.position), strict=True):
-            new[v.name] = part
-        return new, state, stats
+        return self.density.joined(there.position, point), state, stats
 
-    def _density(self, start, others: list[Any]) -> Callable:
-        """The log density of the block (size,) given the other variables, with PyTensor's gradient; in float32 counted from `start`.
+    def complaints(self, state: NutsState) -> list[list[str]]:
+        return []  # divergences and the like are counted among the draws
 
-        JAX's own gradient is nan wherever a switch keeps an impossible value away.
-        """
-        n = len(self._slopes)
-        since = reference(self._summands(*self._parts(start), *others)[:-n]) if narrow() else None
-
-        def both(q, others, since):
-            found = (self._with_slopes if since is None else self._summands)(*self._parts(q), *others)
-            value = found[0] if since is None else change(found[:-n], since)
-            return jnp.asarray(value).reshape(()), jnp.concatenate([jnp.reshape(s, -1) for s in found[-n:]]).astype(q.dtype)
-
-        def forward(q, others, since):
-            value, slope = both(q, others, since)
-            return value, (slope, jax.tree.map(nothing, (others, since)))
-
-        @jax.custom_vjp
-        def logdensity(q, others, since):
-            return both(q, others, since)[0]
-
-        logdensity.defvjp(forward, lambda kept, weight: (weight * kept[0], *kept[1]))
-        return lambda q: logdensity(q, others, since)
-
-    def _parts(self, q) -> list[Any]:
-        ends = np.cumsum([np.prod(s, dtype=int) for s in self._shapes])
-        return [q[end - int(np.prod(s, dtype=int)) : end].reshape(s) for end, s in zip(ends, self._shapes, strict=True)]
+    def impossible_message(self) -> str:
+        return "The log density is -inf: tuning found nothing possible. Pass initvals= that the model and the data allow."
 
     def _learn(self, state: NutsState, t, q, accept) -> NutsState:
         """Stan's warm-up: step size always, mass matrix in windows that double, a fresh step size after each."""
@@ -209,21 +159,3 @@ class NutsBlock:
         every = jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), every)
         new = NutsState(*jax.vmap(self._window_end)(step_size, states.mass._replace(wc_state=every)))
         return self._as_before(new, states)
-
-
-def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
-    """Of a log density, by its values."""
-    try:
-        return pytensor.grad(total, values, disconnected_inputs="ignore")
-    except (NotImplementedError, NullTypeGradError) as error:
-        names = ", ".join(repr(v.name) for v in values)
-        why = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"NUTS needs the gradient of the log density by {names}, and PyTensor has none: {why}. Use pm.sample, with pm.Slice or "
-            "pm.DEMetropolisZ for what has no gradient."
-        ) from error
-
-
-def nothing(a: Any) -> Any:
-    """The gradient by what is held."""
-    return jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.floating) else np.zeros(a.shape, jax.dtypes.float0)

@@ -1,0 +1,34 @@
+"""What a compiled chain asks of each of its blocks."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Block(Protocol):
+    """Some variables of a model and what moves them."""
+
+    @property
+    def stats(self) -> dict[str, type]:
+        """{name of a statistic: its type}."""
+
+    def described(self) -> str:
+        """The block in a line."""
+
+    def start(self) -> Any:
+        """What a chain knows of the block before its first draw, NumPy arrays."""
+
+    def logdensity(self, point: dict[str, Any]) -> Any:
+        """() float, nats, of the whole model."""
+
+    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
+        """Refuse starts of the chains that the block cannot move from."""
+
+    def draw(self, key, t, point: dict[str, Any], state: Any) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+        """(point, state, statistics) after draw t."""
+
+    def complaints(self, state: Any) -> list[list[str]]:
+        """What a user should know when tuning has ended, of each chain of a state (chains, ...)."""
+
+    def impossible_message(self) -> str:
+        """Where the log density is still -inf then."""

@@ -1,0 +1,69 @@
+"""A continuous block of a compiled chain that slice sampling moves."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels import slice as slices
+from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
+from pymc_discrete.targets.summands import narrow
+
+
+class SliceBlock:
+    """A `ReparameterizedSlice` inside a compiled chain.
+
+    Parameters
+    ----------
+    step : its density and options
+    tune : number of tuning draws
+
+    Attributes
+    ----------
+    stats : {name of a statistic: its type}
+    """
+
+    stats: ClassVar[dict[str, type]] = {"lp": float, "slice_expansions": float, "slice_shrinkages": float, "slice_stayed": float}
+
+    def __init__(self, step: ReparameterizedSlice, tune: int):
+        step.renew()
+        self.step, self.tune = step, tune
+        self.density = step.fresh_density() if narrow() else step.density  # what it keeps has the width of its first use
+        self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
+        self._due = np.append(slices.renewals(tune), False)
+
+    def described(self) -> str:
+        """The step, its variables and its options, in a line."""
+        return f"ReparameterizedSlice({', '.join(self.density.names)}; sweeps={self.step.asked_sweeps!r})"
+
+    def start(self) -> slices.Widths:
+        return slices.start(self.density.size)
+
+    def logdensity(self, point: dict[str, Any]):
+        """() float, nats, of the whole model."""
+        return self.density.logdensity(point)
+
+    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
+        self.step.check_start(points[0])
+
+    def draw(self, key, t, point: dict[str, Any], widths: slices.Widths):
+        """(point, widths, statistics) after draw t."""
+        others, q = self.density.others(point), self.density.ravel(point)
+        due = jnp.asarray(self._due)[jnp.minimum(t, self.tune)]
+        q, widths, info = slices.draw(key, q, self.density.near(q, others), widths, t < self.tune, due, self.sweeps)
+        stats = {
+            "lp": self.density.block(q, others) + self.density.rest(others),
+            "slice_expansions": info.expansions,
+            "slice_shrinkages": info.shrinkages,
+            "slice_stayed": info.stayed,
+        }
+        return self.density.joined(q, point), widths, stats
+
+    def complaints(self, state: slices.Widths) -> list[list[str]]:
+        learned = jax.tree.map(on_host, state)
+        return [self.step.complaints(learned._replace(stayed=float(stayed)), self.tune) for stayed in learned.stayed]
+
+    def impossible_message(self) -> str:
+        return self.step.impossible_message()

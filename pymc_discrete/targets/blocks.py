@@ -1,0 +1,77 @@
+"""The variables that a step is asked to take."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.targets.support import refused
+
+DISCRETE, CONTINUOUS = "discrete", "continuous"
+
+
+def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
+    """Value variable names of a block given as RVs, names or value variables, one or a list; None is every one of its kind."""
+    values = {str(v.name): v for v in model.value_vars}
+    if vars is None:
+        found = free(model, kind)
+        names = [n for n in found if not refused(model, n)]
+        if not names:
+            why = "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or f"it has no {kind} free variable"
+            raise ValueError(f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the variables with vars=.")
+        return names
+    if not isinstance(vars, str | Variable | Sequence):
+        raise TypeError(f"vars must be a variable, its name, or a list of them, got {vars!r}.")
+    vars = [vars] if isinstance(vars, str | Variable) else list(vars)
+    if not vars:
+        raise ValueError(f"vars is empty: name at least one {kind} free variable, or leave it out for all of them.")
+    chosen: list[str] = []
+    for var in vars:
+        name = value_name(model, var)
+        if name not in values:
+            raise ValueError(unknown(model, name, kind))
+        if not isinstance(var, str) and var not in model.rvs_to_values and not any(var is v for v in model.value_vars):
+            raise ValueError(f"{name!r} belongs to another model. {known_names(model, kind)}")
+        if name in chosen:
+            raise ValueError(f"{name!r} is named twice in vars.")
+        if name not in free(model, kind):
+            dtype = values[name].type.dtype
+            other = "continuous ({}): sample it with NUTS" if kind == DISCRETE else "discrete ({}): sample it with pmd.AutoStep"
+            raise ValueError(f"{name!r} is {other.format(dtype)}, and leave it out of vars.")
+        reason = refused(model, name)
+        if reason:
+            raise ValueError(f"{name!r} is {reason}.")
+        chosen.append(name)
+    return chosen
+
+
+def free(model: pm.Model, kind: str) -> list[str]:
+    """The value variables of a kind."""
+    discrete = {v.name for v in model.discrete_value_vars}
+    return [str(v.name) for v in model.value_vars if (v.name in discrete) == (kind == DISCRETE)]
+
+
+def value_name(model: pm.Model, var: Any) -> str:
+    """The name of the value variable that a user means by an RV, a name or a value variable."""
+    if isinstance(var, str):
+        rv = model.named_vars.get(var)
+        return str(model.rvs_to_values[rv].name) if rv in model.rvs_to_values else var
+    if var in model.rvs_to_values:
+        return str(model.rvs_to_values[var].name)
+    return str(getattr(var, "name", var))
+
+
+def known_names(model: pm.Model, kind: str) -> str:
+    names = [repr(n) for n in free(model, kind) if not refused(model, n)]
+    return f"The model's {kind} free variables: {', '.join(names) or 'none'}."
+
+
+def unknown(model: pm.Model, name: str, kind: str) -> str:
+    """Why a name cannot be sampled, and what can."""
+    rv = model.named_vars.get(name)
+    if rv is None:
+        return f"The model has no variable {name!r}. {known_names(model, kind)}"
+    if rv in model.observed_RVs:
+        return f"{name!r} is observed: there is nothing to sample. {known_names(model, kind)}"
+    return f"{name!r} is no free random variable of the model. {known_names(model, kind)}"

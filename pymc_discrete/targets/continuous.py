@@ -1,0 +1,167 @@
+"""The log density of a model over a block of its continuous variables."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.targets.dense import flops
+from pymc_discrete.targets.graph import logp_graph, mark_dependent
+from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.selections import selected
+from pymc_discrete.targets.summands import change, narrow, reference, summands
+
+
+class ContinuousDensity:
+    """The log density over a block of continuous value variables, ravelled into one vector q, given the other ones.
+
+    Parameters
+    ----------
+    model : pm.Model
+    names : value variables of the block
+    point : their shapes and those of the others
+
+    Attributes
+    ----------
+    size : number of coordinates
+    """
+
+    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray]):
+        self.names = names
+        self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
+        self._terms = selected([t for _, t in self.graph.terms], self.graph)
+        self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
+        mark_dependent(self._sum, self.graph)
+        rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
+        self._inputs = [*self.graph.values, *self.graph.others]
+        self._total, self._rest = jaxify(self._inputs, [self._sum]), jaxify(self.graph.others, [rest])
+        self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
+        self._ends = np.cumsum([np.prod(s, dtype=int) for s in self._shapes])
+        self.size = int(self._ends[-1])
+
+    def stale(self) -> bool:
+        """Whether pm.Data changed since the graph was built."""
+        return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
+
+    @property
+    def cost(self) -> float:
+        """Counted operations of one evaluation."""
+        return flops(self._terms, self.graph, set(self.graph.values))
+
+    # ------------------------------------------------------------ points and vectors
+    def ravel(self, point: dict[str, Any], xp=jnp) -> Any:
+        """q (size,) of a point; `xp` is the array library."""
+        return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])
+
+    def parts(self, q) -> list[Any]:
+        """q by variable."""
+        return [q[end - int(np.prod(s, dtype=int)) : end].reshape(s) for end, s in zip(self._ends, self._shapes, strict=True)]
+
+    def others(self, point: dict[str, Any]) -> list[Any]:
+        """The other variables of a point."""
+        return [point[v.name] for v in self.graph.others]
+
+    def joined(self, q, point: dict[str, Any]) -> dict[str, Any]:
+        """The point, in its order, with the block at q."""
+        new = dict(point)
+        for v, part in zip(self.graph.values, self.parts(q), strict=True):
+            new[v.name] = part.astype(point[v.name].dtype)
+        return new
+
+    # ------------------------------------------------------------ densities, nats
+    def block(self, q, others: list[Any]):
+        """() float, the terms that the block is in."""
+        return jnp.asarray(self._total(*self.parts(q), *others)[0], float).reshape(())
+
+    def rest(self, others: list[Any]):
+        """() float, the terms that it is not in."""
+        return jnp.asarray(self._rest(*others)[0], float).reshape(())
+
+    def logdensity(self, point: dict[str, Any]):
+        """() float, of the whole model."""
+        others = [jnp.asarray(o) for o in self.others(point)]
+        return self.block(self.ravel(point), others) + self.rest(others)
+
+    def near(self, start, others: list[Any]) -> Callable:
+        """The terms that the block is in, as a function of q; in float32 their change since `start`, which rounding does not drown."""
+        if not narrow():
+            return lambda q: self.block(q, others)
+        since = reference(self._summands(*self.parts(start), *others))
+        return lambda q: change(self._summands(*self.parts(q), *others), since)
+
+    def differentiable(self, start, others: list[Any]) -> Callable:
+        """As `near`, with PyTensor's gradient: JAX's own is nan wherever a switch keeps an impossible value away."""
+        n = len(self.graph.values)
+        since = reference(self._summands(*self.parts(start), *others)) if narrow() else None
+
+        def both(q, others, since):
+            found = (self._with_slopes if since is None else self._summands_with_slopes)(*self.parts(q), *others)
+            value = found[0] if since is None else change(found[:-n], since)
+            return jnp.asarray(value, float).reshape(()), jnp.concatenate([jnp.reshape(s, -1) for s in found[-n:]]).astype(q.dtype)
+
+        def forward(q, others, since):
+            value, slope = both(q, others, since)
+            return value, (slope, jax.tree.map(nothing, (others, since)))
+
+        @jax.custom_vjp
+        def logdensity(q, others, since):
+            return both(q, others, since)[0]
+
+        logdensity.defvjp(forward, lambda kept, weight: (weight * kept[0], *kept[1]))
+        return lambda q: logdensity(q, others, since)
+
+    def slopes(self, point: dict[str, Any]) -> dict[str, np.ndarray]:
+        """{value variable: gradient} at a point."""
+        found = jax.jit(self._with_slopes)(*(jnp.asarray(point[v.name]) for v in self._inputs))[1:]
+        return {v.name: np.asarray(s) for v, s in zip(self.graph.values, found, strict=True)}
+
+    def check_gradient(self) -> None:
+        """Refuse a density that has none, before any work."""
+        self._gradient  # noqa: B018
+
+    @functools.cached_property
+    def _gradient(self) -> list[Variable]:
+        return gradient(self._sum, self.graph.values)
+
+    @functools.cached_property
+    def _with_slopes(self) -> Callable:
+        return jaxify(self._inputs, [self._sum, *self._gradient])
+
+    @functools.cached_property
+    def _parts_of_sum(self) -> list[Variable]:
+        """Tensors whose elements add to the log density."""
+        return [p for t in self._terms for p in summands(t, self.graph)]
+
+    @functools.cached_property
+    def _summands(self) -> Callable:
+        return jaxify(self._inputs, self._parts_of_sum)
+
+    @functools.cached_property
+    def _summands_with_slopes(self) -> Callable:
+        return jaxify(self._inputs, [*self._parts_of_sum, *self._gradient])
+
+
+def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
+    """Of a log density, by its values."""
+    try:
+        return pytensor.grad(total, values, disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError) as error:
+        names = ", ".join(repr(v.name) for v in values)
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"The gradient of the log density by {names} is needed, and PyTensor has none: {why}. Sample what has no gradient with "
+            "step=pmd.ReparameterizedSlice([...])."
+        ) from error
+
+
+def nothing(a: Any) -> Any:
+    """The gradient by what is held."""
+    return jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.floating) else np.zeros(a.shape, jax.dtypes.float0)
