@@ -1,6 +1,6 @@
 """Gradient-informed sampling of discrete unknowns in PyMC models."""
 
-from pymc_discrete import factor_graphs, kernels, learning
+from pymc_discrete import factor_graphs, kernels, learning, variational
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.sampling.sample import sample
 from pymc_discrete.steps.auto import AutoStep, register, registered, unregister
@@ -15,6 +15,8 @@ from pymc_discrete.targets.from_logdensity import target_from_logdensity
 from pymc_discrete.targets.from_model import target_from_model
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
+from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample
+from pymc_discrete.variational.energy_posterior import fit_energy_posterior
 
 __all__ = [
     "AutoStep",
@@ -28,7 +30,9 @@ __all__ = [
     "Space",
     "Target",
     "TreeGibbs",
+    "differentiable_slice_sample",
     "factor_graphs",
+    "fit_energy_posterior",
     "kernels",
     "learning",
     "register",
@@ -37,4 +41,5 @@ __all__ = [
     "target_from_logdensity",
     "target_from_model",
     "unregister",
+    "variational",
 ]

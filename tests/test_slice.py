@@ -403,7 +403,7 @@ def test_infinite_density_names_its_term(value, shown):
         x = pm.Normal("x")
         pm.Potential("bad", pt.switch(x > 100, 0.0, value))
     step = ready(model)
-    with pytest.raises(SamplingError, match=f"'bad' .{shown}"):
+    with pytest.raises(SamplingError, match=rf"'bad' .{shown}"):
         step.step(model.initial_point())
 
 
@@ -419,7 +419,7 @@ def test_an_impossible_start_is_left():
     step = ready(model, tune=3)
     point = walk(step, model.initial_point(), 3)[-1]
     step.stop_tuning()
-    with pytest.raises(SamplingError, match="'x' is impossible.*initvals"):
+    with pytest.raises(SamplingError, match=r"'x' is impossible.*initvals"):
         step.step({"x": point["x"]})
 
 

@@ -59,13 +59,7 @@ class Program:
         self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = recorded(model, var_names)
         self._values = [v.name for v in model.value_vars]
-        shared = [v for v in graph_inputs(self.outputs) if isinstance(v, SharedVariable)]
-        if any(not hasattr(v.type, "dtype") for v in shared):
-            raise ValueError(
-                "A Deterministic draws random numbers of its own, which pmd.sample does not. Leave it out with var_names=, and draw it "
-                "with pm.sample_posterior_predictive."
-            )
-        self._outputs = jaxify(model.value_vars, clone_replace(self.outputs, {v: pt.constant(v.get_value()) for v in shared}))
+        self._outputs = recorder(model, self.outputs)
         self._narrow = narrow_dtypes(self.blocks)
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
         self.together = devices[0].platform != "cpu"
@@ -174,6 +168,17 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
     """What `pm.sample` records of a model, by its value variables."""
     wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
     return list(get_default_varnames(wanted, include_transformed=False))
+
+
+def recorder(model: pm.Model, outputs: list[Variable]) -> Callable:
+    """A JAX function of the value variables that returns the tuple of `outputs`."""
+    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    if any(not hasattr(v.type, "dtype") for v in shared):
+        raise ValueError(
+            "A Deterministic draws random numbers of its own, which is not done here. Leave it out with var_names=, and draw it with "
+            "pm.sample_posterior_predictive."
+        )
+    return jaxify(model.value_vars, clone_replace(outputs, {v: pt.constant(v.get_value()) for v in shared}))
 
 
 # statistics of the draws between two records: these are averaged, these added up; what is bool is true if it ever was; else the last

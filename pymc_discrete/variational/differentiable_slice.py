@@ -1,0 +1,215 @@
+"""Slice sampling whose draws are a differentiable function of the parameters."""
+
+from collections.abc import Callable
+from functools import partial
+from math import isqrt
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, reach, search
+
+
+class SlicePath(NamedTuple):
+    """The draws of one chain.
+
+    Attributes
+    ----------
+    x : (n_steps, d) float, the start is not among them
+    accepted : (n_steps,) bool, False where the chain stayed
+    differentiable : (n_steps,) bool, False where an end of the slice is a jump of the density (or its slope is 0), and the gradient
+        through the step is nan; and where no end was found, for the slice is unbounded (the density improper), and the chain stayed
+    """
+
+    x: Any
+    accepted: Any
+    differentiable: Any
+
+
+def differentiable_slice_sample(
+    key,
+    logdensity: Callable,
+    params: Any,
+    x,
+    n_steps: int,
+    *,
+    support: tuple[Any, Any] = (-np.inf, np.inf),
+    checkpoint: bool = False,
+) -> SlicePath:
+    r"""Slice sampling along random directions, differentiable in `params` and in the start `x`, the noise being fixed.
+
+    .. math:: x_{n+1} = x_n + u_2 \alpha^+ d + (1 - u_2) \alpha^- d
+
+    with the ends :math:`\alpha^\pm` of the slice on the line along :math:`d`, by a search and implicit differentiation.
+
+    Parameters
+    ----------
+    key : JAX key, the noise; for several chains, `jax.vmap` over `key` and `x`
+    logdensity : (params, x (d,)) -> () float, nats, need not be normalised
+        A JAX function. What it closes over is differentiated like `params`.
+    params : pytree of floats
+    x : (d,) float, the start, where the density is not 0
+    n_steps : int
+    support : (lower, upper), each () or (d,) float
+        A box, outside of which the density is 0. A bounded support has to be given: where the density jumps elsewhere, the gradient is nan.
+    checkpoint : bool
+        Keep about 2 sqrt(`n_steps`) points for the backward pass in place of `n_steps`, and search once more.
+
+    Returns
+    -------
+    SlicePath
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of the wrong shape, type or size, and for a start that is impossible.
+
+    References
+    ----------
+    Zoltowski, Cai and Adams 2021, "Slice Sampling Reparameterization Gradients".
+
+    Notes
+    -----
+    *Exact.* Where a slice consists of several intervals, the paper's search finds the end of any of them, and a uniform draw between the
+    ends need not be reversible. Here the search is repeated from the draw, and the chain stays where it was unless the draw is in the slice
+    and leads to the same ends. Given height and direction the ends are a deterministic function of the starting point; points with the
+    same ends form a class; a uniform draw between the ends, accepted within the class, is as likely back as forth, and so leaves the
+    uniform distribution on the slice as it is. Log-concave densities have one class: nothing is rejected but for rounding.
+
+    *Differentiable.* The path is, for almost all noise, and its gradient is that of an expectation where all steps are accepted. A step
+    that stays has the identity as its derivative: how its chance of staying depends on the parameters is left out, as it is for the chance
+    of finding one end or another.
+    """
+    with jax.ensure_compile_time_eval():  # what is known is checked, within a compiled function too
+        x = jnp.asarray(x)
+    lower, upper = checked(params, x, n_steps, support)
+    logdensity, params = explicit(logdensity, params, x)
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, x))):
+        with jax.ensure_compile_time_eval():
+            value = float(logdensity(params, x))
+        if not np.isfinite(value):
+            raise ValueError(
+                f"logdensity is {value} at the start x = {x}, and a slice needs a height there. Start where the density is finite."
+            )
+    keys = jax.random.split(key, n_steps)
+    walk = partial(jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper)))
+    if not checkpoint:
+        return walk(x, keys)[1]
+    block = isqrt(n_steps)
+    n_blocks = -(-n_steps // block)
+    keys = jnp.concatenate([keys, keys[: n_blocks * block - n_steps]])  # to whole blocks; what is too many is cut off
+    _, blocks = jax.lax.scan(jax.checkpoint(walk), x, keys.reshape(n_blocks, block, *keys.shape[1:]))
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_steps], blocks)
+
+
+def step(key, logdensity: Callable, params, x, lower, upper):
+    """x (d,), and a SlicePath without its first axis."""
+    key_height, key_place, key_direction = jax.random.split(key, 3)
+    log_u1 = -jax.random.exponential(key_height, dtype=x.dtype)
+    u2 = jax.random.uniform(key_place, dtype=x.dtype)
+    direction = jax.random.normal(key_direction, x.shape, x.dtype)
+    direction = direction / jnp.linalg.norm(direction)
+    found = ends(logdensity, params, x, direction, log_u1, lower, upper)
+    place = u2 * found.alpha[0] + (1 - u2) * found.alpha[1]
+    there = x + place * direction  # Eq. 4
+    there += jax.lax.stop_gradient(jnp.clip(there, lower, upper) - there)
+    accepted = same_class(found, jax.lax.stop_gradient(place))
+    differentiable = jnp.where(accepted, found.known.all(), jnp.isfinite(found.alpha).all())
+    x = jnp.where(accepted, there, x)
+    return x, SlicePath(x, accepted, differentiable)
+
+
+class Ends(NamedTuple):
+    """The ends of a slice on a line.
+
+    Attributes
+    ----------
+    alpha : (2,) float, differentiable
+    known : (2,) bool, whether the derivative is
+    again : () float -> (2,) float, the ends that are found from another point of the line
+    """
+
+    alpha: Any
+    known: Any
+    again: Callable
+
+
+def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> Ends:
+    """The ends of the slice at height log_u1 () below x (d,), along direction (d,)."""
+    line = reach(x, direction, lower, upper)
+    fixed_params, fixed_x, fixed_line = jax.lax.stop_gradient((params, x, line))
+    height = log_u1 + logdensity(fixed_params, fixed_x)
+    height = jnp.where(((x >= lower) & (x <= upper)).all() & jnp.isfinite(height), height, jnp.nan)
+
+    def point(alpha):
+        return jnp.clip(fixed_x + alpha * direction, lower, upper)
+
+    def f(alpha):
+        return logdensity(fixed_params, point(alpha)) - height  # Eq. 8
+
+    alpha, is_edge = search(f, jnp.zeros((), x.dtype), fixed_line)
+    is_root = jnp.isfinite(alpha) & ~is_edge
+    places = jax.vmap(point)(jnp.where(is_root, alpha, 0))
+    value, gradient = jax.vmap(jax.value_and_grad(logdensity, 1), (None, 0))(fixed_params, places)
+    is_root &= smooth(value, gradient, alpha, places, height, direction)
+    roots = differentiable_ends(logdensity, params, x, direction, jax.lax.stop_gradient(alpha), is_root)
+    return Ends(jnp.where(is_edge, line.edge, roots), is_root | is_edge, lambda place: search(f, place, fixed_line)[0])
+
+
+def smooth(value, gradient, alpha, places, height, direction):
+    """(2,) bool, whether the density (2,), of gradient (2, d) at places (2, d), falls through the height, and does not jump past it."""
+    eps = jnp.finfo(value.dtype).eps
+    # at a root f is 0 but for rounding, its own and that of the place; at a jump it is nearly as large as the jump
+    of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(axis=1)
+    continuous = jnp.abs(value - height) <= jnp.sqrt(eps) + 1024 * eps * jnp.abs(height) + 16 * eps * of_place
+    falling = -(gradient @ direction) * jnp.asarray(SIGNS, value.dtype) * (alpha[0] - alpha[1])
+    return continuous & (falling > jnp.sqrt(eps)) & (falling < jnp.inf)
+
+
+def same_class(found: Ends, place):
+    """() bool, whether the same ends are found from `place`: other ends are not that near, and rounding is not that large."""
+    tolerance = 64 * jnp.sqrt(jnp.finfo(place.dtype).eps) * (found.alpha[0] - found.alpha[1])
+    return (jnp.abs(found.again(place) - found.alpha) <= tolerance).all()
+
+
+def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
+    """`logdensity` with all that it closes over among its parameters, and these parameters."""
+    if not callable(logdensity):
+        raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
+    traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
+    if not isinstance(out, jax.ShapeDtypeStruct) or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
+        raise ValueError(
+            f"logdensity must return one float, the log density of x of shape {x.shape}; it returns {out}. Sum over its terms."
+        )
+
+    def evaluated(params, x):
+        params, constants = params
+        return jax.core.eval_jaxpr(traced.jaxpr, constants, *jax.tree.leaves(params), x)[0].astype(x.dtype)
+
+    return evaluated, (params, traced.consts)
+
+
+def checked(params, x, n_steps, support) -> tuple[np.ndarray, np.ndarray]:
+    """The box (d,), (d,), once the arguments are known to make sense."""
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(f"x must hold floats, for a slice is of a continuous density; got {x.dtype}. Convert it with x.astype(float).")
+    if x.ndim != 1 or not x.size:
+        raise ValueError(f"x must be one point of shape (d,), got shape {x.shape}. Pass a scalar as x[None], and use jax.vmap for chains.")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        dtype = jnp.result_type(leaf)
+        if not jnp.issubdtype(dtype, jnp.floating):
+            name = jax.tree_util.keystr(path)
+            raise TypeError(f"params{name} is of {dtype}, without a gradient. Make it float, or let logdensity close over it.")
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(bound, x.dtype), x.shape) for bound in support)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"support must be (lower, upper), each a number or of shape {x.shape}, got {support!r}.") from error
+    if not (lower < upper).all():
+        raise ValueError(f"support must have lower < upper everywhere, got {support!r}.")
+    if not isinstance(x, jax.core.Tracer) and not ((np.asarray(x) >= lower) & (np.asarray(x) <= upper)).all():
+        raise ValueError(f"The start x = {x} is outside of support = {support!r}. Start within, or widen the support.")
+    return lower, upper

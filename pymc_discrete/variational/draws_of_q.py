@@ -1,0 +1,76 @@
+"""Exact draws of q(z) ∝ exp(-energy(z)), as the variables of a model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from xarray import DataTree
+
+from pymc_discrete.kernels import slice as slices
+from pymc_discrete.sampling.program import recorded, recorder
+from pymc_discrete.sampling.results import data_tree
+from pymc_discrete.targets.continuous import ContinuousDensity
+
+
+def draws_of_q(
+    model: pm.Model,
+    density: ContinuousDensity,
+    energy: Callable,
+    starts: np.ndarray,
+    draws: int,
+    tune: int,
+    chains: int,
+    thin: int,
+    seed: int | None,
+) -> DataTree:
+    """Chains of the slice kernel from some of `starts` (n, d), with what tells q from the posterior; see `EnergyPosterior.sample`."""
+    rng = np.random.default_rng(seed)
+    params, static = eqx.partition(energy, eqx.is_inexact_array)
+    d, due = density.size, jnp.asarray(np.append(slices.renewals(tune), False))
+
+    def chain(params, key, z):
+        def logdensity(z):
+            return -jnp.asarray(eqx.combine(params, static)(z), float)
+
+        def move(n, carried):
+            z, widths = carried
+            key_now = jax.random.fold_in(key, n)
+            z, widths, _ = slices.draw(key_now, z, logdensity, widths, n < tune, due[jnp.minimum(n, tune)], 1)
+            return z, widths
+
+        def record(carried, n):
+            carried = jax.lax.fori_loop(tune + n * thin, tune + (n + 1) * thin, move, carried)
+            return carried, carried[0]
+
+        tuned = jax.lax.fori_loop(0, tune, move, (z, jax.tree.map(jnp.asarray, slices.start(d))))
+        return jax.lax.scan(record, tuned, jnp.arange(draws))[1]
+
+    keys = jax.random.split(jax.random.key(rng.integers(2**31)), chains)
+    begin = jnp.asarray(starts[rng.integers(len(starts), size=chains)])
+    z = jax.jit(lambda params: jax.lax.map(lambda a: chain(params, *a), (keys, begin)))(params)
+    target = density.differentiable(begin[0], [])
+
+    def told(z):
+        """The model's log density at z, that of q, and the gradient of the first less the second."""
+        lp, of_p = jax.value_and_grad(target)(z)
+        log_q, of_q = jax.value_and_grad(lambda z: -jnp.asarray(energy(z), float))(z)
+        return lp + density.rest([]), log_q, of_p - of_q
+
+    outputs = recorded(model, None)
+    variables = recorder(model, outputs)
+    flat = z.reshape(-1, d)
+    lp, log_q, gap = jax.jit(lambda z: jax.lax.map(told, z))(flat)
+    values = jax.jit(jax.vmap(lambda z: variables(*density.parts(z))))(flat)
+    covariance = jnp.cov(flat.T).reshape(d, d)
+    score_gap = jnp.einsum("ni,ij,nj->n", gap, covariance, gap) / d
+
+    def by_chain(a: Any) -> np.ndarray:
+        return np.asarray(a).reshape(chains, draws, *a.shape[1:])
+
+    kept = {v.name: by_chain(a) for v, a in zip(outputs, values, strict=True)}
+    stats = {"lp": by_chain(lp), "log_q": by_chain(log_q), "score_gap": by_chain(score_gap)}
+    return data_tree(model, kept, stats, None, {"sampler": "pymc_discrete.fit_energy_posterior", "thin": thin}, {})

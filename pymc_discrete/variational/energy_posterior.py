@@ -1,0 +1,280 @@
+"""Variational inference by an energy: q(z) ∝ exp(-energy(z)) fitted to the posterior of a model's continuous variables."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pymc as pm
+from pymc.model import modelcontext
+from xarray import DataTree
+
+from pymc_discrete.kernels import slice as slices
+from pymc_discrete.sampling.options import all_in_jax, check_count, seed_of
+from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free
+from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample
+from pymc_discrete.variational.draws_of_q import draws_of_q
+from pymc_discrete.variational.energies import TiltedNormal
+
+_log = logging.getLogger("pymc.discrete")
+
+FORGET = 0.02  # of what is known of the shape of q, with every iteration
+BEGIN = 50  # sweeps from the initial point to the first draws of q
+UPDATES = 50  # of the progress bar
+REFUSED = 0.1  # share of iterations without a finite gradient above which there is no fit
+
+
+class EnergyPosterior:
+    """An energy fitted to a posterior, q(z) ∝ exp(-energy(z)).
+
+    Attributes
+    ----------
+    energy : as given, fitted: (z (d,)) -> () float, nats, up to a constant
+    names : the value variables that z is made of, in their order
+    history : {name: (iterations,) float}: "log_ratio_variance", nats², the variance of log p - log q over the chains, 0 where q is the
+        posterior; "gradient_norm"; "accepted", the share of slices that accepted their draw; "skipped", 1 where the gradient was not
+        finite and the iteration left out
+    """
+
+    def __init__(self, model: pm.Model, density: ContinuousDensity, energy: Any, history: dict[str, np.ndarray], z: np.ndarray):
+        self.model, self.energy, self.history, self.names = model, energy, history, density.names
+        self._density, self._z = density, z
+
+    def sample(self, draws: int = 1000, *, tune: int = 500, chains: int = 4, thin: int = 1, random_seed: Any = None) -> DataTree:
+        """Draws of q, by the exact slice sampler of `ReparameterizedSlice`.
+
+        Parameters
+        ----------
+        draws, tune, chains : int
+        thin : int, sweeps for each draw kept
+        random_seed : int or what `pm.sample` takes
+
+        Returns
+        -------
+        xarray.DataTree
+            The model's variables in the group posterior, and in sample_stats `lp` (log p(x, z), nats), `log_q` (-energy, not normalised)
+            and `score_gap` (gradient of log p - log q, squared, in units of q's covariance, per coordinate): its mean is the Fisher
+            divergence.
+        """
+        for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1), ("thin", thin, 1)):
+            check_count(name, value, least)
+        return draws_of_q(self.model, self._density, self.energy, self._z, draws, tune, chains, thin, seed_of(random_seed))
+
+    @staticmethod
+    def diagnostics(tree: DataTree) -> dict[str, float]:
+        """How far q is from the posterior, by what needs no normalising constant.
+
+        Parameters
+        ----------
+        tree : as `sample` returns it
+
+        Returns
+        -------
+        dict
+            "fisher_divergence" : per coordinate, 0 where q is the posterior; for normals of the same shape it is the squared distance of
+            the means in standard deviations, over the number of coordinates. "log_ratio_sd" : nats, standard deviation of log p - log q.
+            "khat" : of Pareto-smoothed importance sampling, below 0.7 where draws of q may be reweighted to the posterior. "ess_share" :
+            of the draws, that the weights leave. Draws of q do not see a mode that q has missed, and neither do these numbers.
+
+        References
+        ----------
+        Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto Smoothed Importance Sampling. Yao et al. 2018, Yes, but Did It Work?:
+        Evaluating Variational Inference.
+        """
+        from arviz_stats.base import array_stats
+
+        stats = tree["sample_stats"].to_dataset()
+        ratio = (stats["lp"] - stats["log_q"]).values.reshape(-1)
+        weights, khat = array_stats.psislw(ratio - ratio.max())
+        weights = np.exp(weights - weights.max())
+        return {
+            "fisher_divergence": float(stats["score_gap"].mean()),
+            "log_ratio_sd": float(ratio.std()),
+            "khat": float(khat),
+            "ess_share": float(weights.sum() ** 2 / (weights**2).sum() / len(weights)),
+        }
+
+
+def fit_energy_posterior(
+    model: pm.Model | None = None,
+    energy: Callable | None = None,
+    *,
+    iterations: int = 2000,
+    chains: int = 64,
+    n_steps: int | str = "auto",
+    optimizer: optax.GradientTransformation | None = None,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> EnergyPosterior:
+    r"""Fit q(z) ∝ exp(-energy(z)) to the posterior of a model's continuous variables by the path derivative of the ELBO.
+
+    .. math:: \nabla_\phi = \nabla_z [\log p(x, z) + E_\phi(z)] \, \nabla_\phi z(\phi, \epsilon)
+
+    with z the last of `n_steps` differentiable slice steps (`differentiable_slice_sample`) of every chain (Zoltowski et al. 2021, Eq. 14
+    and 28). No normalising constant is needed, and where q is the posterior the gradient is 0 for every draw.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        By default the model of the context. Its free variables must be continuous.
+    energy : callable, optional
+        A pytree, such as an equinox.Module, that is called as energy(z) -> () float, nats, z (d,) the free variables in PyMC's
+        unconstrained space (`EnergyPosterior.names` tells their order). exp(-energy) must be integrable for all parameters. By default a
+        `TiltedNormal` about the model's initial point.
+    iterations : int
+    chains : int
+        Chains of q that run through all iterations, each with a gradient of its own.
+    n_steps : "auto" or int
+        Slice steps of a chain in an iteration; by default 10 and 2 for each coordinate. The gradient is unbiased for infinitely many: how
+        the distribution of the chain's first point depends on the parameters is left out, and forgotten as fast as the chain mixes.
+    optimizer : optax.GradientTransformation, optional
+        By default Adam with a rate that falls from 0.02 to 0 as a cosine.
+    random_seed : int or what `pm.sample` takes, optional
+    progressbar : bool
+
+    Returns
+    -------
+    EnergyPosterior
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a model with discrete variables, or none, and for an energy that is not one.
+    FloatingPointError
+        Where more than a tenth of the gradients are not finite.
+
+    Notes
+    -----
+    Discrete variables are refused. Drawing them by a Markov step in alternation would leave the gradient biased for any number of
+    iterations, since z would meet a discrete state drawn for an earlier z. Sum them out, or sample the whole model with `pmd.sample`.
+
+    The slice steps run along directions of the shape that the chains have shown (an average over past iterations). Where slices of q have
+    several pieces the gradient leaves out how the chance of a piece depends on the parameters, and is biased for any `n_steps`.
+
+    References
+    ----------
+    Zoltowski, Cai and Adams 2021, Slice Sampling Reparameterization Gradients, section 2.3 and App. C. Roeder, Wu and Duvenaud 2017,
+    Sticking the Landing.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     x = pm.Normal("x")
+    ...     y = pm.Normal("y", x**2, 0.5)
+    ...     fit = pmd.fit_energy_posterior()  # doctest: +SKIP
+    >>> idata = fit.sample()  # doctest: +SKIP
+    """
+    for name, value in (("iterations", iterations), ("chains", chains), ("n_steps", 1 if n_steps == "auto" else n_steps)):
+        check_count(name, value, 2 if name == "chains" else 1)
+    model = modelcontext(model)
+    names, density, start = block_of_all(model)
+    seed = np.random.default_rng(seed_of(random_seed)).integers(2**31)
+    key_energy, key_start, key_run = jax.random.split(jax.random.key(seed), 3)
+    d = density.size
+    with all_in_jax():
+        energy = TiltedNormal(start, 1.0, key=key_energy) if energy is None else energy
+        check_energy(energy, names, start)
+        params, static = eqx.partition(energy, eqx.is_inexact_array)
+        count = 10 + 2 * d if n_steps == "auto" else int(n_steps)
+        optimizer = optax.adam(optax.cosine_decay_schedule(0.02, iterations)) if optimizer is None else optimizer
+        optimizer = optax.apply_if_finite(optimizer, iterations)
+
+        def minus_energy(params, z):
+            return -jnp.asarray(eqx.combine(params, static)(z), float)
+
+        def end_of_path(params, key, z, factor):
+            """z (d,) after the steps, and the share that was accepted; of z = factor u, u is what is sampled."""
+            u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
+            path = differentiable_slice_sample(key, lambda params, u: minus_energy(params, factor @ u), params, u, count)
+            return factor @ path.x[-1], path.accepted.mean()
+
+        logdensity = density.differentiable(jnp.asarray(start), [])
+
+        def objective(params, keys, z, factor):
+            """Its gradient is that of minus the ELBO, its value is not (Eq. 14)."""
+            z, accepted = jax.vmap(end_of_path, (None, 0, 0, None))(params, keys, z, factor)
+            ratio = jax.vmap(lambda z: logdensity(z) - minus_energy(jax.lax.stop_gradient(params), z))(z)
+            return -ratio.mean(), (jax.lax.stop_gradient(z), ratio.var(), accepted.mean())
+
+        def iteration(carried, key):
+            params, state, z, mean, covariance = carried
+            factor = slices.shaped(covariance, chains, jnp.ones(d))
+            gradient, (new, variance, accepted) = jax.grad(objective, has_aux=True)(params, jax.random.split(key, chains), z, factor)
+            updates, state = optimizer.update(gradient, state, params)
+            finite = jnp.isfinite(new).all(axis=1, keepdims=True)
+            z = jnp.where(finite, new, z)
+            away = z - mean
+            mean = mean + FORGET * away.mean(axis=0)
+            covariance = covariance + FORGET * (away.T @ away / chains - covariance)
+            told = {
+                "log_ratio_variance": variance,
+                "gradient_norm": optax.global_norm(gradient),
+                "accepted": accepted,
+                "skipped": ~state.last_finite,
+            }
+            return (optax.apply_updates(params, updates), state, z, mean, covariance), told
+
+        run = jax.jit(lambda carried, keys: jax.lax.scan(iteration, carried, keys))
+        widths = jax.tree.map(jnp.asarray, slices.start(d))
+
+        def begin(key):
+            q = lambda z: minus_energy(params, z)
+            return slices.draw(key, jnp.asarray(start), q, widths, False, False, BEGIN)[0]
+
+        z = jax.jit(jax.vmap(begin))(jax.random.split(key_start, chains))
+        carried = params, optimizer.init(params), z, z.mean(axis=0), jnp.cov(z.T).reshape(d, d)
+        keys, told = jax.random.split(key_run, iterations), []
+        with Progress(iterations, chains, progressbar) as bar:
+            for some in np.array_split(np.arange(iterations), min(UPDATES, iterations)):
+                clock = time.perf_counter()
+                carried, now = run(carried, keys[some])
+                told.append(jax.tree.map(np.asarray, now))
+                bar.advance(len(some), time.perf_counter() - clock, {}, tuning=False)
+    history = jax.tree.map(lambda *a: np.concatenate(a).astype(float), *told)
+    skipped = history["skipped"].mean()
+    if skipped > REFUSED:
+        raise FloatingPointError(
+            f"The gradient was not finite in {100 * skipped:.0f} of 100 iterations. Either the log density of the model has none where q "
+            "puts its draws, or the energy jumps or is flat: write both smooth, and let exp(-energy) be integrable."
+        )
+    if skipped:
+        _log.warning(f"fit_energy_posterior left out {int(history['skipped'].sum())} of {iterations} iterations without a finite gradient.")
+    return EnergyPosterior(model, density, eqx.combine(carried[0], static), history, np.asarray(carried[2]))
+
+
+def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndarray]:
+    """The free variables of a model, which must all be continuous, their density, and the initial point (d,)."""
+    discrete = free(model, DISCRETE)
+    if discrete:
+        raise ValueError(
+            f"The model has the discrete variable{'s' * (len(discrete) > 1)} {', '.join(map(repr, discrete))}, which q(z), a density, "
+            "cannot describe. Sum them out (pymc_extras.marginalize), or sample the model with pmd.sample."
+        )
+    names, point = block_of(model, None, CONTINUOUS), model.initial_point()
+    left = [n for n in free(model, CONTINUOUS) if n not in names]
+    if left:
+        block_of(model, left, CONTINUOUS)  # raises, with the reason
+    density = ContinuousDensity(model, names, point)
+    density.check_gradient()
+    return names, density, density.ravel(point, np)
+
+
+def check_energy(energy: Any, names: list[str], start: np.ndarray) -> None:
+    """Refuse what is no energy of z, before any tracing of the fit."""
+    if not callable(energy):
+        raise TypeError(f"energy must be callable, energy(z) -> () float, such as an equinox.Module; got {energy!r}.")
+    if not jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array)):
+        raise TypeError("energy has no parameters to fit: it must be a pytree with arrays of floats, such as an equinox.Module.")
+    z = jnp.asarray(start)
+    out = eqx.filter_eval_shape(energy, z)
+    if getattr(out, "shape", None) != () or not jnp.issubdtype(out.dtype, jnp.floating):
+        raise ValueError(f"energy must return one float for z of shape {z.shape} ({', '.join(names)} in this order); it returns {out}.")
+    if not np.isfinite(float(energy(z))):
+        raise ValueError(f"energy is {float(energy(z))} at the model's initial point. It must be finite for every z.")

@@ -1,0 +1,169 @@
+r"""The ends of a slice along a line, and their derivatives.
+
+With :math:`\alpha` along the line :math:`x + \alpha d`, an end is a root of Zoltowski, Cai and Adams 2021, Eq. 8,
+
+.. math:: f(\alpha) = \ln \pi_\theta(x + \alpha d) - \ln u_1 - \ln \pi_\theta(x),
+
+or the edge of the support. The two ends of a line are held together, the positive one first.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+SIGNS = np.array([1.0, -1.0])
+MOST_ITERATIONS = 200  # bisection alone needs 53 from a bracket of the root's own size, 3 more for every power of 10 between them
+
+
+class Reach(NamedTuple):
+    """Where a line meets the box that is the support.
+
+    Attributes
+    ----------
+    edge : (2,) float, infinite where there is none; differentiable in x
+    last : (2,) float, a few roundings before the edge: a density is not asked for its value on an edge, which may be 0, infinite or nan
+    """
+
+    edge: Any
+    last: Any
+
+
+def reach(x, direction, lower, upper) -> Reach:
+    """From x (d,) along direction (d,), in the box from lower (d,) to upper (d,)."""
+
+    def one(sign):
+        bound = jnp.where(sign * direction > 0, upper, lower)
+        per_unit = jnp.where(direction == 0, 1, direction)
+        alpha = jnp.where(direction == 0, sign * jnp.inf, (bound - x) / per_unit)
+        binding = jnp.argmin(sign * alpha)
+        edge = alpha[binding]
+        rounding = 4 * jnp.finfo(x.dtype).eps * (jnp.abs(edge) + jnp.abs(bound[binding] / per_unit[binding]))
+        return Reach(edge, jnp.where(jnp.isfinite(edge), edge - sign * rounding, edge))
+
+    return jax.vmap(one)(jnp.asarray(SIGNS, x.dtype))
+
+
+def search(f: Callable, start, line: Reach):
+    """The ends that are found from a point of the slice: a deterministic function of the point.
+
+    A bracket grows from 1 by doubling until it ends outside of the slice, then a root is found within it: of several *a* root, not always
+    the nearest.
+
+    Parameters
+    ----------
+    f : () float -> () float, Eq. 8; above 0 within the slice, anything else (nan too) is outside
+    start : () float, a point of the line
+    line : Reach
+
+    Returns
+    -------
+    alpha : (2,) float, nan where the density never falls below the height, and where `start` is outside
+    is_edge : (2,) bool
+    """
+    limits = jnp.finfo(start.dtype)
+
+    def height(alpha):
+        value = f(alpha)
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+    f_start = height(start)
+
+    def one(sign, edge, last):
+        room = jnp.maximum(sign * (last - start), 0)
+
+        def inside(carried):
+            width, _, _, _, f_outer = carried
+            return (f_outer > 0) & (width < room) & (width < limits.max / 4)
+
+        def widen(carried):
+            width, _, _, outer, f_outer = carried
+            width = jnp.minimum(jnp.maximum(2 * width, 1), room)
+            return width, outer, f_outer, start + sign * width, height(start + sign * width)
+
+        begin = (jnp.zeros_like(start), start, f_start, start, f_start)
+        _, inner, f_inner, outer, f_outer = jax.lax.while_loop(inside, widen, begin)
+        bracketed = (f_start > 0) & ~(f_outer > 0)
+        is_edge = (f_outer > 0) & jnp.isfinite(edge)
+        alpha = root(height, inner, f_inner, outer, f_outer, bracketed)
+        return jnp.where(is_edge, edge, alpha), is_edge
+
+    return jax.vmap(one)(jnp.asarray(SIGNS, start.dtype), line.edge, line.last)
+
+
+def root(f: Callable, a, f_a, b, f_b, wanted):
+    """() float, where f changes its sign between a and b, to a few roundings; nan where it is not `wanted` or not found.
+
+    Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear function without using derivatives".
+    """
+    eps = jnp.finfo(a.dtype).eps
+
+    def go_on(carried):
+        i, found, *_ = carried
+        return wanted & (i < MOST_ITERATIONS) & jnp.isnan(found)
+
+    def narrow(carried):
+        # f comes last, and is judged in the next iteration: a compiler that computes it once for each use may round it to both signs
+        i, _, x, value, x1, f1, x2, f2 = carried
+        same = (value > 0) == (f1 > 0)
+        # x1 is the newest point, x2 is on the other side, x3 was one of them before
+        x1, f1, x2, f2, x3, f3 = jnp.where(same, jnp.stack([x, value, x2, f2, x1, f1]), jnp.stack([x, value, x1, f1, x2, f2]))
+        best = jnp.where(jnp.abs(f1) < jnp.abs(f2), x1, x2)
+        rounding, width = 2 * eps * jnp.abs(best), jnp.abs(x2 - x1)
+        found = jnp.where((width <= 2 * rounding) | (f1 == 0) | (f2 == 0), best, jnp.nan)
+        xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+        quadratic = (1 - jnp.sqrt(1 - xi) < phi) & (phi < jnp.sqrt(xi))
+        t = f1 / (f2 - f1) * f3 / (f2 - f3) + f1 / (f3 - f1) * f2 / (f3 - f2) * (x3 - x1) / (x2 - x1)
+        least = jnp.minimum(rounding / width, 0.5)
+        x = x1 + jnp.where(quadratic, jnp.clip(t, least, 1 - least), 0.5) * (x2 - x1)
+        return i + 1, found, x, f(x), x1, f1, x2, f2
+
+    begin = (0, jnp.full_like(a, jnp.nan), a, f_a, b, f_b, b, f_b)
+    return jax.lax.while_loop(go_on, narrow, begin)[1]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def differentiable_ends(logdensity: Callable, params, x, direction, alpha, known):
+    """`alpha`, as an implicit function of `params` and `x`.
+
+    Parameters
+    ----------
+    logdensity : (params, x) -> () float, nats
+    x, direction : (d,) float
+    alpha : (2,) float
+    known : (2,) bool, roots; where not, the derivative is not known, and nan
+    """
+    return alpha
+
+
+def forward(logdensity, params, x, direction, alpha, known):
+    return alpha, (params, x, direction, alpha, known)
+
+
+def backward(logdensity, kept, cotangent):
+    """Appendix B: products of vectors with Jacobians, and no Jacobian."""
+    params, x, direction, alpha, known = kept
+
+    def f(params, x, alpha):
+        there = jax.vmap(lambda a: logdensity(params, x + a * direction))(alpha)
+        return there - logdensity(params, x)  # Eq. 8, less a constant
+
+    _, pull = jax.vjp(f, params, x, jnp.where(known, alpha, 0))
+    slope = pull(jnp.ones_like(alpha))[2]
+    # an end that the loss does not touch adds nothing, known or not
+    touched = cotangent != 0
+    # Eqs. 9 and 10
+    of_params, of_x, _ = pull(jnp.where(touched & known, -cotangent / slope, 0))
+    # a comparison has no derivative, and would pass for a 0: nan has to be put there
+    unknown = (touched & ~known).any()
+
+    def flagged(g):
+        return g if g.dtype == jax.dtypes.float0 else jnp.where(unknown, jnp.nan, g)
+
+    return jax.tree.map(flagged, of_params), flagged(of_x), None, None, None
+
+
+differentiable_ends.defvjp(forward, backward)
