@@ -293,7 +293,7 @@ def test_what_nuts_refuses_is_sampled():
     with pm.Model() as model:
         x = pm.Flat("x")
         pm.Potential("p", -0.5 * NoGradient()(x))
-        with pytest.raises(ValueError, match="PyTensor has none.*ReparameterizedSlice"):
+        with pytest.raises(ValueError, match=r"PyTensor has none.*ReparameterizedSlice"):
             pmd.sample(**QUIET)
         idata = pmd.sample(4000, tune=200, chains=2, step=pmd.ReparameterizedSlice(), random_seed=1, thin=3, **QUIET)
     draws = idata["posterior"]["x"].values

@@ -26,9 +26,11 @@ from pymc_discrete.variational.energies import TiltedNormal
 _log = logging.getLogger("pymc.discrete")
 
 FORGET = 0.02  # of what is known of the shape of q, with every iteration
+RATE = 0.02  # of Adam, at the start
 BEGIN = 50  # sweeps from the initial point to the first draws of q
 UPDATES = 50  # of the progress bar
 REFUSED = 0.1  # share of iterations without a finite gradient above which there is no fit
+ACCEPTED = 0.5, 0.9  # share of slices that accept their draw, in the last tenth, below which there is none, and a warning
 
 
 class EnergyPosterior:
@@ -92,7 +94,7 @@ class EnergyPosterior:
 
         stats = tree["sample_stats"].to_dataset()
         ratio = (stats["lp"] - stats["log_q"]).values.reshape(-1)
-        weights, khat = array_stats.psislw(ratio - ratio.max())
+        weights, khat = array_stats.psislw(-ratio)  # which asks for log q - log p
         weights = np.exp(weights - weights.max())
         return {
             "fisher_divergence": float(stats["score_gap"].mean()),
@@ -135,7 +137,7 @@ def fit_energy_posterior(
         Slice steps of a chain in an iteration; by default 10 and 2 for each coordinate. The gradient is unbiased for infinitely many: how
         the distribution of the chain's first point depends on the parameters is left out, and forgotten as fast as the chain mixes.
     optimizer : optax.GradientTransformation, optional
-        By default Adam with a rate that falls from 0.02 to 0 as a cosine.
+        By default Adam with a rate that falls from 0.02 to 0 as a cosine, and a short memory (b2 = 0.95).
     random_seed : int or what `pm.sample` takes, optional
     progressbar : bool
 
@@ -148,7 +150,7 @@ def fit_energy_posterior(
     ValueError, TypeError
         For a model with discrete variables, or none, and for an energy that is not one.
     FloatingPointError
-        Where more than a tenth of the gradients are not finite.
+        Where more than a tenth of the gradients are not finite, or exp(-energy) is not integrable.
 
     Notes
     -----
@@ -183,7 +185,8 @@ def fit_energy_posterior(
         check_energy(energy, names, start)
         params, static = eqx.partition(energy, eqx.is_inexact_array)
         count = 10 + 2 * d if n_steps == "auto" else int(n_steps)
-        optimizer = optax.adam(optax.cosine_decay_schedule(0.02, iterations)) if optimizer is None else optimizer
+        # a short memory, since the first gradients are larger than the last by many powers of 10
+        optimizer = optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95) if optimizer is None else optimizer
         optimizer = optax.apply_if_finite(optimizer, iterations)
 
         def minus_energy(params, z):
@@ -215,7 +218,7 @@ def fit_energy_posterior(
             covariance = covariance + FORGET * (away.T @ away / chains - covariance)
             told = {
                 "log_ratio_variance": variance,
-                "gradient_norm": optax.global_norm(gradient),
+                "gradient_norm": jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient))),
                 "accepted": accepted,
                 "skipped": ~state.last_finite,
             }
@@ -238,15 +241,31 @@ def fit_energy_posterior(
                 told.append(jax.tree.map(np.asarray, now))
                 bar.advance(len(some), time.perf_counter() - clock, {}, tuning=False)
     history = jax.tree.map(lambda *a: np.concatenate(a).astype(float), *told)
-    skipped = history["skipped"].mean()
+    complain(history)
+    return EnergyPosterior(model, density, eqx.combine(carried[0], static), history, np.asarray(carried[2]))
+
+
+def complain(history: dict[str, np.ndarray]) -> None:
+    """Refuse, or tell of, a fit whose paths say little about the parameters."""
+    iterations = len(history["skipped"])
+    skipped, accepted = history["skipped"].mean(), history["accepted"][-max(iterations // 10, 1) :].mean()
     if skipped > REFUSED:
         raise FloatingPointError(
             f"The gradient was not finite in {100 * skipped:.0f} of 100 iterations. Either the log density of the model has none where q "
             "puts its draws, or the energy jumps or is flat: write both smooth, and let exp(-energy) be integrable."
         )
+    if not accepted >= ACCEPTED[0]:
+        raise FloatingPointError(
+            f"Only {100 * accepted:.0f} of 100 slices of q accepted their draw at the end. Where a slice never ends exp(-energy) is not "
+            "integrable: add a term that grows with |z|, as `pmd.variational.TiltedNormal` has it. Where it has many pieces, smooth it."
+        )
+    if accepted < ACCEPTED[1]:
+        _log.warning(
+            f"{100 - 100 * accepted:.0f} of 100 slices of q stayed where they were at the end: they have several pieces, and the gradient "
+            "leaves out how the chance of a piece depends on the parameters. Look at `EnergyPosterior.diagnostics`."
+        )
     if skipped:
         _log.warning(f"fit_energy_posterior left out {int(history['skipped'].sum())} of {iterations} iterations without a finite gradient.")
-    return EnergyPosterior(model, density, eqx.combine(carried[0], static), history, np.asarray(carried[2]))
 
 
 def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndarray]:
