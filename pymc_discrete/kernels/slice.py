@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-LARGEST_FRAME = 500  # coordinates; a frame of d directions costs d^3 operations
+FRAMES = range(2, 501)  # numbers of coordinates; a frame of d directions costs d^3 operations
 EXPANSIONS, SHRINKAGES = 100, 200  # at most, of one update; 200 halvings lead from 1e8 to 1e-52
 ROUNDINGS = 16.0  # a shorter way is taken for none
 SPREADS = 3.0  # two uniform points of an interval are a third of it apart, in the mean
@@ -25,7 +25,7 @@ class Widths(NamedTuple):
     Attributes
     ----------
     axes : (d,) float, widths along the axes
-    factor : (d, d) float, by which an orthonormal frame is multiplied; (0, 0) where d is too large for frames
+    factor : (d, d) float, by which an orthonormal frame is multiplied; (0, 0) where d has none (`FRAMES`)
     way, ways : (d,) float, the sum of the distances gone along each axis in this window, and their number
     count : () float, points seen in this window
     mean : (d,) float, of them
@@ -60,13 +60,13 @@ class SliceInfo(NamedTuple):
 
 def start(d: int) -> Widths:
     """Before anything is known, as NumPy arrays."""
-    n = d if d <= LARGEST_FRAME else 0
+    n = d if d in FRAMES else 0
     return Widths(np.ones(d), np.eye(n) / SPREADS, *window(d, np))
 
 
 def window(d: int, xp=jnp) -> tuple[Any, ...]:
     """The sums of a window that has just begun."""
-    n = d if d <= LARGEST_FRAME else 0
+    n = d if d in FRAMES else 0
     return xp.zeros(d), xp.zeros(d), xp.zeros(()), xp.zeros(d), xp.zeros((n, n)), xp.zeros(())
 
 

@@ -27,8 +27,9 @@ from pymc_discrete.targets.continuous import ContinuousDensity
 
 _log = logging.getLogger("pymc.discrete")
 
-UPDATE = 5.0  # microseconds of an update besides its evaluations
+UPDATE = 2.0  # microseconds of an update besides its evaluations
 EVALUATIONS = 8.0  # of an update, in the mean
+MOST_SWEEPS = 4  # a chain that they leave correlated needs another step, and not more of them
 STILL = 0.9  # share of updates that go nowhere above which a chain is said to stand still
 
 
@@ -53,8 +54,8 @@ class ReparameterizedSlice(BlockedStep):
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every continuous free variable.
     sweeps : "auto" or int
-        Sweeps per draw, each of as many updates as there are coordinates; by default 1, and more while they cost less than the host's
-        call.
+        Sweeps per draw, each of as many updates as there are coordinates; by default 1, and up to 4 while they cost less than the
+        host's call.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -170,19 +171,20 @@ class ReparameterizedSlice(BlockedStep):
         if self.asked_sweeps != "auto":
             return int(self.asked_sweeps)
         microseconds = self.density.size * (UPDATE + EVALUATIONS * self.density.cost / OPERATIONS)
-        return max(int(HOST_COST / microseconds), 1)
+        return int(np.clip(HOST_COST / microseconds, 1, MOST_SWEEPS))
 
     @property
     def _draw(self):
-        """The compiled draw: (seed (2,) uint32, q (size,), others, widths, learn, due, sweeps) -> (q, widths, summary)."""
+        """The compiled draw: (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths, statistics and q)."""
         if self._draw_compiled is None:
             density = self.density
 
-            def draw(seed, q, others, widths, learn, due, sweeps):
+            def draw(seed, q, others, widths, flags):
                 key = jax.random.wrap_key_data(seed, impl="threefry2x32")
-                q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn, due, sweeps)
+                learn, due, sweeps = flags
+                q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps)
                 total = density.block(q, others) + density.rest(others)
-                return q, widths, jnp.stack([total, *info])
+                return widths, jnp.concatenate([jnp.stack([total, *info]), q])
 
             self._draw_compiled = jax.jit(draw)
         return self._draw_compiled
@@ -195,7 +197,16 @@ class ReparameterizedSlice(BlockedStep):
             self._reset()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_density": None, "_draw_compiled": None}
+        return {**self.__dict__, "_density": None, "_draw_compiled": None, "_widths": self.widths}
+
+    @property
+    def widths(self) -> slices.Widths:
+        """What is learned of the chain; JAX's arrays between draws, NumPy's for those who ask."""
+        return jax.tree.map(np.asarray, self._widths)
+
+    @widths.setter
+    def widths(self, value: slices.Widths) -> None:
+        self._widths = value
 
     # ------------------------------------------------------------ a chain
     def _reset(self) -> None:
@@ -216,16 +227,16 @@ class ReparameterizedSlice(BlockedStep):
         due = self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
         seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
         others = self.density.others(point)
-        q, widths, summary = self._draw(seed, self.density.ravel(point, np), others, self.widths, self.tune, due, self.sweeps)
-        logp, expansions, shrinkages, stayed = np.asarray(summary).tolist()
-        new = self.density.joined(np.asarray(q), point)
+        flags = np.array([self.tune, due, self.sweeps])
+        self._widths, found = self._draw(seed, self.density.ravel(point, np), others, self._widths, flags)
+        found = np.asarray(found)
+        logp, expansions, shrinkages, stayed = found[:4].tolist()
+        new = self.density.joined(found[4:], point)
         if not logp < np.inf:
             raise_not_finite(self.density.graph, new, logp)
         if logp == -np.inf and not self.tune:
             self._raise_impossible()
         self.drawn += 1
-        if self.tune:
-            self.widths = jax.tree.map(np.asarray, widths)
         stats = {"slice_expansions": expansions, "slice_shrinkages": shrinkages, "slice_stayed": stayed, "model_logp": logp}
         return new, [stats]
 

@@ -51,7 +51,7 @@ class ContinuousDensity:
         """Whether pm.Data changed since the graph was built."""
         return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
 
-    @property
+    @functools.cached_property
     def cost(self) -> float:
         """Counted operations of one evaluation."""
         return flops(self._terms, self.graph, set(self.graph.values))

@@ -55,7 +55,8 @@ def differentiable_slice_sample(
     support : (lower, upper), each () or (d,) float
         A box, outside of which the density is 0. A bounded support has to be given: where the density jumps elsewhere, the gradient is nan.
     checkpoint : bool
-        Keep about 2 sqrt(`n_steps`) points for the backward pass in place of `n_steps`, and search once more.
+        Keep, beside the path that is returned, about 2 sqrt(`n_steps`) points for the backward pass in place of `n_steps`, and search once
+        more.
 
     Returns
     -------
