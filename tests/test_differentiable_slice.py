@@ -324,6 +324,24 @@ def test_draws_stay_draws(name):
     assert stats.kstest(np.asarray(path.x[:, -1, 0]), cdf).pvalue > 1e-3 / len(MIXTURES)
 
 
+@pytest.mark.parametrize("wide", [True, False], ids=["float64", "float32"])
+def test_a_thin_piece_beside_a_wide_one_keeps_its_mass(wide):
+    """Ends that lie near one another are not the same: uniform on (0, 1) and (1.005, 1.015)."""
+
+    def pieces(height, x):
+        return jnp.where(((x[0] > 0) & (x[0] < 1)) | ((x[0] > 1.005) & (x[0] < 1.015)), height, -jnp.inf)
+
+    x = 1.01 * np.random.default_rng(0).random((N_CHAINS, 1))
+    x = np.where(x < 1, x, x + 0.005)
+    with jax.enable_x64(wide):
+        run = jax.jit(jax.vmap(lambda key, x: differentiable_slice_sample(key, pieces, jnp.zeros(()), x, 5)))
+        path = run(jax.random.split(KEY, N_CHAINS), jnp.asarray(x, float))
+        inside = np.asarray((path.x > 1).sum(axis=(0, 2)))
+    assert 0.5 < path.accepted.mean() < 0.6  # the search from the wide piece often ends at the thin one
+    want = N_CHAINS * 0.01 / 1.01
+    assert (np.abs(inside - want) < 4.5 * np.sqrt(want)).all()
+
+
 def test_without_the_second_search_draws_do_not_stay_draws():
     params, x, cdf = drawn("unequal widths")
 
@@ -360,6 +378,15 @@ REFUSED = {
     "terms": ({"logdensity": lambda p, x: -(x**2)}, ValueError, "must return one float.*Sum over its terms"),
     "integer density": ({"logdensity": lambda p, x: jnp.int32(1)}, ValueError, "must return one float"),
     "two densities": ({"logdensity": lambda p, x: (x[0], x[0])}, ValueError, "must return one float"),
+    "support by name": ({"support": {0: 0.0, 1: 1.0}}, ValueError, r"support must be \(lower, upper\)"),
+    "nan": ({"x": np.full(1, np.nan)}, ValueError, "x = .nan. is nan"),
+    "text": ({"x": "abc"}, TypeError, "x must be one point"),
+    "text parameters": ({"params": {"mean": "q"}}, TypeError, r"params\['mean'\] must be a float"),
+    "number for a key": ({"key": 0}, TypeError, r"key must be one JAX key, as jax.random.key\(0\)"),
+    "keys": ({"key": jax.random.split(jax.random.key(0), 3)}, TypeError, "use jax.vmap over keys"),
+    "some checkpoints": ({"checkpoint": "yes"}, ValueError, "checkpoint must be True or False"),
+    "one argument": ({"logdensity": lambda x: x[0]}, TypeError, r"a function of \(params, x\)"),
+    "no JAX function": ({"logdensity": lambda p, x: float(x[0])}, TypeError, "made of JAX's functions"),
     "impossible start": ({"logdensity": lambda p, x: jnp.log(x[0])}, ValueError, "logdensity is -inf at the start"),
     "nan at the start": ({"logdensity": lambda p, x: jnp.log(x[0] - 1)}, ValueError, "logdensity is nan at the start"),
 }
@@ -368,12 +395,20 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name):
     given, error, message = REFUSED[name]
-    arguments = {"logdensity": normal, "params": {"mean": ONE, "log_scale": ONE}, "x": ONE, "n_steps": 2} | given
+    arguments = {"key": KEY, "logdensity": normal, "params": {"mean": ONE, "log_scale": ONE}, "x": ONE, "n_steps": 2} | given
     with pytest.raises(error, match=message):
-        differentiable_slice_sample(KEY, **arguments)
+        differentiable_slice_sample(**arguments)
     if "start" in name or "nan at" in name:  # and within a compiled function, where the start is known
         with pytest.raises(error, match=message):
-            jax.jit(lambda key: differentiable_slice_sample(key, **arguments))(KEY)
+            jax.jit(lambda key: differentiable_slice_sample(**(arguments | {"key": key})))(KEY)
+
+
+def test_what_is_traced_and_may_not_be():
+    params = {"mean": ONE, "log_scale": ONE}
+    with pytest.raises(ValueError, match=r"support must hold plain numbers.*sample u ="):
+        jax.grad(lambda p: differentiable_slice_sample(KEY, normal, params, ONE, 2, support=(-1.0, p)).x.sum())(1.0)
+    with pytest.raises(ValueError, match="let it be static"):
+        jax.jit(lambda n: differentiable_slice_sample(KEY, normal, params, ONE, n).x)(2)
 
 
 def test_an_impossible_start_that_is_not_known_is_flagged():

@@ -184,7 +184,7 @@ def spread_over(devices: Any, chains: int) -> list[jax.Device]:
 
 
 @contextmanager
-def all_in_jax() -> Iterator[None]:
+def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
     """Say what is wrong with a model that JAX cannot run, and what runs it."""
     try:
         yield
@@ -192,6 +192,6 @@ def all_in_jax() -> Iterator[None]:
         found = re.search(r"`Op`: (.*)", str(error))
         what = f"the Op {found[1].strip()}, which has no JAX version" if found else f"what JAX cannot do ({str(error).splitlines()[0]})"
         raise NotImplementedError(
-            f"pmd.sample runs the whole model in JAX, and the model has {what}. Use pm.sample, with step=pmd.AutoStep(...) for the "
+            f"{who} runs the whole model in JAX, and the model has {what}. Use pm.sample, with step=pmd.AutoStep(...) for the "
             "discrete variables that it does not touch, or register a version with pytensor.link.jax.dispatch.jax_funcify."
         ) from error

@@ -52,7 +52,7 @@ def differentiable_slice_sample(
     params : pytree of floats
     x : (d,) float, the start, where the density is not 0
     n_steps : int
-    support : (lower, upper), each () or (d,) float
+    support : (lower, upper), each () or (d,) float, plain numbers
         A box, outside of which the density is 0. A bounded support has to be given: where the density jumps elsewhere, the gradient is nan.
     checkpoint : bool
         Keep, beside the path that is returned, about 2 sqrt(`n_steps`) points for the backward pass in place of `n_steps`, and search once
@@ -79,13 +79,14 @@ def differentiable_slice_sample(
     same ends form a class; a uniform draw between the ends, accepted within the class, is as likely back as forth, and so leaves the
     uniform distribution on the slice as it is. Log-concave densities have one class: nothing is rejected but for rounding.
 
-    *Differentiable.* The path is, for almost all noise, and its gradient is that of an expectation where all steps are accepted. A step
-    that stays has the identity as its derivative: how its chance of staying depends on the parameters is left out, as it is for the chance
-    of finding one end or another.
+    *Differentiable*, in reverse mode. The path is, for almost all noise, and its gradient is that of an expectation where all steps are
+    accepted. A step that stays has the identity as its derivative: how its chance of staying depends on the parameters is left out, as it
+    is for the chance of finding one end or another.
     """
     with jax.ensure_compile_time_eval():  # what is known is checked, within a compiled function too
-        x = jnp.asarray(x)
-    lower, upper = checked(params, x, n_steps, support)
+        x = as_point(x)
+    check_options(key, n_steps, checkpoint)
+    lower, upper = checked(params, x, support)
     logdensity, params = explicit(logdensity, params, x)
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, x))):
         with jax.ensure_compile_time_eval():
@@ -129,11 +130,13 @@ class Ends(NamedTuple):
     ----------
     alpha : (2,) float, differentiable
     known : (2,) bool, whether the derivative is
+    rounding : (2,) float, how far from `alpha` the same ends may be found from another point
     again : () float -> (2,) float, the ends that are found from another point of the line
     """
 
     alpha: Any
     known: Any
+    rounding: Any
     again: Callable
 
 
@@ -154,32 +157,54 @@ def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> En
     is_root = jnp.isfinite(alpha) & ~is_edge
     places = jax.vmap(point)(jnp.where(is_root, alpha, 0))
     value, gradient = jax.vmap(jax.value_and_grad(logdensity, 1), (None, 0))(fixed_params, places)
-    is_root &= smooth(value, gradient, alpha, places, height, direction)
+    is_smooth, rounding = judged(value, gradient, alpha, places, height, direction)
+    is_root &= is_smooth
     roots = differentiable_ends(logdensity, params, x, direction, jax.lax.stop_gradient(alpha), is_root)
-    return Ends(jnp.where(is_edge, line.edge, roots), is_root | is_edge, lambda place: search(f, place, fixed_line)[0])
-
-
-def smooth(value, gradient, alpha, places, height, direction):
-    """(2,) bool, whether the density (2,), of gradient (2, d) at places (2, d), falls through the height, and does not jump past it."""
-    eps = jnp.finfo(value.dtype).eps
-    # at a root f is 0 but for rounding, its own and that of the place; at a jump it is nearly as large as the jump
-    of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(axis=1)
-    continuous = jnp.abs(value - height) <= jnp.sqrt(eps) + 1024 * eps * jnp.abs(height) + 16 * eps * of_place
-    falling = -(gradient @ direction) * jnp.asarray(SIGNS, value.dtype) * (alpha[0] - alpha[1])
-    return continuous & (falling > jnp.sqrt(eps)) & (falling < jnp.inf)
+    return Ends(jnp.where(is_edge, line.edge, roots), is_root | is_edge, rounding, lambda place: search(f, place, fixed_line)[0])
 
 
 def same_class(found: Ends, place):
-    """() bool, whether the same ends are found from `place`: other ends are not that near, and rounding is not that large."""
-    tolerance = 64 * jnp.sqrt(jnp.finfo(place.dtype).eps) * (found.alpha[0] - found.alpha[1])
-    return (jnp.abs(found.again(place) - found.alpha) <= tolerance).all()
+    """() bool, whether the same ends are found from `place`."""
+    return (jnp.abs(found.again(place) - found.alpha) <= found.rounding).all()
+
+
+def judged(value, gradient, alpha, places, height, direction):
+    """Of both ends: whether the density falls through the height, and does not jump past it; and how far rounding may move the end.
+
+    Parameters
+    ----------
+    value, gradient : (2,), (2, d) float, of the log density at `places` (2, d)
+
+    Returns
+    -------
+    smooth : (2,) bool
+    rounding : (2,) float
+        Small beside any piece of a slice that floats can tell from its neighbours: ends of different pieces are not taken for the same.
+    """
+    eps = jnp.finfo(value.dtype).eps
+    length = alpha[0] - alpha[1]
+    # at a root f is 0 but for rounding, its own and that of the place; at a jump it is nearly as large as the jump
+    of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(axis=1)
+    nats = 1024 * eps * jnp.abs(height) + 16 * eps * of_place
+    slope = -(gradient @ direction) * jnp.asarray(SIGNS, value.dtype)
+    falling = (slope * length > jnp.sqrt(eps)) & (slope * length < jnp.inf)
+    smooth = (jnp.abs(value - height) <= jnp.sqrt(eps) + nats) & falling
+    of_jump = 16 * eps * jnp.where(direction == 0, 0, jnp.abs(places / jnp.where(direction == 0, 1, direction))).max(axis=1)
+    rounding = 64 * eps * length + jnp.where(smooth, nats / jnp.where(smooth, slope, 1), of_jump)
+    return smooth, jnp.minimum(rounding, 64 * jnp.sqrt(eps) * length)
 
 
 def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
     """`logdensity` with all that it closes over among its parameters, and these parameters."""
     if not callable(logdensity):
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
-    traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
+    try:
+        traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
+    except TypeError as error:  # of JAX too, where a traced number is asked for its value
+        raise TypeError(
+            f"logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, jax.lax.cond). It ended with: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
     if not isinstance(out, jax.ShapeDtypeStruct) or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         raise ValueError(
             f"logdensity must return one float, the log density of x of shape {x.shape}; it returns {out}. Sum over its terms."
@@ -192,25 +217,56 @@ def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
     return evaluated, (params, traced.consts)
 
 
-def checked(params, x, n_steps, support) -> tuple[np.ndarray, np.ndarray]:
-    """The box (d,), (d,), once the arguments are known to make sense."""
+def as_point(x):
+    """x as an array, nothing but numbers."""
+    try:
+        return jnp.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"x must be one point, an array of floats of shape (d,), got {x!r}.") from error
+
+
+def check_options(key, n_steps, checkpoint) -> None:
+    """Refuse what is no key, no count and no switch."""
     if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
-        raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
+        more = " It is fixed when a function is compiled: let it be static." if isinstance(n_steps, jax.core.Tracer) else ""
+        raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.{more}")
+    if not isinstance(checkpoint, bool | np.bool_):
+        raise ValueError(f"checkpoint must be True or False, got {checkpoint!r}.")
+    dtype = getattr(key, "dtype", None)
+    shape = getattr(key, "shape", None)
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if not ((typed and shape == ()) or (dtype == jnp.uint32 and shape == (2,))):
+        raise TypeError(f"key must be one JAX key, as jax.random.key(0) makes it, got {key!r}. For several chains use jax.vmap over keys.")
+
+
+def checked(params, x, support) -> tuple[np.ndarray, np.ndarray]:
+    """The box (d,), (d,), once the arguments are known to make sense."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(f"x must hold floats, for a slice is of a continuous density; got {x.dtype}. Convert it with x.astype(float).")
     if x.ndim != 1 or not x.size:
         raise ValueError(f"x must be one point of shape (d,), got shape {x.shape}. Pass a scalar as x[None], and use jax.vmap for chains.")
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = f"params{jax.tree_util.keystr(path)}"
+        if not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array):
+            raise TypeError(f"{name} must be a float or an array of floats, got {leaf!r}.")
         dtype = jnp.result_type(leaf)
         if not jnp.issubdtype(dtype, jnp.floating):
-            name = jax.tree_util.keystr(path)
-            raise TypeError(f"params{name} is of {dtype}, without a gradient. Make it float, or let logdensity close over it.")
+            raise TypeError(f"{name} is of {dtype}, without a gradient. Make it float, or let logdensity close over it.")
+    if not isinstance(support, tuple | list) or len(support) != 2:
+        raise ValueError(f"support must be (lower, upper), got {support!r}.")
+    if any(isinstance(bound, jax.core.Tracer) for bound in support):
+        raise ValueError(
+            "support must hold plain numbers: it is neither differentiated nor mapped over. Where an edge depends on parameters, sample "
+            "u = (x - lower) / (upper - lower) on a box that is fixed, and let x be a function of u and the parameters."
+        )
     try:
         lower, upper = (np.broadcast_to(np.asarray(bound, x.dtype), x.shape) for bound in support)
     except (ValueError, TypeError) as error:
         raise ValueError(f"support must be (lower, upper), each a number or of shape {x.shape}, got {support!r}.") from error
     if not (lower < upper).all():
         raise ValueError(f"support must have lower < upper everywhere, got {support!r}.")
+    if not isinstance(x, jax.core.Tracer) and np.isnan(np.asarray(x)).any():
+        raise ValueError(f"The start x = {x} is nan. Start where the density is finite.")
     if not isinstance(x, jax.core.Tracer) and not ((np.asarray(x) >= lower) & (np.asarray(x) <= upper)).all():
         raise ValueError(f"The start x = {x} is outside of support = {support!r}. Start within, or widen the support.")
     return lower, upper

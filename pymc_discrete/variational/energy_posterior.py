@@ -67,7 +67,8 @@ class EnergyPosterior:
         """
         for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1), ("thin", thin, 1)):
             check_count(name, value, least)
-        return draws_of_q(self.model, self._density, self.energy, self._z, draws, tune, chains, thin, seed_of(random_seed))
+        with all_in_jax("The sampler of an energy posterior"):
+            return draws_of_q(self.model, self._density, self.energy, self._z, draws, tune, chains, thin, seed_of(random_seed))
 
     @staticmethod
     def diagnostics(tree: DataTree) -> dict[str, float]:
@@ -180,7 +181,7 @@ def fit_energy_posterior(
     seed = np.random.default_rng(seed_of(random_seed)).integers(2**31)
     key_energy, key_start, key_run = jax.random.split(jax.random.key(seed), 3)
     d = density.size
-    with all_in_jax():
+    with all_in_jax("pmd.fit_energy_posterior"):
         energy = TiltedNormal(start, 1.0, key=key_energy) if energy is None else energy
         check_energy(energy, names, start)
         params, static = eqx.partition(energy, eqx.is_inexact_array)
