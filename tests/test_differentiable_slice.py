@@ -313,11 +313,16 @@ def drawn(name):
     return params, x[:, None], lambda x: share * stats.norm.cdf(x, apart, width) + (1 - share) * stats.norm.cdf(x)
 
 
+@pytest.fixture(scope="module")
+def three_steps():
+    """Compiled once for all mixtures."""
+    return jax.jit(jax.vmap(lambda key, params, x: differentiable_slice_sample(key, mixture, params, x, 3), (0, None, 0)))
+
+
 @pytest.mark.parametrize("name", MIXTURES)
-def test_draws_stay_draws(name):
+def test_draws_stay_draws(name, three_steps):
     params, x, cdf = drawn(name)
-    run = jax.jit(jax.vmap(lambda key, x: differentiable_slice_sample(key, mixture, params, x, 3)))
-    path = run(jax.random.split(KEY, N_CHAINS), x)
+    path = three_steps(jax.random.split(KEY, N_CHAINS), params, x)
     assert path.differentiable.mean() > 0.999
     assert path.accepted.all() == (name in ("normal", "20 apart"))
     assert np.abs(path.x[:, -1] - x).max() > 1

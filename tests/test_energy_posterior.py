@@ -112,6 +112,8 @@ def test_diagnostics_of_a_normal_beside_the_truth():
     off = mean + np.linalg.cholesky(covariance)[:, 0]
     fit = pmd.fit_energy_posterior(model, Normal(off, covariance), iterations=1, n_steps=1, **QUIET)
     fit.energy = Normal(off, covariance)  # and not after its first step
+    with pytest.raises(ValueError, match="draws must be an integer of at least 1"):
+        fit.sample(0)
     tree = fit.sample(2000, thin=2, random_seed=2)
     told = fit.diagnostics(tree)
     covered = np.cov(tree["posterior"]["b"].values.reshape(-1, 3).T)
@@ -216,11 +218,3 @@ def test_refusals(build, energy, options, error, message):
         build()
     with pytest.raises(error, match=message):
         pmd.fit_energy_posterior(model, energy, **QUIET, **options)
-
-
-def test_sampler_refuses_what_means_nothing():
-    with pm.Model() as model:
-        one()
-    fit = pmd.fit_energy_posterior(model, iterations=1, n_steps=1, chains=2, **QUIET)
-    with pytest.raises(ValueError, match="draws must be an integer of at least 1"):
-        fit.sample(0)

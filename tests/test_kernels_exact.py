@@ -80,7 +80,7 @@ def test_more_than_64_values():
 
 ONE_MOVE = {
     "GWG": gibbs_with_gradients(1),
-    **{f"PA-{r}-{b}": path_auxiliary(1, recompute=r, backtrack=b) for r in (False, True) for b in (True, False)},
+    **{f"PA-{r}-{b}": path_auxiliary(1, recompute=r, backtrack=b) for r, b in ((False, True), (True, False))},
 }
 
 
