@@ -346,10 +346,14 @@ def largest():
     pm.Normal("y", pt.max(x), 0.5, observed=4.2)
 
 
-def determinant():
-    x = pm.Bernoulli("x", 0.4, shape=4)
-    M = RNG(9).normal(size=(4, 4))
+def determinant(d=6):
+    x = pm.Bernoulli("x", 0.4, shape=d)
+    M = RNG(9).normal(size=(d, d))
     pm.Potential("logdet", pt.linalg.slogdet(pt.as_tensor(M @ M.T) + pt.diag(1.0 + x))[1])
+
+
+def small_determinant():
+    determinant(4)
 
 
 def parity():
@@ -380,6 +384,7 @@ WAYS = [
     (set_and_stack, "exact"),
     (changepoint, "exact"),
     (narrow_joins, "exact"),
+    (small_determinant, "exact"),
     (changepoints, "exact"),
     (regression, "incremental"),
     (cumulative, "incremental"),

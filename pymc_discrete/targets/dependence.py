@@ -7,7 +7,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 
 from pymc_discrete.targets.graph import LogpGraph
-from pymc_discrete.targets.rules import LARGEST_TABLE, Elements, elements_of
+from pymc_discrete.targets.rules import LARGEST_TABLE, Elements, Entries, elements_of
 
 
 class Dependence:
@@ -19,7 +19,7 @@ class Dependence:
     def __init__(self, graph: LogpGraph, starts: list[int], d: int):
         self.graph, self.d = graph, d
         self._sites: dict[Variable, np.ndarray | None] = {}
-        self._rules: dict[Apply, Elements | None] = {}
+        self._rules: dict[Apply, Elements | Entries | None] = {}
         self.dense_ops: dict[Variable, str] = {}
         for var, start in zip(graph.values, starts, strict=True):
             n = graph.size(var)
@@ -30,17 +30,17 @@ class Dependence:
         """More sites than this per element and the element counts as dense."""
         return max(4, min(16, self.d // 4))
 
-    def rule(self, node: Apply) -> Elements | None:
+    def rule(self, node: Apply) -> Elements | Entries | None:
         if node not in self._rules:
-            self._rules[node] = elements_of(node.op, node, self.graph) if len(node.outputs) == 1 else None
+            self._rules[node] = elements_of(node.op, node, self.graph)
         return self._rules[node]
 
     def sites(self, var: Variable) -> np.ndarray | None:
         if var not in self._sites:
             for node in self._pending(var):
-                found = self._propagate(node)
-                for out in node.outputs:
-                    self._sites[out] = found
+                found, rule = self._propagate(node), self.rule(node)
+                for n, out in enumerate(node.outputs):
+                    self._sites[out] = found[rule.entry[n]] if found is not None and isinstance(rule, Entries) else found
         return self._sites[var]
 
     def sparse(self, var: Variable) -> np.ndarray:
@@ -54,13 +54,13 @@ class Dependence:
         return (n for n in toposort([var], blockers=known) if n.outputs[0] in self.graph.dependent)
 
     def _propagate(self, node: Apply) -> np.ndarray | None:
+        """The sites of every element of the node's output, or of every entry of its outputs."""
         moving = [(j, self._sites[i]) for j, i in enumerate(node.inputs) if i in self.graph.dependent]
         if any(own is None for _, own in moving):
             return None
         rule = self.rule(node)
-        out = node.outputs[0]
         if rule is None or any(rule.reads[j] is None for j, _ in moving):
-            self.dense_ops[out] = str(node.op)
+            self._blame(node)
             return None
         parts = []
         for j, own in moving:
@@ -68,15 +68,19 @@ class Dependence:
             assert reads is not None
             assert own is not None
             if reads.size * own.shape[1] > LARGEST_TABLE:
-                self.dense_ops[out] = str(node.op)
+                self._blame(node)
                 return None
             part = np.where(reads[..., None] >= 0, own[reads], -1) if own.size else np.full((*reads.shape, 0), -1)
             parts.append(part.reshape(len(reads), reads.shape[1] * own.shape[1]))
         merged = distinct(np.concatenate(parts, axis=1))
         if merged.shape[1] > self.largest:
-            self.dense_ops[out] = str(node.op)
+            self._blame(node)
             return None
         return merged
+
+    def _blame(self, node: Apply) -> None:
+        """Note that the outputs are dense because of this node."""
+        self.dense_ops.update(dict.fromkeys(node.outputs, str(node.op)))
 
 
 def distinct(sites: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.targets.dependence import Dependence
+from pymc_discrete.targets.rules import Entries
 
 
 class Moves(NamedTuple):
@@ -125,29 +126,61 @@ class Reader:
         node = var.owner
         rule = self.dependence.rule(node)
         assert rule is not None  # only sparse tensors are read
+        if isinstance(rule, Entries):
+            return self._of_entries(rule, var, index)
         values = []
         for reads, i in zip(rule.reads, node.inputs, strict=True):
             if reads is None:
-                whole = np.asarray(i.data) if isinstance(i, Constant) else self.state[i]
-                values.append(whole)
-                continue
-            if reads.shape[1] == 0:
+                values.append(self._whole(i))
+            elif reads.shape[1] == 0:
                 values.append(None)
-                continue
-            inner = np.maximum(reads[index], 0)
-            if reads.shape[1] == 1:
-                values.append(self._read(i, inner[..., 0]))
+            elif reads.shape[1] == 1:
+                values.append(self._read(i, np.maximum(reads[index][..., 0], 0)))
             else:
-                value = self.read(i, inner)
-                shape = list(jnp.shape(value))
-                shape[-2] = reads.shape[1]
-                values.append(jnp.broadcast_to(value, shape))
+                values.append(self._group(i, reads[index]))
         fixed = [take(f.reshape(-1), index, self.rows) if f.ndim == 1 else self._fixed(f, index) for f in rule.fixed]
         if (which := condition(values, rule.reads)) is not None:
             sides = [[v[side] if isinstance(v, Choice) else v for v in values] for side in (1, 2)]
             return Choice(which, *(rule.compute(side, fixed) for side in sides))
         found = rule.compute([v.values() if isinstance(v, Choice) else v for v in values], fixed)
         return Choice.of(found) if var.type.dtype == "bool" and jnp.shape(found)[-1] > 2 else found
+
+    def _whole(self, var: Variable):
+        """A context input, flat; as it is where it is no array."""
+        return self.state[var] if not isinstance(var, Constant) else np.asarray(var.data) if hasattr(var.type, "ndim") else var.data
+
+    def _group(self, var: Variable, index: np.ndarray):
+        """Elements `index` (R, ..., g) of a group, -1 for none, as an array (r, ..., g, k) with the whole of the group axis."""
+        value = self.read(var, np.maximum(index, 0))
+        shape = list(jnp.shape(value))
+        shape[-2] = index.shape[-1]
+        return jnp.broadcast_to(value, shape)
+
+    def _of_entries(self, rule: Entries, var: Variable, index: np.ndarray):
+        """Elements that are computed an entry at a time: each entry once, however many of its elements are read."""
+        n = var.owner.outputs.index(var)
+        entry, place = rule.entry[n][index], rule.place[n][index]
+        while entry.ndim > 1 and (entry == entry[..., :1]).all():
+            entry = entry[..., 0]
+        key = (var.owner, entry.shape, entry.tobytes())
+        if key not in self._memo:
+            self._memo[key] = rule.compute(
+                [
+                    self._whole(i) if reads is None else None if reads.shape[1] == 0 else self._group(i, reads[entry])
+                    for reads, i in zip(rule.reads, var.owner.inputs, strict=True)
+                ]
+            )
+        values = self._memo[key][n]  # (r, ..., c, k)
+        place = place.reshape(*entry.shape, -1)
+        wanted = place.reshape(-1, place.shape[-1])
+        if (wanted == wanted[:1]).all():  # the same elements of all entries
+            values = values if np.array_equal(wanted[0], np.arange(values.shape[-2])) else values[..., wanted[0], :]
+        else:
+            which = take(place.reshape(-1), np.arange(place.size).reshape(place.shape), self.rows)[..., None]
+            shape = jnp.broadcast_shapes(values.shape[:-2], which.shape[:-2])
+            values = jnp.broadcast_to(values, (*shape, *values.shape[-2:]))
+            values = jnp.take_along_axis(values, jnp.broadcast_to(which, (*shape, *which.shape[-2:])), axis=-2, mode="clip")
+        return values.reshape(*values.shape[:-2], *index.shape[entry.ndim :], values.shape[-1])
 
     def _fixed(self, f: np.ndarray, index: np.ndarray):
         inner = index[..., None] * f.shape[1] + np.arange(f.shape[1])

@@ -9,9 +9,10 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pymc.distributions.distribution import PartialObservedRV
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
-from pytensor.compile.mode import optdb
+from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -28,6 +29,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_discrete.targets.guards import index_guards
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
+SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 
 
 @dataclass
@@ -41,6 +43,7 @@ class LogpGraph:
     terms : [(name, tensor)] whose sums add to the part of the log density that depends on the block
     untouched : [(name, tensor)] of the rest of the log density
     shared : [(shared variable, value when the graph was built)]
+    start : {value variable: array}, a point of the model
     """
 
     values: list[Variable]
@@ -48,31 +51,29 @@ class LogpGraph:
     terms: list[tuple[str, Variable]]
     untouched: list[tuple[str, Variable]]
     shared: list[tuple[SharedVariable, np.ndarray]]
+    start: dict[str, np.ndarray]
     dependent: set[Variable] = field(default_factory=set)
 
+    def __post_init__(self):
+        self._shapes: dict[Variable, tuple[int, ...]] = {}
+        self.dependent = dependent_variables([t for _, t in self.terms], self.values)
+
     def shape(self, var: Variable) -> tuple[int, ...]:
-        shape = self._shapes.get(var, var.type.shape)
-        return tuple(int(n) for n in shape)
+        """The shape of a tensor of the graph, or of one built on it; where its type does not say, that at the start."""
+        known = getattr(var.type, "shape", ())
+        if None not in known:
+            return known
+        if var not in self._shapes:
+            below = [v for n in toposort([var, *(t for _, t in self.terms)]) for v in n.outputs]
+            vague = [v for v in dict.fromkeys([var, *below]) if None in getattr(v.type, "shape", ()) and v not in self._shapes]
+            inputs = [*self.values, *self.others]
+            shapes = pytensor.function(inputs, [v.shape for v in vague], mode=SHAPES, on_unused_input="ignore")
+            found = shapes(*(self.start[str(v.name)] for v in inputs))
+            self._shapes.update({v: tuple(map(int, s)) for v, s in zip(vague, found, strict=True)})
+        return self._shapes[var]
 
     def size(self, var: Variable) -> int:
         return int(np.prod(self.shape(var)))
-
-    def __post_init__(self):
-        outputs = [t for _, t in self.terms]
-        self.dependent = dependent_variables(outputs, self.values)
-        needed = [v for n in toposort(outputs) for v in [*n.inputs, *n.outputs]]
-        vague = [v for v in dict.fromkeys(needed) if None in getattr(v.type, "shape", ())]
-        self._shapes = {}
-        if vague:
-            inputs = [*self.values, *self.others]
-            shapes = pytensor.function(inputs, [v.shape for v in vague], mode="FAST_COMPILE", on_unused_input="ignore")
-            found = shapes(*(self.start[v.name] for v in inputs))
-            self._shapes = dict(zip(vague, (tuple(s) for s in found), strict=True))
-
-    @property
-    def start(self) -> dict[str, np.ndarray]:
-        """A point of the right shapes."""
-        return {v.name: np.zeros(v.type.shape, v.type.dtype) for v in [*self.values, *self.others]}
 
 
 def dependent_variables(outputs: Iterable[Variable], roots: Iterable[Variable]) -> set[Variable]:
@@ -131,6 +132,16 @@ def rebuild(
         for old, out in zip(node.outputs, new or node.outputs, strict=True):
             memo.setdefault(old, out)
     return [memo.get(o, o) for o in outputs]
+
+
+def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) -> list[Variable] | None:
+    """What an Op that is made of others is made of (logsumexp, xlogy): those are what there are rules for."""
+    inside = opened if inside is None else inside
+    if isinstance(node.op, SymbolicOp):
+        return rebuild(node.op.build_inner_graph(*inputs), {}, inside)
+    if isinstance(node.op, OpFromGraph):
+        return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)), inside)
+    return None
 
 
 def rewritten(outputs: list[Variable]) -> list[Variable]:
@@ -232,13 +243,28 @@ def _promoted(constant: Constant) -> Constant:
     return constant
 
 
+def written(model: pm.Model) -> list[Variable]:
+    """The terms of the model's log density, as PyMC writes them."""
+    try:
+        return model.logp(sum=False)
+    except TypeError as error:
+        imputed = [repr(rv.name) for rv in model.free_RVs if rv.owner is not None and isinstance(rv.owner.op, PartialObservedRV)]
+        if not imputed:
+            raise
+        raise TypeError(
+            f"PyMC cannot write the log density of {', '.join(imputed)}, the missing elements of a variable whose elements depend on one "
+            f"another: {str(error).splitlines()[0]}. Make the variable unobserved as a whole, z, and hold what is known of it with "
+            'pm.Potential("known", pt.switch(pt.eq(z[places], values), 0.0, -np.inf)) and with initval=.'
+        ) from error
+
+
 def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], supports: dict[str, Any]) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
     Checks and asserts go; what they guarded becomes -inf. Shared variables become constants. `supports` are the (lower, upper) of the
     block's variables, None where unbounded.
     """
-    raw = model.logp(sum=False)
+    raw = written(model)
     labels = [v.name for v in model.free_RVs + model.observed_RVs + model.potentials]
     shared = [(v, np.array(v.get_value(), copy=True)) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
     typed = {v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars}
@@ -251,10 +277,8 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], 
     guards: list[tuple[Apply, Variable]] = []
 
     def without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        if isinstance(node.op, SymbolicOp):  # logsumexp, xlogy and their like: the rules know what they are made of
-            return rebuild(node.op.build_inner_graph(*inputs), {}, without_checks)
-        if isinstance(node.op, OpFromGraph):
-            return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)), without_checks)
+        if isinstance(node.op, OpFromGraph | SymbolicOp):
+            return opened(node, inputs, without_checks)
         if not isinstance(node.op, CheckAndRaise):
             return None
         expr, *conds = inputs
@@ -274,11 +298,13 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], 
     # out of the FunctionGraph, whose variables may not be used in another one
     memo = {v: v.clone() for v in [*values, *others]}
     values, others = [memo[v] for v in values], [memo[v] for v in others]
-    outputs = rewritten(lift(rebuild(list(fg.outputs), memo), values))
+    # rewriting makes such Ops too: a Cholesky factor of a diagonal matrix
+    outputs = rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
     bounds = {v: supports[str(v.name)] for v in values}
     for name, guard in index_guards(list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds):
         labels.append(name)
         outputs.append(guard)
     known = dependent_variables(outputs, values)
     named = list(zip(labels, outputs, strict=True))
-    return LogpGraph(values, others, [(n, t) for n, t in named if t in known], [(n, t) for n, t in named if t not in known], shared)
+    terms, untouched = ([(n, t) for n, t in named if (t in known) == whether] for whether in (True, False))
+    return LogpGraph(values, others, terms, untouched, shared, point)

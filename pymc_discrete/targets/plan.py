@@ -12,6 +12,7 @@ from pymc_discrete.targets.dense import COSTLY, DenseRows, DenseTerm, flops
 from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.gradient import Gradient
 from pymc_discrete.targets.graph import LogpGraph, dependent_variables
+from pymc_discrete.targets.rules import Elements, Entries
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.tables import (
     LARGEST_TABLES,
@@ -28,6 +29,11 @@ WAYS = ("auto", "exact", "gradient")
 SMALL = 2e5  # counted operations in all
 CHEAP = 64.0  # ... per element of the changed linear maps
 BEARABLE = 1e9  # ... in all, where the gradient is blind
+
+
+def wanted(rule: Elements | Entries, n: int, elements: np.ndarray) -> np.ndarray:
+    """Which rows of the rule's tables the elements (n_out,) bool of output n are computed from."""
+    return rule.entry[n][elements] if isinstance(rule, Entries) else np.flatnonzero(elements)
 
 
 class Plan:
@@ -195,14 +201,15 @@ class Plan:
         read[var][p.rows.index] = True
         total = 0.0
         for node in reversed([node for node in toposort([var], blockers=[site]) if node.outputs[0] in moving]):
-            rule, elements = self.dependence.rule(node), read[node.outputs[0]]
+            rule = self.dependence.rule(node)
             assert rule is not None  # no element of a dense tensor is evaluated in place
-            each = COSTLY.get(str(node.op.scalar_op), 1) if isinstance(node.op, Elemwise) else 0
+            elements = np.unique(np.concatenate([wanted(rule, n, read[out]) for n, out in enumerate(node.outputs) if out in read]))
+            each = COSTLY.get(str(node.op.scalar_op), 1) if isinstance(node.op, Elemwise) else 0.0
             for i, reads in zip(node.inputs, rule.reads, strict=True):
                 if i in moving and reads is not None:
                     read[i][np.maximum(reads[elements], 0)] = True
-                    each = max(each, reads.shape[1])
-            total += each * float(elements.sum())
+                    each = max(each, reads.shape[1] ** (1.5 if isinstance(rule, Entries) else 1.0))
+            total += each * len(elements)
         return 5.0 + total / float(read[var].sum())
 
     def cost(self, one_site: bool) -> float:

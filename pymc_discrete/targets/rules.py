@@ -1,8 +1,10 @@
 """One rule per PyTensor Op: which elements of its inputs an element of its output reads, and how it computes with them.
 
-A new Op is a new function under `@elements_of.register`; an Op without a rule is dense: never wrong, only dearer.
+A new Op is a new function under `@elements_of.register`. An Op without a rule reads all of its inputs for every element of its output:
+never wrong, only dearer.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
@@ -24,11 +26,14 @@ from pytensor.tensor.basic import (
     Split,
     TensorFromScalar,
 )
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.special import LogSumExp
+from pytensor.tensor.sort import SortOp
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -40,9 +45,7 @@ from pytensor.tensor.subtensor import (
 from pymc_discrete.targets.graph import LogpGraph, adds_up
 from pymc_discrete.targets.integers import is_integer_log_gamma, log_gamma
 
-# An element that reads more than this many others is treated as dense
-LARGEST_GROUP = 64
-LARGEST_TABLE = 4_000_000
+LARGEST_TABLE = 4_000_000  # entries of an array that says what is read
 
 
 @dataclass
@@ -65,10 +68,30 @@ class Elements:
     passes: bool = False
 
 
+@dataclass
+class Entries:
+    """How the outputs of an Op come entry by entry from groups of elements: the matrices of a batch, the rows of a softmax.
+
+    Every element of an entry depends on all that the entry reads, and all of them are computed at once.
+
+    Attributes
+    ----------
+    reads : per input (entries, g) int, flat index of the elements read; or None where the whole (context) input is read
+    compute : (values) -> values. A group comes as (..., g, k), a whole input as a flat array; for every output (..., c, k), its c elements
+    entry, place : for every output (n_out,) int, the entry that each element belongs to, and its place among the c
+    """
+
+    reads: list[np.ndarray | None]
+    compute: Callable[[list[Any]], list[Any]]
+    entry: list[np.ndarray]
+    place: list[np.ndarray]
+    passes: bool = False
+
+
 @singledispatch
-def elements_of(op: Op, node: Apply, graph: LogpGraph) -> Elements | None:
+def elements_of(op: Op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
     """The rule of an Op, or None where the output is dense in its inputs."""
-    return None
+    return whole(node, graph)
 
 
 def constant(var: Variable) -> np.ndarray | None:
@@ -179,88 +202,133 @@ def _(op: MakeVector, node: Apply, graph: LogpGraph) -> Elements | None:
 
 @elements_of.register(IncSubtensor)
 @elements_of.register(AdvancedIncSubtensor)
-def _(op, node: Apply, graph: LogpGraph) -> Elements | None:
-    return moved(node, graph, (0, 1)) if op.set_instead_of_inc else None
+def _(op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
+    x, y, *flat = node.inputs
+    if not all(isinstance(i, Constant) for i in flat):
+        return whole(node, graph)
+    if op.set_instead_of_inc:
+        return moved(node, graph, (0, 1))
+    # x[...] += y: each element of x reads those of y that are added to it
+    indices = tuple(indices_from_subtensor([i.data for i in flat], op.idx_list))
+    n_out = graph.size(x)
+    to = np.arange(n_out).reshape(graph.shape(x))[indices]
+    added = np.broadcast_to(np.arange(graph.size(y)).reshape(graph.shape(y)), to.shape).reshape(-1)
+    to = to.reshape(-1)
+    order = np.argsort(to, kind="stable")
+    count = np.bincount(to, minlength=n_out)
+    most = max(int(count.max(initial=0)), 1)
+    if n_out * most > LARGEST_TABLE:
+        return None
+    reads = np.full((n_out, most), -1)
+    first = np.concatenate([[0], np.cumsum(count)])[:-1]
+    reads[to[order], np.arange(len(to)) - first[to[order]]] = added[order]
+
+    def compute(values, fixed):
+        if most == 1:
+            return values[0] + jnp.where(fixed[0], values[1], 0)
+        return values[0] + jnp.where(fixed[0][..., None], values[1], 0).sum(axis=-2)
+
+    return Elements([np.arange(n_out)[:, None], reads, *[np.zeros((n_out, 0), int)] * len(flat)], compute, fixed=(reads >= 0,))
 
 
 # ---------------------------------------------------------------- gathers
 @elements_of.register(AdvancedSubtensor)
 @elements_of.register(Subtensor)
 def _(op, node: Apply, graph: LogpGraph) -> Elements | None:
-    x, *flat = node.inputs
-    if all(isinstance(i, Constant) for i in flat):
+    if all(isinstance(i, Constant) for i in node.inputs[1:]):
         return moved(node, graph, (0,))
-    if x in graph.dependent:
-        return None  # which element of a moving tensor: an index that depends on a site is dense there
     return gather(op, node, graph)
 
 
 def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> Elements | None:
-    """`x[i, :, j]` with index tensors that depend on sites: one element of x per output element, found when the indices are known."""
+    """`x[i, :, j]` with index tensors that are no constants: one element of x per output element, known when the indices are."""
     x, *flat = node.inputs
     shape = graph.shape(x)
-    indices = list(indices_from_subtensor(flat, op.idx_list))
-    indices += [slice(None)] * (len(shape) - len(indices))
-    arrays = [d for d, i in enumerate(indices) if isinstance(i, Variable)]
-    if not arrays:
+    # what stands in each dimension: a slice, or which of the inputs is the index
+    places = list(indices_from_subtensor(range(len(flat)), op.idx_list))
+    places += [slice(None)] * (len(shape) - len(places))
+    arrays = [d for d, place in enumerate(places) if not isinstance(place, slice)]
+    index = {d: flat[places[d]] for d in arrays}
+    if not arrays or any(getattr(i.type, "ndim", 0) and i.type.dtype == "bool" for i in index.values()):
         return None
-    if any(getattr(indices[d].type, "ndim", 0) and indices[d].type.dtype == "bool" for d in arrays):
-        return None
-    slices: list[Any] = []
-    for index in indices:
-        if isinstance(index, slice):
-            parts = [index.start, index.stop, index.step]
-            parts = [p.data.item() if isinstance(p, Constant) else p for p in parts]
-            if any(isinstance(p, Variable) for p in parts):
+    slices: dict[int, slice] = {}
+    for d, place in enumerate(places):
+        if d not in index:
+            ends = [None if end is None else flat[end] for end in (place.start, place.stop, place.step)]
+            if not all(end is None or isinstance(end, Constant) for end in ends):
                 return None
-            slices.append(slice(*parts))
-        else:
-            slices.append(index)
-    wide = np.broadcast_shapes(*(graph.shape(indices[d]) for d in arrays))
-    n_wide = int(np.prod(wide))
-    zeros = np.zeros(wide, int)
+            slices[d] = slice(*(None if end is None else np.asarray(end.data).item() for end in ends))
+    wide = np.broadcast_shapes(*(graph.shape(i) for i in index.values()))
+    zeros, n_wide = np.zeros(wide, int), int(np.prod(wide))
 
     def at(coordinate_shape, number, first):
         """Run the indexing on an array that holds a coordinate."""
-        where = tuple((first if d == arrays[0] else zeros) if d in arrays else slices[d] for d in range(len(shape)))
+        where = tuple((first if d == arrays[0] else zeros) if d in index else slices[d] for d in range(len(shape)))
         return np.broadcast_to(number, coordinate_shape)[where].reshape(-1)
 
     # which broadcast index element an output element takes, and where it lies along the sliced dimensions
-    small = [1 if d in arrays else n for d, n in enumerate(shape)]
+    small = [1 if d in index else n for d, n in enumerate(shape)]
     numbered = list(small)
     numbered[arrays[0]] = n_wide
     line = np.arange(n_wide).reshape([n_wide if d == arrays[0] else 1 for d in range(len(shape))])
     which = at(numbered, line, np.arange(n_wide).reshape(wide))
-    coordinates = [
-        at(small, np.arange(n).reshape([n if e == d else 1 for e in range(len(shape))]), zeros)
-        for d, n in enumerate(shape)
-        if d not in arrays
-    ]
-    reads: list[np.ndarray | None] = [None] * len(node.inputs)
-    for d in arrays:
-        var = indices[d]
-        ids = np.broadcast_to(np.arange(graph.size(var)).reshape(graph.shape(var)), wide).reshape(-1)
-        reads[1 + flat.index(var)] = ids[which][:, None]
-    for j in range(len(flat)):
-        if reads[1 + j] is None:  # the bounds of a slice
-            reads[1 + j] = np.zeros((which.size, 1), int)
-    positions = [1 + flat.index(indices[d]) for d in arrays]
     strides = [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
-    free = [d for d in range(len(shape)) if d not in arrays]
-    base = np.sum([c * strides[d] for c, d in zip(coordinates, free, strict=True)], axis=0, dtype=int)
-    base = np.broadcast_to(base, which.shape)
+    base = np.zeros(which.size, int)
+    for d in slices:
+        base = base + strides[d] * at(small, np.arange(shape[d]).reshape([shape[d] if e == d else 1 for e in range(len(shape))]), zeros)
+    reads: list[np.ndarray | None] = [np.zeros((which.size, 0), int) for _ in node.inputs]
+    for d in arrays:
+        ids = np.broadcast_to(np.arange(graph.size(index[d])).reshape(graph.shape(index[d])), wide).reshape(-1)
+        reads[1 + places[d]] = ids[which][:, None]
+    if x not in graph.dependent:
+        reads[0] = None
 
-    def take(values, fixed):
-        flat_index = fixed[0][..., None]
-        for d, j in zip(arrays, positions, strict=True):
-            i = jnp.where(values[j] < 0, values[j] + shape[d], values[j])
-            flat_index = flat_index + jnp.clip(i, 0, shape[d] - 1) * strides[d]
-        return jnp.asarray(values[0]).reshape(-1).at[flat_index].get(mode="promise_in_bounds")
+        def take(values, fixed):
+            place = fixed[0][..., None] + sum(inside(values[1 + places[d]], shape[d]) * strides[d] for d in arrays)
+            return jnp.asarray(values[0]).reshape(-1).at[place].get(mode="promise_in_bounds")
 
-    return Elements(reads, take, fixed=(base,), passes=True)
+        return Elements(reads, take, fixed=(base,), passes=True)
+
+    # one of a group of elements of x: all that the indices may choose
+    chosen = [d for d in arrays if not isinstance(index[d], Constant)]
+    for d in arrays:
+        if d not in chosen:
+            fixed_index = np.broadcast_to(np.asarray(index[d].data), wide).reshape(-1)[which]
+            base = base + strides[d] * np.where(fixed_index < 0, fixed_index + shape[d], fixed_index)
+    group = np.indices([shape[d] for d in chosen]).reshape(len(chosen), -1)
+    if which.size * group.shape[1] > LARGEST_TABLE:
+        return None
+    reads[0] = base[:, None] + np.array([strides[d] for d in chosen]) @ group
+    steps = [int(np.prod([shape[e] for e in chosen[n + 1 :]])) for n in range(len(chosen))]
+
+    def pick(values, _):
+        place = sum(inside(values[1 + places[d]], shape[d]) * step for d, step in zip(chosen, steps, strict=True))
+        if group.shape[1] == 1:
+            return values[0]
+        return one_of(values[0], place)
+
+    return Elements(reads, pick, passes=True)
 
 
-# ---------------------------------------------------------------- reductions over small groups
+def inside(index: Any, n: int) -> Any:
+    """An index into n elements, counted from the first; what is out of bounds is not read (see `guards`)."""
+    return jnp.clip(jnp.where(index < 0, index + n, index), 0, n - 1)
+
+
+def one_of(group: Any, place: Any) -> Any:
+    """(..., k) the element of each group (..., g, k) at `place` (..., k)."""
+    g = group.shape[-2]
+    if g <= 8:  # a chain of selects vectorises, a gather does not
+        found = group[..., 0, :]
+        for n in range(1, g):
+            found = jnp.where(place == n, group[..., n, :], found)
+        return found
+    shape = jnp.broadcast_shapes((*group.shape[:-2], group.shape[-1]), place.shape)
+    group = jnp.broadcast_to(group, (*shape[:-1], g, shape[-1]))
+    return jnp.take_along_axis(group, jnp.broadcast_to(place, shape)[..., None, :], axis=-2, mode="clip")[..., 0, :]
+
+
+# ---------------------------------------------------------------- reductions
 def groups(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
     """(n_out, g): the elements that each result of a reduction over `axes` reads."""
     g = int(np.prod([shape[a] for a in axes]))
@@ -277,7 +345,7 @@ def reduced_axes(op: CAReduce, node: Apply) -> tuple[int, ...]:
 def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Elements | None:
     x = node.inputs[0]
     reads = groups(graph.shape(x), reduced_axes(op, node))
-    if not 1 <= reads.shape[1] <= LARGEST_GROUP:
+    if reads.shape[1] == 0 or reads.size > LARGEST_TABLE:
         return None
     if reads.shape[1] == 1:
         return Elements([reads], lambda values, _: values[0])
@@ -292,7 +360,7 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Elements | None:
 @elements_of.register
 def _(op: LogSumExp, node: Apply, graph: LogpGraph) -> Elements | None:
     reads = groups(graph.shape(node.inputs[0]), op.axis)
-    if not 2 <= reads.shape[1] <= LARGEST_GROUP:
+    if reads.shape[1] < 2 or reads.size > LARGEST_TABLE:
         return None
     return Elements([reads], lambda values, _: jax.nn.logsumexp(values[0], axis=-2))
 
@@ -317,8 +385,6 @@ def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
     if right is not None:
         live &= (right.reshape(n, columns) != 0).T[column]
     g = max(int(live.sum(1).max(initial=0)), 1)
-    if g > LARGEST_GROUP:
-        return None
     order = np.argsort(~live, axis=1, kind="stable")[:, :g]
     keep = np.take_along_axis(live, order, 1)
     reads_a = np.where(keep, row[:, None] * n + order, -1)
@@ -331,3 +397,119 @@ def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
     if g == 1:
         return Elements([reads_a, reads_b], lambda v, f: jnp.where(f[0], v[0] * v[1], 0), fixed=(keep,))
     return Elements([reads_a, reads_b], compute, fixed=(keep,))
+
+
+# ---------------------------------------------------------------- entries of a batch
+@elements_of.register
+def _(op: Blockwise, node: Apply, graph: LogpGraph) -> Entries | None:
+    """Batch dimensions are independent: an entry reads its own entry of every input."""
+    batch = graph.shape(node.outputs[0])
+    batch = batch[: len(batch) - len(op.outputs_sig[0])]
+    count = int(np.prod(batch))
+    reads: list[np.ndarray | None] = []
+    cores: list[tuple[int, ...]] = []
+    for i, names in zip(node.inputs, op.inputs_sig, strict=True):
+        shape = graph.shape(i)
+        core = shape[len(shape) - len(names) :]
+        ids = np.arange(graph.size(i)).reshape(shape)
+        reads.append(np.broadcast_to(ids, (*batch, *core)).reshape(count, -1))
+        cores.append(core)
+    if count == 0 or sum(r.size for r in reads if r is not None) > LARGEST_TABLE:
+        return None
+    sizes = [graph.size(out) // count for out in node.outputs]
+
+    def compute(values):
+        core_node = op._create_dummy_core_node(node.inputs)
+        function = jnp.vectorize(jax_funcify(core_node.op, node=core_node), signature=op.signature)
+        found = function(*(to_core(v, core) for v, core in zip(values, cores, strict=True)))
+        found = found if isinstance(found, tuple | list) else [found]
+        return [from_core(a, len(names)) for a, names in zip(found, op.outputs_sig, strict=True)]
+
+    return Entries(reads, compute, *contiguous(sizes, count))
+
+
+def to_core(values: Any, shape: tuple[int, ...]) -> Any:
+    """(..., g, k) -> (..., k, *shape)."""
+    values = jnp.moveaxis(jnp.asarray(values), -1, -2)
+    return values.reshape(*values.shape[:-1], *shape)
+
+
+def from_core(values: Any, n: int) -> Any:
+    """(..., k, the n dimensions of an entry) -> (..., c, k)."""
+    values = jnp.asarray(values)
+    lead = values.shape[: values.ndim - n]
+    return jnp.moveaxis(values.reshape(*lead, -1), -1, -2)
+
+
+def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """`entry` and `place` of outputs whose entries of so many elements follow one another."""
+    return [np.repeat(np.arange(count), c) for c in sizes], [np.tile(np.arange(c), count) for c in sizes]
+
+
+def along(node: Apply, graph: LogpGraph, axes: tuple[int, ...] | None, function: Callable[[Any], Any]) -> Entries | None:
+    """An Op that works along some axes of one input, (..., g, k) -> (..., g, k), whatever lies beside them."""
+    x = node.inputs[0]
+    shape = graph.shape(x)
+    axes = tuple(range(len(shape))) if axes is None else tuple(a % len(shape) for a in axes)
+    reads = groups(shape, axes)
+    if not 0 < reads.size <= LARGEST_TABLE:
+        return None
+    entry, place = np.empty(reads.size, int), np.empty(reads.size, int)
+    entry[reads.reshape(-1)] = np.repeat(np.arange(len(reads)), reads.shape[1])
+    place[reads.reshape(-1)] = np.tile(np.arange(reads.shape[1]), len(reads))
+    nothing: list[np.ndarray | None] = [np.zeros((len(reads), 0), int)] * (len(node.inputs) - 1)
+    return Entries([reads, *nothing], lambda values: [function(values[0])], [entry], [place])
+
+
+@elements_of.register
+def _(op: Softmax, node: Apply, graph: LogpGraph) -> Entries | None:
+    return along(node, graph, op.axis, lambda v: jax.nn.softmax(v, axis=-2))
+
+
+@elements_of.register
+def _(op: LogSoftmax, node: Apply, graph: LogpGraph) -> Entries | None:
+    return along(node, graph, op.axis, lambda v: jax.nn.log_softmax(v, axis=-2))
+
+
+@elements_of.register
+def _(op: CumOp, node: Apply, graph: LogpGraph) -> Entries | None:
+    function = jnp.cumsum if op.mode == "add" else jnp.cumprod
+    return along(node, graph, (op.axis,), lambda v: function(v, axis=-2))
+
+
+@elements_of.register
+def _(op: SortOp, node: Apply, graph: LogpGraph) -> Entries | None:
+    return along(node, graph, (op.axis,), lambda v: jnp.sort(v, axis=-2))
+
+
+# ---------------------------------------------------------------- everything else
+def whole(node: Apply, graph: LogpGraph) -> Entries | None:
+    """An Op of which nothing is known: every element of its outputs may read all of its inputs."""
+    moving = [i in graph.dependent for i in node.inputs]
+    shapes = [graph.shape(i) if hasattr(i.type, "ndim") else () for i in node.inputs]
+    outputs = [graph.shape(out) if hasattr(out.type, "ndim") else () for out in node.outputs]
+    reads = [np.arange(graph.size(i))[None] if m else None for i, m in zip(node.inputs, moving, strict=True)]
+    if any(r is not None and not 0 < r.size <= LARGEST_TABLE for r in reads) or min(map(math.prod, outputs)) == 0:
+        return None
+
+    def compute(values):
+        function = jax_funcify(node.op, node=node)
+
+        def one(*parts):
+            given = iter(parts)
+            args = [next(given) if m else v for m, v in zip(moving, fixed, strict=True)]
+            return function(*args)
+
+        fixed = [None if m else v.reshape(s) if hasattr(v, "reshape") else v for m, v, s in zip(moving, values, shapes, strict=True)]
+        parts = [to_core(v, s) for v, s, m in zip(values, shapes, moving, strict=True) if m]
+        names = iter(range(10**6))
+
+        def dims(shape):
+            return "(" + ",".join(f"d{next(names)}" for _ in shape) + ")"
+
+        signature = ",".join(dims(s) for s, m in zip(shapes, moving, strict=True) if m) + "->" + ",".join(map(dims, outputs))
+        found = jnp.vectorize(one, signature=signature)(*parts)
+        found = found if isinstance(found, tuple | list) else [found]
+        return [from_core(a, len(shape)) for a, shape in zip(found, outputs, strict=True)]
+
+    return Entries(reads, compute, *contiguous([math.prod(shape) for shape in outputs], 1))

@@ -1,6 +1,6 @@
 """The support of each discrete distribution of PyMC, as inclusive bounds; one rule per distribution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytensor
 import pytensor.tensor.random.basic as prb
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
-from pymc.distributions.distribution import DiracDeltaRV
+from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV
 from pymc.distributions.mixture import _BaseMixtureRV
 from pymc.distributions.multivariate import LKJCorrRV, StickBreakingWeightsRV, WishartRV, ZeroSumNormalRV
 from pymc.distributions.truncated import TruncatedRV
@@ -19,17 +19,21 @@ from pytensor.tensor.random.type import RandomType
 
 Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
 
-_rules: dict[type, Callable[[Variable], Bounds]] = {}
+_rules: dict[type | str, Callable[[Variable], Bounds | None]] = {}
+_nominal: set[type | str] = set()  # those whose values are names without an order
 
 CONSTRAINED = (prb.MultinomialRV,)
 # continuous ones that fill no volume of their own coordinates
 FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, WishartRV)
 
 
-def rule(*ops: type):
+def rule(*ops: type | str, nominal: bool = False):
+    """Register the bounds of random variables of these Ops; an Op of a package that need not be installed is given as "module.class"."""
+
     def register(function):
         for op in ops:
             _rules[op] = function
+        _nominal.update(ops if nominal else ())
         return function
 
     return register
@@ -54,10 +58,14 @@ def bounds_of(rv: Variable) -> Bounds | None:
     """The bounds of a random variable by the rule of its Op, or None where there is no rule."""
     if rv.owner is None:
         return None
+    return next((_rules[key](rv) for key in keys(rv) if key in _rules), None)
+
+
+def keys(rv: Variable) -> Iterator[type | str]:
+    """What the rule of a random variable may be registered under, the nearest first."""
     for cls in type(rv.owner.op).__mro__:
-        if cls in _rules:
-            return _rules[cls](rv)
-    return None
+        yield cls
+        yield f"{cls.__module__}.{cls.__qualname__}"
 
 
 @rule(prb.BernoulliRV)
@@ -94,14 +102,38 @@ def _(rv):
     return lower, np.minimum(*uppers) if len(uppers) == 2 else (uppers[0] if uppers else None)
 
 
-@rule(prb.CategoricalRV)
+@rule(prb.CategoricalRV, nominal=True)
 def _(rv):
     # OrderedLogistic and OrderedProbit are CategoricalRV too
     (p,) = parameters(rv)
-    K = p.type.shape[-1]
-    if K is None:
-        K = int(pytensor.function([], p.shape[-1], mode="FAST_COMPILE")())
-    return 0, K - 1
+    return 0, length(p) - 1
+
+
+@rule("pymc_extras.distributions.timeseries.DiscreteMarkovChainRV", nominal=True)
+def _(rv):
+    # one of the states that its transition matrix (..., K, K) has; the first ones are drawn from a distribution of their own
+    P, _, initial, *_ = rv.owner.inputs
+    K, first = length(P), bounds_of(initial)
+    if first is None:
+        return None
+    return np.minimum(0, np.min(first[0])), None if first[1] is None else np.maximum(K - 1, np.max(first[1]))
+
+
+@rule(PartialObservedRV)
+def _(rv):
+    # the missing elements of a variable whose log density does not come apart into those of its elements
+    base, mask = rv.owner.inputs
+    found, missing = bounds_of(base), known(mask)
+    if found is None or missing is None:
+        return None
+    missing = missing if rv.owner.outputs.index(rv) == 1 else ~missing
+    return tuple(b if b is None or np.ndim(b) == 0 else np.broadcast_to(b, missing.shape)[missing] for b in found)
+
+
+def length(var: Variable) -> int:
+    """Of the last dimension."""
+    n = var.type.shape[-1]
+    return int(pytensor.function([], var.shape[-1], mode="FAST_COMPILE")()) if n is None else n
 
 
 @rule(DiracDeltaRV)
@@ -157,6 +189,8 @@ def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None)
 
 
 def is_constrained(rv: Variable) -> bool:
+    if isinstance(rv.owner.op, PartialObservedRV):
+        return is_constrained(rv.owner.inputs[0])
     return isinstance(rv.owner.op, CONSTRAINED) or "DirichletMultinomial" in type(rv.owner.op).__name__
 
 
@@ -209,4 +243,4 @@ def support_of(model: pm.Model, name: str, given: Any = None) -> Bounds:
 def is_nominal(model: pm.Model, name: str) -> bool:
     """Whether the values of a discrete free variable are names without an order."""
     rv = next(rv for rv, v in model.rvs_to_values.items() if v.name == name)
-    return rv.owner is not None and isinstance(rv.owner.op, prb.CategoricalRV)
+    return rv.owner is not None and any(key in _nominal for key in keys(rv))
