@@ -4,7 +4,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from test_targets import compare, model_of
+from targets_against_pymc import compare
+from test_targets import model_of
 
 import pymc_discrete as pmd
 from pymc_discrete.targets import dense

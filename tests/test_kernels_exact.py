@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from exact import check_matrix, check_runs, g_test, gwg_matrix, run_steps
+from exact import check_matrix, check_runs, enumerate_target, g_test, gwg_matrix, run_steps
 from small_models import SMALL, binary, bounded, five, geometric, mixed, small, wide
 
 import pymc_discrete as pmd
@@ -68,6 +68,57 @@ def test_a_tuned_number_of_flips(mean):
     P, proposed = gwg_matrix(e, mean, "sqrt")
     check_matrix(P, e.pi, proposed)
     check_runs(run_steps(e, kernel, {**params, "n_flips": mean}, seed=int(10 * mean)), P)
+
+
+# ---------------------------------------------------------------- estimates at the edges of every support
+EDGES = {
+    "Bernoulli": lambda: pm.Bernoulli("a", 0.3),
+    "Categorical": lambda: pm.Categorical("a", p=[0.2, 0.0, 0.5, 0.3]),
+    "DiscreteUniform": lambda: pm.DiscreteUniform("a", -2, 3),
+    "Binomial": lambda: pm.Binomial("a", n=5, p=0.4),
+    "BetaBinomial": lambda: pm.BetaBinomial("a", alpha=0.7, beta=1.4, n=5),
+    "Poisson": lambda: pm.Poisson("a", 2.0),
+    "NegativeBinomial": lambda: pm.NegativeBinomial("a", mu=2.0, alpha=0.8),
+    "Geometric": lambda: pm.Geometric("a", 0.4),
+    "HyperGeometric": lambda: pm.HyperGeometric("a", N=12, k=5, n=6),
+    "DiscreteWeibull": lambda: pm.DiscreteWeibull("a", q=0.7, beta=1.3),
+    "ZeroInflatedPoisson": lambda: pm.ZeroInflatedPoisson("a", 0.6, 3.0),
+    "ZeroInflatedBinomial": lambda: pm.ZeroInflatedBinomial("a", psi=0.6, n=5, p=0.5),
+    "ZeroInflatedNegativeBinomial": lambda: pm.ZeroInflatedNegativeBinomial("a", psi=0.6, mu=2.0, alpha=1.5),
+    "HurdlePoisson": lambda: pm.HurdlePoisson("a", psi=0.6, mu=2.0),
+    "HurdleNegativeBinomial": lambda: pm.HurdleNegativeBinomial("a", psi=0.6, mu=2.0, alpha=1.5),
+    "OrderedLogistic": lambda: pm.OrderedLogistic("a", eta=0.2, cutpoints=[-1.0, 0.0, 1.0]),
+    "OrderedProbit": lambda: pm.OrderedProbit("a", eta=0.2, cutpoints=[-1.0, 0.0, 1.0]),
+    "Mixture": lambda: pm.Mixture("a", w=[0.3, 0.7], comp_dists=[pm.Poisson.dist(1.0), pm.Binomial.dist(n=4, p=0.8)]),
+    "Truncated": lambda: pm.Truncated("a", pm.Poisson.dist(2.0), lower=1, upper=5),
+    "Censored": lambda: pm.Censored("a", pm.Poisson.dist(2.0), lower=1, upper=4),
+    "a power": lambda: pm.Potential("root", pt.sqrt(pm.DiscreteUniform("a", 0, 4))),
+    "a logarithm": lambda: pm.Potential("log", 0.5 * pt.log1p(pt.log1p(pm.DiscreteUniform("a", 0, 4)))),
+}
+
+
+@functools.cache
+def at_the_edges(name):
+    with pm.Model() as model:
+        EDGES[name]()
+        b = pm.BetaBinomial("b", alpha=1.2, beta=0.8, n=3)
+        pm.Normal("y", model["a"] - b, 1.2, observed=0.7)
+    unbounded = pmd.target_from_model(model).space.windowed[0]
+    low = int(pmd.target_from_model(model).space.lower[0])
+    support = {"a": (low, low + 6)} if unbounded else None
+    target = pmd.target_from_model(model, ["a", "b"], differences="gradient", support=support)
+    ranges = [range(lower, upper + 1) for lower, upper in zip(target.space.lower, target.space.upper, strict=True)]
+    return enumerate_target(target, ranges)
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_estimates_leave_no_state_unreachable(name):
+    """Where a slope is no number (a gamma function at 0, a mixture with a point mass), the states beyond keep a weight."""
+    e = at_the_edges(name)
+    assert not e.target.exact
+    for n_flips in (1, 2):
+        P, proposed = gwg_matrix(e, n_flips, "sqrt")
+        check_matrix(P, e.pi, proposed)
 
 
 # ---------------------------------------------------------------- many values

@@ -85,14 +85,19 @@ class ThirdDifferences:
                 y = x.copy()
                 for i, on in zip(moved, corner, strict=False):
                     y[i] = values[i] if on else x[i]
-                parts = [y[a : a + v.size].reshape(v.shape).astype(density.start[v.name].dtype) for a, v in space.blocks]
-                found[corner] = evaluate(*parts, *others)
+                found[corner] = evaluate(*parts_of(density, y), *others)
             if not np.isfinite(found).all():
                 return np.inf
             if len(moved) == 3:
                 third = np.diff(np.diff(np.diff(found, axis=0), axis=1), axis=2)
                 worst, scale = max(worst, float(np.abs(third).max())), max(scale, float(np.abs(found).max()))
         return worst if worst > np.sqrt(np.finfo(float).eps) * scale else 0.0
+
+
+def parts_of(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:
+    """The block's variables of the graph at x."""
+    values = zip(density.graph.values, density.space.blocks, strict=True)
+    return [x[a : a + v.size].reshape(v.shape).astype(value.type.dtype) for value, (a, v) in values]
 
 
 def jittered(density: ModelDensity, r: np.random.Generator) -> list[np.ndarray]:

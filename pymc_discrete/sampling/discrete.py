@@ -84,13 +84,13 @@ class DiscreteBlock:
 
     def split(self, point: dict[str, Any]):
         """(x (d,), the target in the context of the point's other values)."""
-        x = jnp.concatenate([point[v.name].reshape(-1).astype(int) for v in self.target.space.variables])
+        x = self.target.space.ravel(point, jnp)
         return x, Target(self.density).with_inputs([point[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
         new = dict(point)
-        for start, v in self.target.space.blocks:
-            new[v.name] = x[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype)
+        for name, part in self.target.space.unravel(x).items():
+            new[name] = part.astype(point[name].dtype)
         return new
 
     def logdensity(self, point: dict[str, Any]):

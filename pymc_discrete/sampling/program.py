@@ -215,9 +215,9 @@ def narrow_dtypes(blocks: Sequence[Block]) -> dict[str, Any]:
         if not isinstance(block, DiscreteBlock):
             continue
         space = block.target.space
-        for start, v in space.blocks:
-            if v.finite and v.size:
-                low, high = space.lower[start : start + v.size].min(), space.upper[start : start + v.size].max()
+        for m in space.members:
+            if m.size and not space.windowed[m.start]:
+                low, high = space.lower[m.start : m.start + m.size].min(), space.upper[m.start : m.start + m.size].max()
                 fits = (t for t in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
-                found[v.name] = next(fits)
+                found[m.name] = next(fits)
     return found

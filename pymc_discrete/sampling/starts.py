@@ -52,9 +52,9 @@ def spread_out(point: dict[str, np.ndarray], blocks, given: set[str], rng: np.ra
         if isinstance(block, DiscreteBlock):
             x, target = block.target.at(point)
             space, y = target.space, dispersed(x, target, rng)
-            for start, v in space.blocks:
-                if v.name in given:
-                    y[start : start + v.size] = x[start : start + v.size]
+            for m in space.members:
+                if m.name in given:
+                    y[m.start : m.start + m.size] = x[m.start : m.start + m.size]
             point = target.point(y)
     return point
 

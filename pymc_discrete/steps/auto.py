@@ -74,7 +74,7 @@ class AutoStep(DiscreteStep):
             target = target_from_model(model, exact, **{**asked, **restricted(asked, model, exact)})
         tree = bool(exact) and target.tree
         kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
-            (exact, TreeGibbs if tree else BlockGibbs, {}),
+            (exact, TreeGibbs if tree else BlockGibbs, {"_target": target}),
             ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
         )
         for chosen, kind, more in kinds:

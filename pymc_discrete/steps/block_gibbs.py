@@ -8,6 +8,7 @@ from pymc_discrete.kernels.block_gibbs import block_gibbs
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.building import check_options
 from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
+from pymc_discrete.targets.target import Target
 
 
 @dataclass_state
@@ -80,8 +81,8 @@ class BlockGibbs(DiscreteStep):
             )
         super().__init__(vars, **options)
 
-    def _build(self) -> None:
-        super()._build()
+    def _build(self, target: Target | None = None) -> None:
+        super()._build(target)
         for name, row in self.target.describe().items():
             if not row["exact"]:
                 raise ValueError(

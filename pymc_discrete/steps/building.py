@@ -32,6 +32,7 @@ class BuiltStep(BlockedStep):
             raise TypeError(f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name only.")
         model = modelcontext(kwargs.get("model"))
         values = {v.name: v for v in model.value_vars}
+        kwargs.pop("_target", None)  # not among what the step is made of again in another process
         return super().__new__(cls, [values[name] for name in block_of(model, vars)], **kwargs)
 
     def __init__(
@@ -48,6 +49,7 @@ class BuiltStep(BlockedStep):
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict | None = None,
+        _target: Target | None = None,
     ):
         del compile_kwargs  # PyTensor's; this step compiles through JAX only
         self.model = modelcontext(model)
@@ -63,15 +65,16 @@ class BuiltStep(BlockedStep):
         self.start = start
         self.rng = get_random_generator(rng)
         self.kernel, _ = self._make_kernel()
-        self._build()
+        self._build(_target)
         for name, row in self.target.describe().items():
             _log.info(f"{type(self).__name__}: {name}: {row['way']} differences, K={row['K']} ({row['reason']})")
 
     def _make_kernel(self) -> tuple[Kernel, Any]:
         raise TypeError(f"{type(self).__name__} has no kernel; use one of the steps of pymc_discrete.")
 
-    def _build(self) -> None:
-        self._target = self.fresh_target()
+    def _build(self, target: Target | None = None) -> None:
+        """Make what the step needs to draw; `target` where it is there already."""
+        self._target = self.fresh_target() if target is None else target
         self._draw_compiled: Any = None
         self._settle_compiled: Any = None
 
@@ -143,5 +146,5 @@ def check_options(cls: type, options: dict[str, Any]) -> None:
     for name in options:
         if name not in known:
             own = [p for p in inspect.signature(cls).parameters if p not in ("self", "vars", "options")]
-            choice = ", ".join([*own, *(p for p in known if p not in ("self", "vars"))])
+            choice = ", ".join([*own, *(p for p in known if p not in ("self", "vars", "_target"))])
             raise TypeError(f"{cls.__name__} has no option {name!r}; it has {choice}.")

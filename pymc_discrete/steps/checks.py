@@ -10,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.naming import shortened
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 
@@ -40,7 +41,7 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         # one call after another of what is compiled already: all at once would be one more program to compile
         then = np.array([float(target.logdensity(moved(x, s, v))) for s, v in zip(site, value, strict=True)])
     except NotImplementedError as e:
-        raise without_jax([v.name for v in space.variables], e) from e
+        raise without_jax([m.name for m in space.members], e) from e
     if not logp < np.inf:
         raise_not_finite(cast(ModelDensity, target.density).graph, target.point(x), logp)
     if logp > -np.inf:
@@ -93,7 +94,7 @@ def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
     with np.errstate(all="ignore"):
-        values = f(*(np.asarray(point[v.name], v.type.dtype) for v in inputs))
+        values = f(*graph.arguments(point))
     bad = [f"{n!r} ({float(v):g})" for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
     raise SamplingError(
         f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
@@ -109,7 +110,7 @@ def without_jax(names: list[str], error: NotImplementedError, instead: str = "pm
 
 
 def names_of(target: Target) -> str:
-    return ", ".join(repr(v.name) for v in target.space.variables)
+    return shortened([repr(m.name) for m in target.space.members])
 
 
 def moved(x: np.ndarray, site: int, value: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.building import check_options
 from pymc_discrete.steps.checks import names_of
 from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
+from pymc_discrete.targets.target import Target
 
 POSSIBLE = 0.9  # of the draws, or the user is told
 
@@ -98,9 +99,9 @@ class PerturbAndMaxProduct(DiscreteStep):
             stacklevel=2,
         )
 
-    def _build(self) -> None:
+    def _build(self, target: Target | None = None) -> None:
         self._options["differences"] = "exact"
-        super()._build()
+        super()._build(target)
         check(self._density)
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:

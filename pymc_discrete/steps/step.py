@@ -69,8 +69,8 @@ class DiscreteStep(TunedStep):
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if not self.checked:
             self._first(point)
-        graph, space = self._density.graph, self.target.space
-        x = self._ravel(point)
+        graph = self._density.graph
+        x = self.target.space.ravel(point)
         if not self.checked and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         self.checked = True
@@ -80,8 +80,8 @@ class DiscreteStep(TunedStep):
         y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
         new = dict(point)
-        for start, v in space.blocks:
-            new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)
+        for name, part in self.target.space.unravel(y).items():
+            new[name] = part.astype(point[name].dtype, copy=False)
         if not logp < np.inf:
             raise_not_finite(graph, new, logp)
         self.impossible = logp == -np.inf
@@ -97,7 +97,7 @@ class DiscreteStep(TunedStep):
         """Before a chain's first draw."""
         refuse_after_fork()
         self.renew()
-        check_start(self.target, point, self._ravel(point))
+        check_start(self.target, point, self.target.space.ravel(point))
 
     def renew(self) -> None:
         """Build again where pm.Data changed."""
@@ -108,11 +108,6 @@ class DiscreteStep(TunedStep):
 
     def _seed(self) -> np.ndarray:
         return self.rng.integers(2**32, size=2, dtype=np.uint32)
-
-    def _ravel(self, point: PointType) -> np.ndarray:
-        if len(self._names) == 1:
-            return np.asarray(point[self._names[0]], np.int64).reshape(-1)
-        return np.concatenate([np.asarray(point[n], np.int64).reshape(-1) for n in self._names])
 
     def stop_tuning(self) -> None:
         super().stop_tuning()

@@ -32,7 +32,7 @@ class TunedStep(BuiltStep):
         self.sums = None
         if self.kernel.scaled(self.target.space):
             self.sums = spread.no_sums(self.target.space)
-            start = np.concatenate([np.ravel(self._density.start[v.name]) for v in self.target.space.variables])
+            start = self.target.space.ravel(self._density.start)
             self._set("scale", spread.guess(self.target.space, start))
         asked = self.asked_transitions
         self.transitions = self._auto_transitions(self.expected_moves()) if asked == "auto" else int(asked)

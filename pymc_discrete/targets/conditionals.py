@@ -41,10 +41,7 @@ class Conditionals:
         """(d,) bool, sites that a dense term reads."""
         dense = np.zeros(self.space.d, bool)
         for r in self.plan.rows:
-            for f in r.frontier:
-                for n, rows in f.rows.items():
-                    start, v = self.space.blocks[n]
-                    dense[start : start + v.size] |= rows.mask.any(1)
+            dense[r.sites] = True
         return dense
 
     @functools.cached_property

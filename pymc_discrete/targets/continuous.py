@@ -14,8 +14,9 @@ from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.dense import flops
-from pymc_discrete.targets.graph import logp_graph, mark_dependent
+from pymc_discrete.targets.graph import mark_dependent
 from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.logp import logp_graph
 from pymc_discrete.targets.selections import selected
 from pymc_discrete.targets.summands import change, narrow, reference, summands
 

@@ -120,6 +120,11 @@ class DenseRows:
         return self.space.variables[n].size * self.space.variables[n].moves
 
     @property
+    def sites(self) -> np.ndarray:
+        """Numbers of the sites that enter the term."""
+        return np.unique(np.concatenate([r.site[r.mask.any(axis=1)] for f in self.frontier for r in f.rows.values()]))
+
+    @property
     def variables(self) -> set[int]:
         return {n for f in self.frontier for n in f.rows}
 

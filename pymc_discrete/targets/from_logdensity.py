@@ -29,13 +29,10 @@ class FunctionDensity:
         return self._inputs
 
     def split(self, point: dict[str, Any]):
-        x = [np.asarray(point[v.name]).reshape(-1).astype(np.int64) for v in self.space.variables]
-        return np.concatenate(x), self._inputs, dict(point)
+        return self.space.ravel(point), self._inputs, dict(point)
 
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
-        out = dict(point or {})
-        out.update({v.name: x[start : start + v.size].reshape(v.shape) for start, v in self.space.blocks})
-        return out
+        return {**(point or {}), **self.space.unravel(x)}
 
     def logdensity(self, x, context):
         return jnp.asarray(self.function(x, *context)).reshape(())
@@ -49,13 +46,14 @@ class FunctionDensity:
             # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
             slope = jax.grad(lambda y: self.function(y, *context))(x.astype(jnp.result_type(float)))
             d = slope[:, None] * (values - x[:, None])
+            # where the slope is no number, weight 0 would make the neighbours unreachable
+            d = jnp.where(jnp.isfinite(d), d, 0.0)
         else:
             sites = np.repeat(np.arange(self.space.d), self.space.K)
             now = self.logdensity(x, context)
             then = jax.vmap(lambda i, v: self.logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
             return masked(values, inside, x, then.reshape(values.shape), now)
-        d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
-        return jnp.where(inside & (values == x[:, None]), 0.0, d)
+        return jnp.where(inside & (values == x[:, None]), 0.0, jnp.where(inside, d, -jnp.inf))
 
     def touched(self, sites):
         return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))

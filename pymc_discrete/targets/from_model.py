@@ -1,6 +1,7 @@
 """A target from a PyMC model and some of its discrete variables."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from pymc.model import modelcontext
 from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.conditionals import Conditionals
 from pymc_discrete.targets.differences import Differences
-from pymc_discrete.targets.graph import logp_graph
+from pymc_discrete.targets.logp import logp_graph
 from pymc_discrete.targets.plan import WAYS, Plan
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.support import is_nominal, support_of
@@ -21,22 +22,36 @@ from pymc_discrete.targets.target import Target
 
 
 class ModelDensity:
-    """The log density of a model over a block of its discrete variables."""
+    """The log density of a model over a block of its discrete variables.
 
-    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], differences: str, support, window):
+    Parameters
+    ----------
+    model, names, point, differences, support, window : as in `target_from_model`, with every option given
+    join : whether variables that play the same part in the model become parts of one vector of the space
+    """
+
+    def __init__(
+        self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], differences: str, support, window, join: bool = True
+    ):
         self.model, self.names = model, names
         self.order = list(point)
         self.start = {name: np.array(value) for name, value in point.items()}
         supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
-        self.graph = logp_graph(model, names, point, supports)
         shapes = {name: np.shape(point[name]) for name in names}
         scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
         nominal = [name for name in names if is_nominal(model, name)]
-        self.space = Space.build(supports, shapes, window, scale, nominal)
+
+        def space(window) -> Space:
+            return Space.build(supports, shapes, window, scale, nominal)
+
+        each = space(window)
+        self.graph = logp_graph(model, names, point, supports, {v.name: v.kind for v in each.variables} if join else None)
+        labels = [str(v.name) for v in self.graph.values]
+        self.space = each.grouped(self.graph.groups, labels)
         self.plan = Plan(self.graph, self.space, differences)
         nearest = self._nearest(window)
         if nearest:
-            self.space = Space.build(supports, shapes, nearest, scale, nominal)
+            self.space = space(nearest).grouped(self.graph.groups, labels)
             self.plan = Plan(self.graph, self.space, differences)
         self._evaluate = Differences(self.plan)
         self.local = self.plan.local is not None
@@ -46,8 +61,13 @@ class ModelDensity:
         """Windows of {x - 1, x + 1} (Grathwohl et al. 2021, footnote 1) where a first-order estimate would be asked about far values."""
         asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
         rows = self.plan.describe()
-        far = [v.name for v in self.space.variables if not (v.finite or rows[v.name]["exact"]) and asked.get(v.name, "auto") == "auto"]
-        return {**asked, **dict.fromkeys(far, 1)} if far else None
+        wide = {name for name, _ in itertools.compress(self.space.sites, self.space.windowed)}
+        far = [name for name in self.names if name in wide and not rows[name]["exact"] and asked.get(name, "auto") == "auto"]
+        if not far:
+            return None
+        # what is one vector keeps one window
+        far = [name for group in self.graph.groups if set(group) & set(far) for name in group]
+        return {**asked, **dict.fromkeys(far, 1)}
 
     def stale(self) -> bool:
         """Whether pm.Data changed since the graph was built."""
@@ -62,17 +82,15 @@ class ModelDensity:
         return [self.start[v.name] for v in self.graph.others]
 
     def split(self, point: dict[str, Any]):
-        missing = [str(v.name) for v in [*self.graph.values, *self.graph.others] if v.name not in point]
+        missing = [name for name in [*self.names, *(str(v.name) for v in self.graph.others)] if name not in point]
         if missing:
             raise ValueError(f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives it.")
-        x = np.concatenate([np.asarray(point[name]).reshape(-1).astype(np.int64) for name in self.names])
         inputs = [np.asarray(point[v.name]) for v in self.graph.others]
-        return x, inputs, {k: np.asarray(v) for k, v in point.items()}
+        return self.space.ravel(point), inputs, {k: np.asarray(v) for k, v in point.items()}
 
     def join(self, x: np.ndarray, point: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
         out = dict(self.start if point is None else point)
-        for start, v in self.space.blocks:
-            out[v.name] = x[start : start + v.size].reshape(v.shape).astype(self.start[v.name].dtype)
+        out.update({name: part.astype(self.start[name].dtype) for name, part in self.space.unravel(x).items()})
         return out
 
     def logdensity(self, x, context):

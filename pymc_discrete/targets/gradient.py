@@ -21,7 +21,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.targets.dense import DenseTerm
 from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import context_inputs, mark_dependent, remade, rewritten
+from pymc_discrete.targets.graph import context_inputs, dependent_variables, mark_dependent, remade, rewritten
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.rules import is_switch
 from pymc_discrete.targets.space import Space
@@ -78,10 +78,30 @@ class Gradient:
             except (NotImplementedError, TypeError, ValueError, DisconnectedInputError) as e:
                 self._hide(f"PyTensor cannot differentiate it ({str(e).splitlines()[0][:120]})")
         self.pointwise: list[tuple[int, Pointwise]] = []
-        for var, leaf in self.leaves.items():
+        moving = dependent_variables(self.slopes, [*self.graph.values, *self.leaves.values()])
+        slopes = self.slopes if self.slopes else [None] * len(self.leaves)
+        for (var, leaf), slope in zip(self.leaves.items(), slopes, strict=True):
             for n, rows in rows_per_variable(dependence.sparse(var), space).items():
                 start, v = space.blocks[n]
-                self.pointwise.append((n, Pointwise(SparseTerm("", var, None), rows, start, v, leaf)))
+                self.pointwise.append((n, Pointwise(SparseTerm("", var, None), rows, start, v, leaf, slope not in moving)))
+
+    @property
+    def sites(self) -> np.ndarray:
+        """Numbers of the sites that it sees."""
+        return np.concatenate([p.rows.site for _, p in self.pointwise])
+
+    @property
+    def choosing(self) -> np.ndarray:
+        """Numbers of the sites that choose among values (`mu[z]`, `switch(z, a, b)`) before a gradient is taken."""
+        found = [np.zeros(0, int)]
+        for _, p in self.pointwise:
+            for node in toposort([p.term.var]):
+                moving = [i in self.graph.dependent for i in node.inputs]
+                gathers = isinstance(node.op, AdvancedSubtensor | Subtensor) and any(moving[1:])
+                if gathers or (is_switch(node) and moving[0]):
+                    found.append(p.rows.site)
+                    break
+        return np.unique(np.concatenate(found))
 
     @property
     def variables(self) -> set[int]:

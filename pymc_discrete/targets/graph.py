@@ -2,31 +2,18 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any
 
 import numpy as np
-import pymc as pm
 import pytensor
-import pytensor.tensor as pt
-from pymc.distributions.distribution import PartialObservedRV
-from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.graph.traversal import ancestors, graph_inputs, toposort
-from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import AND, GE, LE, Add, Exp, Mul, Pow, Sqr, Switch
-from pytensor.scalar.math import Sigmoid, Softplus
-from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import All, Dot, Prod, Sum
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
-
-from pymc_discrete.targets.guards import index_guards
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.tensor.basic import MakeVector
+from pytensor.tensor.math import Prod, Sum
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
@@ -38,12 +25,13 @@ class LogpGraph:
 
     Attributes
     ----------
-    values : block value variables, with static shapes
+    values : the block's variables, with static shapes: a value variable, or a vector made of several
     others : the model's other value variables, with static shapes
     terms : [(name, tensor)] whose sums add to the part of the log density that depends on the block
     untouched : [(name, tensor)] of the rest of the log density
     shared : [(shared variable, value when the graph was built)]
     start : {value variable: array}, a point of the model
+    groups : for each of `values` the names of the value variables that it is made of
     """
 
     values: list[Variable]
@@ -52,6 +40,7 @@ class LogpGraph:
     untouched: list[tuple[str, Variable]]
     shared: list[tuple[SharedVariable, np.ndarray]]
     start: dict[str, np.ndarray]
+    groups: list[list[str]]
     dependent: set[Variable] = field(default_factory=set)
 
     def __post_init__(self):
@@ -68,12 +57,18 @@ class LogpGraph:
             vague = [v for v in dict.fromkeys([var, *below]) if None in getattr(v.type, "shape", ()) and v not in self._shapes]
             inputs = [*self.values, *self.others]
             shapes = pytensor.function(inputs, [v.shape for v in vague], mode=SHAPES, on_unused_input="ignore")
-            found = shapes(*(self.start[str(v.name)] for v in inputs))
+            found = shapes(*self.arguments(self.start))
             self._shapes.update({v: tuple(map(int, s)) for v, s in zip(vague, found, strict=True)})
         return self._shapes[var]
 
     def size(self, var: Variable) -> int:
         return int(np.prod(self.shape(var)))
+
+    def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The values of `values` and `others` at a point of the model."""
+        block = [np.concatenate([np.ravel(point[n]) for n in own]) if len(own) > 1 else point[own[0]] for own in self.groups]
+        given = zip([*self.values, *self.others], [*block, *(point[str(v.name)] for v in self.others)], strict=True)
+        return [np.asarray(a, v.type.dtype) for v, a in given]
 
 
 def dependent_variables(outputs: Iterable[Variable], roots: Iterable[Variable]) -> set[Variable]:
@@ -144,167 +139,14 @@ def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) 
     return None
 
 
+def rewrite(fg: FunctionGraph) -> None:
+    """Bring a graph to PyTensor's canonical form."""
+    optdb.query(REWRITES).rewrite(fg)
+
+
 def rewritten(outputs: list[Variable]) -> list[Variable]:
     """Canonical copies of `outputs`, in terms of the same inputs."""
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     fg = FunctionGraph(inputs, outputs, clone=True)
-    optdb.query(REWRITES).rewrite(fg)
+    rewrite(fg)
     return rebuild(list(fg.outputs), dict(zip(fg.inputs, inputs, strict=True)))
-
-
-def always_true(op: Any, inputs: list[Variable]) -> bool:
-    """Whether a comparison says no more than that a probability, or an exponential, is one: 0 <= sigmoid(x) <= 1."""
-    if not isinstance(op, GE | LE) or not isinstance(inputs[1], Constant):
-        return False
-    inner = inputs[0].owner
-    function = inner.op.scalar_op if inner is not None and isinstance(inner.op, Elemwise) else None
-    if isinstance(op, GE):
-        return isinstance(function, Sigmoid | Exp | Sqr | Softplus) and bool((inputs[1].data <= 0).all())
-    return isinstance(function, Sigmoid) and bool((inputs[1].data >= 1).all())
-
-
-def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """Write what moves in the form that costs least.
-
-    Functions of one argument go inside selections from the context: `log(p[z])` is `log(p)[z]`, computed once per context.
-    """
-    dependent = dependent_variables(outputs, roots)
-    made: set[Variable] = set()
-
-    def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        out = node.outputs[0]
-        booleans = {Add: pt.or_, Mul: pt.and_}
-        op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
-        if type(op) in booleans and out.type.dtype == "bool":  # PyTensor's JAX adds them up instead
-            return [reduce(booleans[type(op)], inputs)]
-        if isinstance(node.op, Dot) and set(out.type.shape) <= {1} and all(i in dependent for i in node.inputs):
-            # a quadratic form, taken apart element by element
-            return [(inputs[0].reshape((-1,)) * inputs[1].reshape((-1,))).sum().reshape((1,) * out.ndim)]
-        if not isinstance(node.op, Elemwise) or len(node.outputs) != 1:
-            return None
-        if isinstance(node.op.scalar_op, Pow) and isinstance(inputs[1], Constant) and (inputs[1].data == 2).all():
-            return [pt.sqr(inputs[0])] if pt.sqr(inputs[0]).type == out.type else None
-        if always_true(node.op.scalar_op, inputs):
-            return [pt.constant(np.ones([n or 1 for n in out.type.shape], bool))] if None not in out.type.shape else None
-        moving = [j for j, i in enumerate(node.inputs) if i in dependent]
-        others = [i for j, i in enumerate(inputs) if j not in moving]
-        if len(moving) != 1 or not all(all(i.type.broadcastable) for i in others):
-            return None
-        selection = inputs[moving[0]].owner
-        if selection is None:
-            return None
-
-        def inside(x: Variable) -> Variable:
-            aligned = [i.reshape((1,) * x.ndim) if i.ndim else i for i in others]
-            args = iter(aligned)
-            return node.op(*(x if j == moving[0] else next(args) for j in range(len(inputs))))
-
-        gather = isinstance(selection.op, AdvancedSubtensor | Subtensor)
-        switch = isinstance(selection.op, Elemwise) and isinstance(selection.op.scalar_op, Switch)
-        parts = selection.inputs[:1] if gather else selection.inputs[1:]
-        if not (gather or switch) or any(p in dependent or p in made for p in parts):
-            return None
-        if gather:
-            out = selection.op(inside(parts[0]), *selection.inputs[1:])
-        else:
-            out = pt.switch(selection.inputs[0], *(inside(p) for p in parts))
-        if out.type.ndim != node.outputs[0].type.ndim:
-            return None
-        made.update([out])
-        return [out]
-
-    return rebuild(outputs, {}, rewrite)
-
-
-def _conditions(cond: Variable) -> list[Variable]:
-    """The elementwise conditions that an `all(...)` joins."""
-    node = cond.owner
-    if node is None:
-        return [cond]
-    if isinstance(node.op, All | MakeVector | ScalarFromTensor | TensorFromScalar):
-        return [c for i in node.inputs for c in _conditions(i)]
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, AND) and cond.type.dtype == "bool":
-        return [c for i in node.inputs for c in _conditions(i)]
-    return [cond]
-
-
-def _fits(cond: Variable, expr: Variable) -> bool:
-    """Whether `cond` broadcasts against `expr` without enlarging it."""
-    if cond.ndim > expr.ndim:
-        return False
-    shapes = zip(cond.type.shape[::-1], expr.type.shape[::-1], strict=False)
-    return all(c == 1 or (c == e and c is not None) for c, e in shapes)
-
-
-def _promoted(constant: Constant) -> Constant:
-    # Python floats that float32 can hold become float32 constants, which JAX would carry through int64
-    if constant.type.dtype == "float32" and pytensor.config.floatX == "float64":
-        return pt.constant(constant.data.astype("float64"))
-    return constant
-
-
-def written(model: pm.Model) -> list[Variable]:
-    """The terms of the model's log density, as PyMC writes them."""
-    try:
-        return model.logp(sum=False)
-    except TypeError as error:
-        imputed = [repr(rv.name) for rv in model.free_RVs if rv.owner is not None and isinstance(rv.owner.op, PartialObservedRV)]
-        if not imputed:
-            raise
-        raise TypeError(
-            f"PyMC cannot write the log density of {', '.join(imputed)}, the missing elements of a variable whose elements depend on one "
-            f"another: {str(error).splitlines()[0]}. Make the variable unobserved as a whole, z, and hold what is known of it with "
-            'pm.Potential("known", pt.switch(pt.eq(z[places], values), 0.0, -np.inf)) and with initval=.'
-        ) from error
-
-
-def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], supports: dict[str, Any]) -> LogpGraph:
-    """Rewrite the model's log density for a block of value variables.
-
-    Checks and asserts go; what they guarded becomes -inf. Shared variables become constants. `supports` are the (lower, upper) of the
-    block's variables, None where unbounded.
-    """
-    raw = written(model)
-    labels = [v.name for v in model.free_RVs + model.observed_RVs + model.potentials]
-    shared = [(v, np.array(v.get_value(), copy=True)) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
-    typed = {v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars}
-    replace: dict[Variable, Variable] = dict(typed)
-    replace.update({v: pt.constant(value, name=v.name) for v, value in shared})
-    replace.update({v: _promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")})
-    values = [v for v in typed.values() if v.name in names]
-    values.sort(key=lambda v: names.index(v.name))
-    others = [v for v in typed.values() if v.name not in names]
-    guards: list[tuple[Apply, Variable]] = []
-
-    def without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        if isinstance(node.op, OpFromGraph | SymbolicOp):
-            return opened(node, inputs, without_checks)
-        if not isinstance(node.op, CheckAndRaise):
-            return None
-        expr, *conds = inputs
-        for cond in (c for joined in conds for c in _conditions(joined)):
-            if isinstance(node.op, CheckParameterValue) and expr.type.dtype.startswith("float") and _fits(cond, expr):
-                expr = pt.switch(cond, expr, -np.inf)
-            else:
-                guards.append((node, pt.switch(cond, 0.0, -np.inf)))
-        return [expr]
-
-    terms = rebuild(raw, replace, without_checks)
-    for node, guard in guards:  # a check counts as part of the first term it guards
-        labels.append(next(n for n, t in zip(labels, raw, strict=False) if node.outputs[0] in ancestors([t])))
-        terms.append(guard)
-    fg = FunctionGraph([*values, *others], terms, clone=False)
-    optdb.query(REWRITES).rewrite(fg)
-    # out of the FunctionGraph, whose variables may not be used in another one
-    memo = {v: v.clone() for v in [*values, *others]}
-    values, others = [memo[v] for v in values], [memo[v] for v in others]
-    # rewriting makes such Ops too: a Cholesky factor of a diagonal matrix
-    outputs = rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
-    bounds = {v: supports[str(v.name)] for v in values}
-    for name, guard in index_guards(list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds):
-        labels.append(name)
-        outputs.append(guard)
-    known = dependent_variables(outputs, values)
-    named = list(zip(labels, outputs, strict=True))
-    terms, untouched = ([(n, t) for n, t in named if (t in known) == whether] for whether in (True, False))
-    return LogpGraph(values, others, terms, untouched, shared, point)

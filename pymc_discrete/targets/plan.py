@@ -55,7 +55,10 @@ class Plan:
         self.in_place: list[tuple[SparseTerm, np.ndarray, np.ndarray]] = []  # term, elements (n,) and their sites (n, J)
         self.rows: list[DenseRows] = []
         self.gradients: list[Gradient] = []
-        self.reasons: dict[int, tuple[float, str, str]] = {}
+        sized = [m for m in space.members if m.size]
+        self._starts = [m.start for m in sized]
+        # of every member that has sites
+        self.reasons: list[tuple[float, str, str]] = [(-1, "exact", "no term depends on it")] * len(sized)
         self.sparse: list[SparseTerm] = []
         dense: list[DenseTerm] = []
         for name, term in graph.terms:
@@ -70,14 +73,14 @@ class Plan:
             self._use_tables(t)
         for name in dict.fromkeys(t.name for t in dense):
             self._choose([t for t in dense if t.name == name], how)
-        for n in range(len(space.variables)):
-            self._because(n, 0, "exact", "no term depends on it" if n not in self.reasons else "")
         self.local = self._locality()
 
     # ------------------------------------------------------------ which way
-    def _because(self, n: int, rank: float, way: str, reason: str) -> None:
-        if n not in self.reasons or rank > self.reasons[n][0]:
-            self.reasons[n] = (rank, way, reason)
+    def _because(self, sites: np.ndarray, rank: float, way: str, reason: str) -> None:
+        """Of the members that these sites belong to."""
+        for m in np.unique(np.searchsorted(self._starts, sites, side="right") - 1):
+            if rank > self.reasons[m][0]:
+                self.reasons[m] = (rank, way, reason)
 
     def _use_tables(self, term: SparseTerm) -> None:
         sites = self.dependence.sparse(term.var)
@@ -114,9 +117,8 @@ class Plan:
             self.in_place.append((term, rest, sites[rest]))
             for n, rows in rows_per_variable(sites[rest], self.space, rest).items():
                 self.pointwise.append((n, Pointwise(term, rows, *blocks[n])))
-        for n in np.unique(number[sites[sites >= 0]]):
-            most = "1 site" if count.max() == 1 else f"{count.max()} sites"
-            self._because(int(n), 1 + count.max() / 100, "exact", f"every element of {term.name!r} depends on at most {most}")
+        most = "1 site" if count.max() == 1 else f"{count.max()} sites"
+        self._because(sites[sites >= 0], 1 + count.max() / 100, "exact", f"every element of {term.name!r} depends on at most {most}")
 
     def _choose(self, terms: list[DenseTerm], how: str) -> None:
         """One way for all dense parts of a term: half of it by the gradient would cost as much and its errors would not cancel."""
@@ -134,8 +136,7 @@ class Plan:
         if not gradient.blind and variables <= gradient.variables:
             self.gradients.append(gradient)
             dear = f"exact differences cost {cost / max(once, 1):.0f} of its evaluations"
-            for n in gradient.variables:
-                self._because(n, 3, "gradient", f"{name!r} is dense ({op}); {dear}")
+            self._because(gradient.sites, 3, "gradient", f"{name!r} is dense ({op}); {dear}")
             return
         if cost > BEARABLE:
             names = ", ".join(repr(self.space.variables[n].name) for n in sorted(variables))
@@ -151,8 +152,7 @@ class Plan:
         self.rows.append(rows)
         way = "incremental" if rows.linear else "brute force"
         what = "is evaluated on changed linear maps" if rows.linear else "is evaluated at every neighbour"
-        for n in rows.variables:
-            self._because(n, 2, way, f"{rows.term.name!r} is dense ({self._dense_op(rows.term)}) and {what}{more}")
+        self._because(rows.sites, 2, way, f"{rows.term.name!r} is dense ({self._dense_op(rows.term)}) and {what}{more}")
 
     def _use_gradient(self, terms: list[DenseTerm], forced: bool) -> None:
         gradient = Gradient(terms, self.dependence, self.space)
@@ -162,8 +162,7 @@ class Plan:
             why = gradient.blind or "the gradient does not reach it"
             raise ValueError(f"The gradient is blind for {names}: {why}. Use differences='exact' (or 'auto').")
         self.gradients.append(gradient)
-        for n in gradient.variables:
-            self._because(n, 3, "gradient", "asked for with differences='gradient'")
+        self._because(gradient.sites, 3, "gradient", "asked for with differences='gradient'")
 
     def _dense_op(self, term: DenseTerm) -> str:
         ops = self.dependence.dense_ops
@@ -171,10 +170,13 @@ class Plan:
         return ops[below[0]] if below else str(term.var.owner.op)
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        out = {}
-        for n, v in enumerate(self.space.variables):
-            _, way, reason = self.reasons[n]
-            out[v.name] = {"way": way, "exact": way != "gradient", "K": v.K, "reason": reason}
+        """{name: how the differences of its sites are found}."""
+        reasons = dict(zip(self._starts, self.reasons, strict=True))
+        out, ends = {}, np.cumsum([v.size for v in self.space.variables])
+        for m in self.space.members:
+            _, way, reason = reasons[m.start] if m.size else (0, "exact", "it has no elements")
+            v = self.space.variables[int(np.searchsorted(ends, m.start, side="right" if m.size else "left"))]
+            out[m.name] = {"way": way, "exact": way != "gradient", "K": v.K, "reason": reason}
         return out
 
     @cached_property

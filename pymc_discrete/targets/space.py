@@ -1,8 +1,8 @@
 """The discrete space of a block: its sites, their supports and their neighbours."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +37,11 @@ class Variable:
         return int(np.prod(self.shape))
 
     @property
+    def kind(self) -> Hashable:
+        """What two variables share that can be parts of one: the width of their tables, and what their values are."""
+        return (self.K, self.nominal, None if self.offsets is None else self.offsets.tobytes())
+
+    @property
     def finite(self) -> bool:
         return self.offsets is None
 
@@ -56,12 +61,25 @@ class Variable:
         return self.K - 1 if self.finite else self.K
 
 
+class Member(NamedTuple):
+    """A named array of a space: its sites are `start`, `start + 1`, ..."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+
 class Space:
     """The product space of a block of discrete variables, ravelled into `d` sites.
 
     Parameters
     ----------
     variables : list of `Variable`
+    members : list of `Member`, the named arrays in the order of their sites, where some variables are made of several
 
     Attributes
     ----------
@@ -72,13 +90,14 @@ class Space:
     nominal : (d,) bool, sites whose values have no order
     """
 
-    def __init__(self, variables: list[Variable]):
+    def __init__(self, variables: list[Variable], members: list[Member] | None = None):
         self.variables = list(variables)
         sizes = [v.size for v in variables]
         self.d = sum(sizes)
         self.starts = [sum(sizes[:n]) for n in range(len(sizes))]
         self.K = max((v.K for v in variables), default=0)
-        self.sites = [(v.name, i) for v in variables for i in range(v.size)]
+        self.members = [Member(v.name, v.shape, start) for start, v in self.blocks] if members is None else list(members)
+        self.sites = [(m.name, i) for m in self.members for i in range(m.size)]
         self.lower = np.concatenate([v.lower for v in variables]).astype(np.int64)
         self.upper = np.concatenate([v.upper for v in variables]).astype(np.int64)
         self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
@@ -147,6 +166,28 @@ class Space:
             variables.append(Variable(name, shape, lower, upper, None if finite else offsets, name in nominal))
         return cls(variables)
 
+    def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
+        """The same sites with one variable, called `names`, in place of each of the `groups` of variables of one kind."""
+        own, variables, members, start = {v.name: v for v in self.variables}, [], [], 0
+        for group, name in zip(groups, names, strict=True):
+            parts = [own[n] for n in group]
+            for v in parts:
+                members.append(Member(v.name, v.shape, start))
+                start += v.size
+            lower, upper = (np.concatenate([getattr(v, end) for v in parts]) for end in ("lower", "upper"))
+            first = parts[0]
+            alone = len(parts) == 1
+            variables.append(first if alone else replace(first, name=name, shape=(len(lower),), lower=lower, upper=upper))
+        return Space(variables, members)
+
+    def ravel(self, point: Mapping[str, Any], xp: Any = np) -> Any:
+        """(d,) int, the sites at a point {name: array}; `xp` is the array library."""
+        return xp.concatenate([xp.asarray(point[m.name]).reshape(-1).astype(int) for m in self.members])
+
+    def unravel(self, x: Any) -> dict[str, Any]:
+        """{name: array} of the sites x (d,)."""
+        return {m.name: x[m.start : m.start + m.size].reshape(m.shape) for m in self.members}
+
     @property
     def blocks(self) -> list[tuple[int, Variable]]:
         """(first site, variable) of every variable."""
@@ -154,10 +195,10 @@ class Space:
 
     def numbers(self, name: str) -> np.ndarray:
         """int array of the variable's shape, the numbers of its sites."""
-        for start, v in self.blocks:
-            if v.name == name:
-                return start + np.arange(v.size).reshape(v.shape)
-        raise ValueError(f"The space has no variable {name!r}; it has {', '.join(v.name for v in self.variables)}.")
+        for m in self.members:
+            if m.name == name:
+                return m.start + np.arange(m.size).reshape(m.shape)
+        raise ValueError(f"The space has no variable {name!r}; it has {', '.join(m.name for m in self.members)}.")
 
     def values_of(self, x, start: int, v: Variable, rows=None):
         """(n, moves) values of the other neighbours of one variable's sites, cyclic shifts 1..K-1 on finite sites."""

@@ -207,7 +207,8 @@ def selected(table, place, axis: int):
 class Pointwise:
     """Elements of one term, evaluated at the moves of one variable's sites.
 
-    `elementwise` names an array (the gradient of the rest) that weighs each element, for the first-order estimate.
+    `elementwise` names an array (the gradient of the rest) that weighs each element, for the first-order estimate; `linear` says that the
+    rest is linear in the elements, so that the estimate is none.
     """
 
     term: SparseTerm
@@ -215,6 +216,7 @@ class Pointwise:
     start: int
     v: SpaceVariable
     elementwise: Any = None
+    linear: bool = True
 
     def moves(self, x, space: Space, dependence: Dependence, reader_state, rows=None, candidates=None):
         """(r, moves) nats; `candidates` (r, moves) are values to go to instead of the neighbours."""
@@ -228,6 +230,9 @@ class Pointwise:
             # Grathwohl et al. 2021, Eq. 3 and 4: the gradient times the step
             slope = Reader(dependence, {self.elementwise: reader_state[self.elementwise]}, rows).read(self.elementwise, index)
             change = jnp.where(slope == 0, 0.0, slope * (then.astype(slope.dtype) - now.astype(slope.dtype)))
+            if not self.linear:
+                # at an edge of the density's domain the slope is no number, and weight 0 would make what lies beyond unreachable
+                change = jnp.where(jnp.isfinite(change), change, 0.0)
         else:
             change = difference(weighted(then, self.term, reader_state), weighted(now, self.term, reader_state))
         mask = self.rows.mask
