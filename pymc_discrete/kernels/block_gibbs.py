@@ -14,7 +14,6 @@ from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.space import Variable, picked
 
 UNROLLED = 8  # colours of one variable that are compiled one by one; more are looped over
-WIDTH = 8  # steps between the ends of a stretch of a geometric window
 
 
 def block_gibbs() -> tuple[Kernel, dict[str, float]]:
@@ -156,19 +155,10 @@ def draw(u, v: Variable, rows, now, differences):
 
 def stretch(u, v: Variable, now):
     """(r, w + 1) int, for every site equally spaced values, at random (`u` (2, r)) among those stretches that hold its own."""
-    width, strides = stretches_of(v)
+    width, strides = v.stretches
     place = (u[0] * (width + 1)).astype(now.dtype)
     stride = jnp.asarray(strides, now.dtype)[(u[1] * len(strides)).astype(int)]
     return now[:, None] + stride[:, None] * (np.arange(width + 1, dtype=now.dtype) - place[:, None])
-
-
-def stretches_of(v: Variable) -> tuple[int, np.ndarray]:
-    """(w, strides) with which w + 1 equally spaced values, one of them the current one, reach as far as the offsets do."""
-    offsets = np.asarray(v.offsets)
-    steps = offsets[offsets > 0]
-    if len(steps) == steps[-1]:  # all of 1..w
-        return len(steps), np.ones(1, int)
-    return WIDTH, steps[steps * WIDTH <= max(steps[-1], WIDTH)]
 
 
 def choose(uniforms, log_weights):

@@ -93,6 +93,9 @@ class BlockGibbs(DiscreteStep):
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return block_gibbs()
 
+    def _cost(self) -> float:
+        return self._density.plan.cost(one_site=False, stretches=True)
+
     def expected_moves(self) -> float:
         return float(self.target.space.d)
 

@@ -51,7 +51,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
 def check_support(space: Space, x: np.ndarray) -> None:
     for site in np.flatnonzero(~space.contains(x))[:1]:
         name, flat = space.sites[site]
-        most = f" (and no more than {UNBOUNDED} here)" if abs(x[site]) >= UNBOUNDED else ""
+        beyond = abs(x[site]) > UNBOUNDED and UNBOUNDED in (space.upper[site], -space.lower[site])
+        most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
         raise SamplingError(
             f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
             f"{shown(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
@@ -138,8 +139,8 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
 
 def shown(lower: int, upper: int) -> str:
     """Bounds as a reader would write them."""
-    low = "(-inf" if lower <= -UNBOUNDED else f"[{lower}"
-    return f"{low}, inf)" if upper >= UNBOUNDED else f"{low}, {upper}]"
+    low = "(-inf" if lower == -UNBOUNDED else f"[{lower}"
+    return f"{low}, inf)" if upper == UNBOUNDED else f"{low}, {upper}]"
 
 
 def check_transitions(transitions: Any) -> None:

@@ -47,9 +47,13 @@ class TunedStep(BuiltStep):
 
     def _auto_transitions(self, n_moves: float) -> int:
         """At least one pass over the sites, and more while they cost less than the host's call."""
-        microseconds = TRANSITION * self._rounds + self._density.plan.cost(self._moves_one_site) / OPERATIONS
+        microseconds = TRANSITION * self._rounds + self._cost() / OPERATIONS
         one_pass = int(np.ceil(self.target.space.d / max(n_moves, 1.0)))
         return max(one_pass, int(HOST_COST / microseconds), 1)
+
+    def _cost(self) -> float:
+        """Counted operations of a transition."""
+        return self._density.plan.cost(self._moves_one_site)
 
     @property
     def _moves_one_site(self) -> bool:

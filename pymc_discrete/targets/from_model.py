@@ -1,7 +1,6 @@
 """A target from a PyMC model and some of its discrete variables."""
 
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.logp import logp_graph
 from pymc_discrete.targets.plan import WAYS, Plan
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.support import is_nominal, support_of
+from pymc_discrete.targets.support import deviations, is_nominal, support_of
 from pymc_discrete.targets.target import Target
 
 
@@ -38,36 +37,42 @@ class ModelDensity:
         self.start = {name: np.array(value) for name, value in point.items()}
         supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
         shapes = {name: np.shape(point[name]) for name in names}
-        scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
+        scale = deviations(model, {name for name in names if None in supports[name]}, point)
         nominal = [name for name in names if is_nominal(model, name)]
 
-        def space(window) -> Space:
-            return Space.build(supports, shapes, window, scale, nominal)
-
-        each = space(window)
+        each = Space.build(supports, shapes, window, scale, nominal)
         self.graph = logp_graph(model, names, point, supports, {v.name: v.kind for v in each.variables} if join else None)
         labels = [str(v.name) for v in self.graph.values]
         self.space = each.grouped(self.graph.groups, labels)
         self.plan = Plan(self.graph, self.space, differences)
-        nearest = self._nearest(window)
-        if nearest:
-            self.space = space(nearest).grouped(self.graph.groups, labels)
+        other = self._other_windows(window)
+        if other:
+            each = Space.build(supports, shapes, **{"window": window, "scale": scale, "nominal": nominal, **other})
+            self.space = each.grouped(self.graph.groups, labels)
             self.plan = Plan(self.graph, self.space, differences)
         self._evaluate = Differences(self.plan)
         self.local = self.plan.local is not None
         self.exact = not self.plan.gradients
 
-    def _nearest(self, window) -> dict[str, Any] | None:
-        """Windows of {x - 1, x + 1} (Grathwohl et al. 2021, footnote 1) where a first-order estimate would be asked about far values."""
+    def _other_windows(self, window) -> dict[str, Any]:
+        """What `Space.build` is to be told of windows that are left to us, now that it is known what a difference costs.
+
+        A first-order estimate is asked about {x - 1, x + 1} only (Grathwohl et al. 2021, footnote 1), and exact differences about as many
+        values as are cheap.
+        """
         asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
-        rows = self.plan.describe()
-        wide = {name for name, _ in itertools.compress(self.space.sites, self.space.windowed)}
-        far = [name for name in self.names if name in wide and not rows[name]["exact"] and asked.get(name, "auto") == "auto"]
-        if not far:
-            return None
-        # what is one vector keeps one window
-        far = [name for group in self.graph.groups if set(group) & set(far) for name in group]
-        return {**asked, **dict.fromkeys(far, 1)}
+        rows, groups = self.plan.describe(), self.graph.groups
+        ours = [not v.finite and all(asked.get(name, "auto") == "auto" for name in groups[n]) for n, v in enumerate(self.space.variables)]
+        if not any(ours):
+            return {}
+        near = [name for n, own in enumerate(groups) if ours[n] and not all(rows[name]["exact"] for name in own) for name in own]
+        if near:
+            return {"window": {**asked, **dict.fromkeys(near, 1)}}
+        whole, widths = self.plan.wide()
+        return {
+            "whole": [name for n in whole if ours[n] for name in groups[n]],
+            "widths": {name: width for n, width in widths.items() if ours[n] for name in groups[n]},
+        }
 
     def stale(self) -> bool:
         """Whether pm.Data changed since the graph was built."""

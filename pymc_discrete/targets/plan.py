@@ -29,6 +29,9 @@ WAYS = ("auto", "exact", "gradient")
 SMALL = 2e5  # counted operations in all
 CHEAP = 64.0  # ... per element of the changed linear maps
 BEARABLE = 1e9  # ... in all, where the gradient is blind
+# Values of a wide support are all looked at, or as many of them, as cost no more than this: about 100 microseconds
+CHEAP_DRAW = 2.5e5
+WIDEST = 4096
 
 
 def wanted(rule: Elements | Entries, n: int, elements: np.ndarray) -> np.ndarray:
@@ -195,6 +198,22 @@ class Plan:
             return None
         return neighbourhoods(self.links, [(start, v.size) for start, v in self.space.blocks], d)
 
+    def wide(self) -> tuple[list[int], dict[int, int]]:
+        """Which variables with a window may as well be drawn from all of their bounded support, and for the others how many steps a
+        stretch of values may have: as many as are cheap."""
+        wide = [n for n, v in enumerate(self.space.variables) if not v.finite and v.size]
+        whole, widths = [], {}
+        for n in wide:
+            v = self.space.variables[n]
+            each = sum(p.rows.index.size * self._element_cost(n, p) for m, p in self.pointwise if m == n)
+            each += sum(v.size * (r.rest_flops + r.row_elements) for r in self.rows if n in r.variables)
+            values = CHEAP_DRAW / len(wide) / max(each, 4.0 * v.size)
+            if v.counts.max() <= values:
+                whole.append(n)
+            else:
+                widths[n] = int(np.clip(2 ** np.floor(np.log2(max(values, 1.0))), v.width, WIDEST))
+        return whole, widths
+
     def _element_cost(self, n: int, p: Pointwise) -> float:
         """Counted operations of one element of a term at one value of a site: of all tensors, what it reads and the site moves."""
         var, site = p.term.var, self.graph.values[n]
@@ -214,11 +233,15 @@ class Plan:
             total += each * len(elements)
         return 5.0 + total / float(read[var].sum())
 
-    def cost(self, one_site: bool) -> float:
-        """Counted operations of one transition: of all differences, or of those that a change of one site touches."""
+    def cost(self, one_site: bool, stretches: bool = False) -> float:
+        """Counted operations of one transition: of all differences, or of those that a change of one site touches.
+
+        With `stretches` sites that have a window are evaluated on a stretch of values (see `Variable`) in place of it.
+        """
         space = self.space
         share = sum(t.shape[1] for t in self.local) / space.d if one_site and self.local is not None else 1.0
-        sparse = sum(p.rows.index.size * (p.v.moves + 1) * self._element_cost(n, p) for n, p in self.pointwise)
+        values = [v.stretches[0] if stretches and not v.finite else v.moves for v in space.variables]
+        sparse = sum(p.rows.index.size * (values[n] + 1) * self._element_cost(n, p) for n, p in self.pointwise)
         each = 4.0 if share < 1 else 0.5  # a few are gathered, all at once run along vectors
         sparse += sum(each * side["pair"].size * p.va.K * p.vb.K for *_, p in self.pairs for side in p.sides)
         sloped = sum(20.0 * p.rows.index.size * p.v.moves for g in self.gradients for _, p in g.pointwise)

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-# A support of at most this many values is enumerated; a wider one is walked by offsets
+# A support of at most this many values is enumerated; a wider one is walked by offsets, unless all of it is asked for
 LARGEST_SUPPORT = 256
-UNBOUNDED = np.iinfo(np.int32).max
+UNBOUNDED = np.iinfo(np.int32).max  # stands for a bound that there is not; a bound that there is may lie beyond it
+LARGEST_BOUND = 2**62
+WIDTH = 8  # steps between the ends of a stretch of a geometric window
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,7 @@ class Variable:
     lower, upper : (n,) int, bounds of every site, inclusive; -/+ UNBOUNDED where there is none
     offsets : None where every value of the support is a neighbour, else (K,) int, symmetric, without 0
     nominal : bool, whether values are names, without an order
+    width : steps between the ends of a stretch of values that Gibbs sampling draws from, where offsets are geometric
     """
 
     name: str
@@ -31,6 +34,7 @@ class Variable:
     upper: np.ndarray
     offsets: np.ndarray | None
     nominal: bool = False
+    width: int = WIDTH
 
     @property
     def size(self) -> int:
@@ -40,6 +44,15 @@ class Variable:
     def kind(self) -> Hashable:
         """What two variables share that can be parts of one: the width of their tables, and what their values are."""
         return (self.K, self.nominal, None if self.offsets is None else self.offsets.tobytes())
+
+    @property
+    def stretches(self) -> tuple[int, np.ndarray]:
+        """(w, strides) with which w + 1 equally spaced values, one of them the current one, reach as far as the offsets do."""
+        offsets = np.asarray(self.offsets)
+        steps = offsets[offsets > 0]
+        if len(steps) == steps[-1]:  # all of 1..w
+            return len(steps), np.ones(1, int)
+        return self.width, steps[steps * self.width <= max(steps[-1], self.width)]
 
     @property
     def finite(self) -> bool:
@@ -124,6 +137,8 @@ class Space:
         window: Any = "auto",
         scale: dict[str, float] | None = None,
         nominal: Collection[str] = (),
+        whole: Collection[str] = (),
+        widths: Mapping[str, int] | None = None,
     ) -> "Space":
         """A space from supports.
 
@@ -132,8 +147,10 @@ class Space:
         supports : {name: (lower, upper)}, inclusive, scalars or arrays of the variable's shape; None or +-inf where unbounded
         shapes : {name: shape}, () where one is left out; by default the shapes of the bounds
         window : "auto", "geometric", an int w for -w..w, or {name: one of these}, for sites with more than 256 values
-        scale : {name: typical size of a value}, which "auto" widens the window by
+        scale : {name: how far apart its values lie}, which "auto" widens the window of an unbounded variable by
         nominal : names of variables whose values have no order
+        whole : names of variables of which every value is a neighbour, however wide their bounded support
+        widths : {name: steps between the ends of a stretch of values that Gibbs sampling draws from}
         """
         variables = []
         for what, given in (("window", window), ("shapes", shapes)):
@@ -141,6 +158,7 @@ class Space:
                 if name not in supports:
                     raise ValueError(f"{what} names {name!r}, which is no variable of the block: {', '.join(supports)}.")
         for name, (low, high) in supports.items():
+            endless = any(b is None or (np.asarray(b).dtype.kind == "f" and np.isinf(b).any()) for b in (low, high))
             low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
             shape = np.broadcast_shapes(low.shape, high.shape) if shapes is None else shape_of(name, shapes.get(name, ()))
             try:
@@ -159,11 +177,11 @@ class Space:
                 )
             asked = window.get(name, "auto") if isinstance(window, dict) else window
             widest = int((upper - lower).max(initial=0)) + 1
-            endless = bool((upper >= UNBOUNDED).any() or (lower <= -UNBOUNDED).any())
-            reach = 2.0 * np.sqrt(abs((scale or {}).get(name, 0.0))) if endless else widest / 4
+            reach = 2.0 * (scale or {}).get(name, 0.0) if endless else widest / 4
             offsets = offsets_of(name, asked, max(8.0, reach))  # checked even where none is needed
-            finite = widest <= LARGEST_SUPPORT
-            variables.append(Variable(name, shape, lower, upper, None if finite else offsets, name in nominal))
+            finite = widest <= LARGEST_SUPPORT or (name in whole and not endless)
+            width = (widths or {}).get(name, WIDTH)
+            variables.append(Variable(name, shape, lower, upper, None if finite else offsets, name in nominal, width))
         return cls(variables)
 
     def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
@@ -278,7 +296,7 @@ def bound(name: str, value: Any, missing: int) -> np.ndarray:
     if array.dtype.kind == "f":
         if np.isnan(array).any():
             raise ValueError(f"The support of {name!r} has a bound that is nan. Give integers, or None where there is no bound.")
-        array = np.clip(np.where(np.isinf(array), np.sign(array) * UNBOUNDED, array), -UNBOUNDED, UNBOUNDED)
+        array = np.clip(np.where(np.isinf(array), np.sign(array) * UNBOUNDED, array), -LARGEST_BOUND, LARGEST_BOUND)
         if (array != np.floor(array)).any():
             raise ValueError(f"The support of {name!r} has a bound that is no integer: {value!r}.")
     elif array.dtype.kind not in "iu":

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytensor.tensor.random.basic as prb
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
@@ -13,6 +14,7 @@ from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV
 from pymc.distributions.mixture import _BaseMixtureRV
 from pymc.distributions.multivariate import LKJCorrRV, StickBreakingWeightsRV, WishartRV, ZeroSumNormalRV
 from pymc.distributions.truncated import TruncatedRV
+from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
@@ -186,6 +188,69 @@ def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None)
         upper = np.floor(upper)
         high = upper if high is None else np.minimum(high, upper)
     return low, high
+
+
+# ---------------------------------------------------------------- how far values lie from one another
+_deviations: dict[type, Callable[[Variable], Variable | None]] = {}
+
+
+def deviation(*ops: type):
+    """Register how far apart values of random variables of these Ops lie, as a graph of their parameters: the standard deviation, or
+    four times the distance over which a tail falls by a factor e where that is longer."""
+
+    def register(function):
+        for op in ops:
+            _deviations[op] = function
+        return function
+
+    return register
+
+
+def deviation_of(rv: Variable) -> Variable | None:
+    rule = None if rv.owner is None else next((_deviations[c] for c in type(rv.owner.op).__mro__ if c in _deviations), None)
+    return None if rule is None else rule(rv)
+
+
+@deviation(prb.PoissonRV)
+def _(rv):
+    (mu,) = parameters(rv)
+    return pt.sqrt(mu)
+
+
+@deviation(prb.NegBinomialRV)
+def _(rv):
+    n, p = parameters(rv)
+    return pt.maximum(pt.sqrt(n * (1 - p)), 4 * (1 - p)) / p  # the tail is that of (1 - p)^k
+
+
+@deviation(prb.GeometricRV)
+def _(rv):
+    (p,) = parameters(rv)
+    return pt.maximum(pt.sqrt(1 - p), 4 * (1 - p)) / p
+
+
+@deviation(_BaseMixtureRV)
+def _(rv):
+    found = [deviation_of(c) for c in parameters(rv)[1:]]
+    widest = [pt.max(d) for d in found if d is not None]
+    return pt.max(pt.stack(widest)) if widest else None
+
+
+def deviations(model: pm.Model, names: set[str], point: dict[str, np.ndarray]) -> dict[str, float]:
+    """{name: the largest `deviation` of its elements} of some variables, with the model's others at a point.
+
+    Where no rule says, the square root of the value at the point, as of a count.
+    """
+    rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items() if v.name in names}
+    graphs = {name: found for name, rv in rvs.items() if (found := deviation_of(rv)) is not None}
+    known: dict[str, float] = {}
+    if graphs:
+        values = model.replace_rvs_by_values([pt.max(graph) for graph in graphs.values()])
+        f = pytensor.function(model.value_vars, values, mode=Mode(linker="py", optimizer=None), on_unused_input="ignore")
+        with np.errstate(all="ignore"):
+            found = [float(a) for a in f(*(point[str(v.name)] for v in model.value_vars))]
+        known = {name: a for name, a in zip(graphs, found, strict=True) if np.isfinite(a)}
+    return {name: known.get(name, float(np.sqrt(np.max(np.abs(point[name]), initial=0)))) for name in names}
 
 
 def is_constrained(rv: Variable) -> bool:
