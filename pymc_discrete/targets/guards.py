@@ -7,10 +7,10 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Cast, Clip, Identity, Sub
-from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor
 
 
 def integer_bounds(var: Variable, supports: dict[Variable, tuple[Any, Any]]) -> tuple[float, float]:
@@ -35,6 +35,9 @@ def integer_bounds(var: Variable, supports: dict[Variable, tuple[Any, Any]]) -> 
         return integer_bounds(node.inputs[0], supports)
     if node is not None and isinstance(node.op, ScalarFromTensor | TensorFromScalar):
         return integer_bounds(node.inputs[0], supports)
+    if node is not None and isinstance(node.op, MakeVector | Join):
+        lows, highs = zip(*(integer_bounds(i, supports) for i in node.inputs), strict=True)
+        return min(lows), max(highs)
     return -np.inf, np.inf
 
 
@@ -46,10 +49,11 @@ def index_guards(
     seen = set()
     for name, term in terms:
         for node in toposort([term]):
-            if node in seen or not isinstance(node.op, Subtensor | AdvancedSubtensor):
+            reads, writes = isinstance(node.op, Subtensor | AdvancedSubtensor), isinstance(node.op, IncSubtensor | AdvancedIncSubtensor)
+            if node in seen or not (reads or writes):
                 continue
             seen.add(node)
-            x, *flat = node.inputs
+            x, flat = node.inputs[0], node.inputs[1 if reads else 2 :]
             for dim, index in enumerate(indices_from_subtensor(flat, node.op.idx_list)):
                 size = x.type.shape[dim]
                 if not isinstance(index, Variable) or index not in dependent or index.type.dtype == "bool" or size is None:

@@ -25,6 +25,7 @@ from pytensor.tensor.shape import Shape
 from pymc_discrete.targets.graph import LogpGraph, dependent_variables, opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.guards import index_guards
 from pymc_discrete.targets.lifting import lift
+from pymc_discrete.targets.slices import masked
 from pymc_discrete.targets.stacking import Stacked
 
 
@@ -79,6 +80,8 @@ def logp_graph(
             if isinstance(node.op, CheckAndRaise):
                 first.setdefault(node, name)
     named = [*zip(labels, terms, strict=True), *((first.get(node, labels[0]), guard) for node, guard in guards)]
+    outputs = masked([t for _, t in named], [*block.values(), *others])
+    named = list(zip([name for name, _ in named], outputs, strict=True))
     stacked = Stacked(named, [block[name] for name in names], kinds or {})
     fg = FunctionGraph([*stacked.values, *others], [t for _, t in stacked.terms], clone=False)
     rewrite(fg)

@@ -211,7 +211,8 @@ class Plan:
             if v.counts.max() <= values:
                 whole.append(n)
             else:
-                widths[n] = int(np.clip(2 ** np.floor(np.log2(max(values, 1.0))), v.width, WIDEST))
+                most = min(WIDEST, int(np.max(np.asarray(v.offsets))))  # a stretch need not reach beyond what its distribution does
+                widths[n] = max(v.width, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
         return whole, widths
 
     def _element_cost(self, n: int, p: Pointwise) -> float:

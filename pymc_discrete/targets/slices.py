@@ -1,0 +1,194 @@
+"""Slices whose length depends on a variable of the model, `y[:k].sum()`, with a mask in place of the length.
+
+JAX compiles programs of fixed shapes. A slice that is summed, or compared, multiplied or joined and then summed, is the whole axis with
+what lies outside replaced by what a sum ignores.
+"""
+
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
+from pytensor.tensor.basic import Join
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Prod, Sum
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor, indices_from_subtensor
+
+from pymc_discrete.targets.graph import remade
+
+# what the reductions ignore
+IGNORED = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
+
+
+class Cut(NamedTuple):
+    """What a slice leaves of an axis: `begin` to `end`, counted from its first element."""
+
+    axis: int
+    length: int
+    begin: Variable
+    end: Variable
+
+    def mask(self, ndim: int) -> Variable:
+        """True inside, along the axis of a tensor of so many dimensions."""
+        place = pt.constant(np.arange(self.length)).dimshuffle(*("x" if d != self.axis else 0 for d in range(ndim)))
+        return (place >= self.begin) & (place < self.end)
+
+    def on(self, axis: int) -> "Cut":
+        return self._replace(axis=axis)
+
+    def same(self, other: "Cut") -> bool:
+        return (self.axis, self.length) == (other.axis, other.length) and equal_computations([*self[2:]], [*other[2:]])
+
+
+class Sliced(NamedTuple):
+    """A tensor of which only what the cuts leave counts."""
+
+    whole: Variable
+    cuts: list[Cut]
+
+    def filled(self, value) -> Variable:
+        """The whole, with a value outside."""
+        out = self.whole
+        for cut in self.cuts:
+            out = pt.switch(cut.mask(out.ndim), out, np.asarray(value, out.dtype))
+        return out
+
+
+def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
+    """The graph with masks in place of slices whose ends depend on `roots`.
+
+    Raises
+    ------
+    NotImplementedError
+        Where something else than a reduction asks for such a slice.
+    """
+    known: dict[Variable, Variable | Sliced] = {}
+    moving = set(roots)
+    found = False
+    for node in toposort(outputs):
+        if any(i in moving for i in node.inputs):
+            moving.update(node.outputs)
+        inputs = [known.get(i, i) for i in node.inputs]
+        new: list[Variable | Sliced] | None = None
+        if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
+            new, found = [sliced(node, inputs, cuts)], True
+        elif any(isinstance(i, Sliced) for i in inputs):
+            new = passed_on(node, inputs)
+        elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
+            new = list(remade(node, [i for i in inputs if isinstance(i, Variable)]))
+        known.update(zip(node.outputs, new if new is not None else node.outputs, strict=True))
+    if not found:
+        return outputs
+    results = [known.get(o, o) for o in outputs]
+    # the elements of a term are added up
+    return [r.filled(0.0) if isinstance(r, Sliced) else r for r in results]
+
+
+def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
+    """{dimension: slice} of an indexing whose ends depend on a variable."""
+    flat = node.inputs[1 if isinstance(node.op, Subtensor) else 2 :]
+    found = {}
+    for d, index in enumerate(indices_from_subtensor(flat, node.op.idx_list)):
+        if isinstance(index, slice) and any(end in moving for end in (index.start, index.stop)):
+            if index.step is not None and not (isinstance(index.step, Constant) and index.step.data == 1):
+                raise NotImplementedError(f"A slice with a step, {node.op}, has a length that depends on a variable of the model. {REMEDY}")
+            found[d] = index
+    return found
+
+
+REMEDY = "Write a comparison of places in its place, pt.switch(np.arange(n) < k, a, b)."
+
+
+def sliced(node: Apply, inputs: list[Variable | Sliced], cuts: dict[int, slice]) -> Variable | Sliced:
+    first = 1 if isinstance(node.op, Subtensor) else 2
+    x, flat = inputs[0], node.inputs[first:]
+    if isinstance(x, Sliced):
+        raise refused(node)
+    index = [slice(None) if d in cuts else i for d, i in enumerate(indices_from_subtensor(flat, node.op.idx_list))]
+    made, axis = [], 0
+    for d, i in enumerate(index):
+        if d in cuts:
+            length = x.type.shape[d]
+            if length is None:
+                raise NotImplementedError(f"The length of a tensor that is sliced up to a variable of the model is not known. {REMEDY}")
+            made.append(Cut(axis, length, *(place(end, length, missing) for end, missing in ((cuts[d].start, 0), (cuts[d].stop, length)))))
+        axis += isinstance(i, slice)
+    if isinstance(node.op, Subtensor):
+        return Sliced(x[tuple(index)], made)
+    part, y = x[tuple(index)], inputs[1]  # x[..., a:b] is set to y, or increased by it
+    if isinstance(y, Sliced):
+        if len(y.cuts) != len(made) or not all(any(c.same(own) for own in made) for c in y.cuts):
+            raise refused(node)
+        y = y.whole
+    ahead = part.ndim - y.ndim
+    if any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] and y is node.inputs[1] for c in made):
+        raise refused(node)
+    new = y if node.op.set_instead_of_inc else part + y
+    for cut in made:
+        new = pt.switch(cut.mask(part.ndim), new, part)
+    return pt.set_subtensor(part, new) if any(not isinstance(i, slice) or i != slice(None) for i in index) else new.astype(x.dtype)
+
+
+def place(end: Variable | None, length: int, missing: int) -> Variable:
+    """An end of a slice as Python reads it, counted from the first element."""
+    if end is None:
+        return pt.constant(np.int64(missing))
+    end = pt.cast(end if hasattr(end.type, "ndim") else pt.tensor_from_scalar(end), "int64")
+    return pt.clip(pt.switch(end < 0, end + length, end), 0, length)
+
+
+def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+    """What becomes of slices in the Op that reads them."""
+    op, parts = node.op, [i for i in inputs if isinstance(i, Sliced)]
+    cuts = parts[0].cuts
+    if isinstance(op, Shape):
+        shape = list(pt.shape(parts[0].whole))
+        for cut in cuts:
+            shape[cut.axis] = pt.maximum(cut.end - cut.begin, 0)
+        return [pt.stack([pt.cast(n, "int64") for n in shape])]
+    if isinstance(op, Elemwise):
+        for i, old in zip(inputs, node.inputs, strict=True):
+            if isinstance(i, Sliced):
+                alike = len(i.cuts) == len(cuts) and all(a.same(b) for a, b in zip(i.cuts, cuts, strict=True))
+            else:
+                alike = all(old.type.broadcastable[cut.axis] for cut in cuts)
+            if not alike:
+                raise refused(node)
+        wholes = [i.whole if isinstance(i, Sliced) else i for i in inputs]
+        return [Sliced(out, cuts) for out in op.make_node(*wholes).outputs]
+    if isinstance(op, DimShuffle):
+        order = list(op.new_order)
+        if any(cut.axis not in order for cut in cuts):
+            raise refused(node)
+        return [Sliced(parts[0].whole.dimshuffle(*order), [cut.on(order.index(cut.axis)) for cut in cuts])]
+    if isinstance(op, CAReduce) and type(op.scalar_op) in IGNORED:
+        axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
+        gone = [cut for cut in cuts if cut.axis in axes]
+        whole = Sliced(parts[0].whole, gone).filled(IGNORED[type(op.scalar_op)])
+        reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
+        (out,) = reduction.make_node(whole).outputs
+        if gone and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum):  # of nothing there is none
+            out = pt.switch(reduce(pt.and_, [cut.end > cut.begin for cut in gone]), out, np.nan)
+        left = [cut.on(cut.axis - sum(a < cut.axis for a in axes)) for cut in cuts if cut.axis not in axes]
+        return [Sliced(out, left) if left else out]
+    if isinstance(op, Join) and len(inputs) == 2 and len(parts) == 2 and all(len(p.cuts) == 1 for p in parts):
+        before, after = (p.cuts[0] for p in parts)
+        axis = op.axis % parts[0].whole.ndim
+        # a[:k] and b[k:] of one length: the first up to k, the second from there
+        fits = before.axis == after.axis == axis and before.length == after.length and equal_computations([before.end], [after.begin])
+        whole = isinstance(before.begin, Constant) and before.begin.data == 0
+        if fits and whole and isinstance(after.end, Constant) and after.end.data == after.length:
+            return [pt.switch(before.mask(parts[0].whole.ndim), parts[0].whole, parts[1].whole).astype(node.outputs[0].type.dtype)]
+    raise refused(node)
+
+
+def refused(node: Apply) -> NotImplementedError:
+    names = sorted({str(v.name) for i in node.inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant) and v.name})
+    return NotImplementedError(
+        f"{node.op} reads a slice whose length depends on a variable of the model ({', '.join(names)}): only sums and other reductions "
+        f"over such a slice can be compiled. {REMEDY}"
+    )

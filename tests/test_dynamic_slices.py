@@ -1,0 +1,127 @@
+"""Slices whose length depends on an unknown, and writes to places that depend on one."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from targets_against_pymc import compare
+
+import pymc_discrete as pmd
+from pymc_discrete.targets import slices
+
+A = np.random.default_rng(0).normal(size=9)
+M = np.random.default_rng(1).normal(size=(4, 9))
+
+
+def k(lower=0, upper=9, name="k"):
+    return pm.DiscreteUniform(name, lower, upper)
+
+
+def summed():
+    pm.Normal("y", pt.constant(A)[: k()].sum(), 1, observed=0.3)
+
+
+def before_and_after():
+    """A changepoint as it is often written."""
+    t, mu = k(), pm.Normal("mu", 0, 1, shape=2)
+    before, after = pt.constant(A)[:t], pt.constant(A)[t:]
+    pm.Potential("p", pm.logp(pm.Normal.dist(mu[0], 1), before).sum() + pm.logp(pm.Normal.dist(mu[1], 2), after).sum())
+
+
+def of_a_matrix():
+    t = k(2, 8)
+    pm.Potential(
+        "p", pt.constant(M)[1:, t:].mean(axis=1).sum() + pt.constant(M)[2, : t - 1].max() - pt.constant(M)[:2, :-t].T.sum(axis=0).min()
+    )
+
+
+def from_the_end():
+    t = k(1, 8)
+    pm.Potential("p", pt.constant(A)[-t:].prod() + (pt.constant(A)[:t] > 0).all() - (pt.constant(A)[t:] > 1).any())
+
+
+def set_up_to():
+    t = k()
+    rate = pt.set_subtensor((pt.zeros(9) + pm.Normal("m"))[:t], 2.0)
+    pm.Normal("y", pt.inc_subtensor(rate[t:], pt.constant(A)[t:]), 1, observed=A)
+
+
+def joined():
+    t = k()
+    pm.Normal("y", pt.concatenate([pt.exp(pt.constant(A)[:t]), -pt.constant(A)[t:]]), 1, observed=A)
+
+
+def between_two():
+    pm.Normal("y", pt.constant(A)[k() : k(name="u")].sum(), 1, observed=0.2)
+
+
+def of_sites():
+    t, x = k(), pm.Bernoulli("x", 0.4, shape=9)
+    pm.Normal("y", x[:t].sum() - x[t:].sum(), 1.0, observed=1.0)
+
+
+def its_length():
+    t = k(1, 8)
+    part = pt.constant(A)[:t]
+    pm.Potential("p", part.sum() / part.shape[0])
+
+
+def written_beyond_the_end():
+    """PyMC raises there: the density is zero."""
+    pm.Normal("y", pt.set_subtensor(pt.zeros(3)[k(0, 5)], 1.5).sum(), 0.3, observed=1.0)
+
+
+def increased_beyond_the_end():
+    pm.Normal("y", pt.inc_subtensor(pt.ones(4)[k(-6, 5) + 1], 1.5), 0.3, observed=np.ones(4))
+
+
+MODELS = [summed, before_and_after, of_a_matrix, from_the_end, set_up_to, joined, between_two, of_sites, its_length]
+MODELS += [written_beyond_the_end, increased_beyond_the_end]
+
+
+@pytest.mark.parametrize("build", MODELS, ids=[b.__name__ for b in MODELS])
+def test_differences(build):
+    with pm.Model() as model:
+        build()
+    target, *_ = compare(model)
+    assert target.exact
+
+
+def test_a_wrong_end_is_found(monkeypatch):
+    place = slices.place
+    monkeypatch.setattr(slices, "place", lambda end, length, missing: place(end if end is None else end + 1, length, missing))
+    with pm.Model() as model:
+        before_and_after()
+    with pytest.raises(AssertionError):
+        compare(model)
+
+
+def test_with_nuts():
+    """The gradient by mu is that of the masked sums."""
+    with pm.Model():
+        before_and_after()
+        idata = pmd.sample(300, tune=300, chains=2, random_seed=1, progressbar=False, compute_convergence_checks=False)
+    t, mu = (idata["posterior"][name].values.reshape(600, -1) for name in ("k", "mu"))
+    # at each k the means are conjugate: precision 1 + n / variance
+    n = np.concatenate([t, 9 - t], axis=1)
+    total = np.stack([[A[: int(i)].sum(), A[int(i) :].sum()] for (i,) in t])
+    precision = 1 + n / np.array([1.0, 4.0])
+    z = (mu - total / np.array([1.0, 4.0]) / precision) * np.sqrt(precision)
+    assert abs(z.mean()) < 5 / np.sqrt(z.size / 4)
+    assert abs(z.std() - 1) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda t: pt.sort(pt.constant(A)[:t])[0], "SortOp.*depends on a variable of the model \\(k\\).*pt.switch"),
+        (lambda t: (pt.constant(A)[:t] * pt.constant(A)[t:]).sum(), "Mul.*only sums"),
+        (lambda t: pt.constant(A)[:t:2].sum(), "with a step"),
+    ],
+    ids=["sorted", "of two lengths", "a step"],
+)
+def test_what_is_refused(build, message):
+    with pm.Model() as model:
+        pm.Potential("p", build(k()))
+    with pytest.raises(NotImplementedError, match=message):
+        pmd.target_from_model(model)
