@@ -15,6 +15,9 @@ class Block(Protocol):
     def described(self) -> str:
         """The block in a line."""
 
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
+
     def start(self) -> Any:
         """What a chain knows of the block before its first draw, NumPy arrays."""
 

@@ -59,6 +59,10 @@ class DiscreteBlock:
         """The step, its variables and its options, in a line."""
         return f"{type(self.step).__name__}({', '.join(v.name for v in self.step.vars)}; {', '.join(self.step.told_options())})"
 
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
+        return self.step.named()
+
     def start(self) -> DiscreteState:
         """The state before the first draw, of one chain."""
         tuned = self.kernel.tuned

@@ -9,6 +9,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.summands import narrow
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
@@ -78,6 +79,10 @@ class NutsBlock:
         """The block in a line."""
         return f"NUTS({', '.join(self.density.names)})"
 
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
+        return f"NUTS for {shown(self.density.names)}"
+
     def start(self) -> NutsState:
         state = NutsState(self._accept_init(1.0), self._mass_init(self.density.size))
         return jax.tree.map(lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state)
@@ -87,10 +92,10 @@ class NutsBlock:
         return self.density.logdensity(point)
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        bad = [repr(name) for name, slope in self.density.slopes(points[0]).items() if not np.isfinite(slope).all()]
+        bad = [name for name, slope in self.density.slopes(points[0]).items() if not np.isfinite(slope).all()]
         if bad:
             raise SamplingError(
-                f"The gradient of the log density by {', '.join(bad)} is not finite at the start of a chain, and NUTS cannot move. Look "
+                f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and NUTS cannot move. Look "
                 "for what is on the edge of its domain (sqrt(0), log(0)), and pass initvals= away from it, or "
                 "step=pmd.ReparameterizedSlice([...]), which needs no gradient."
             )

@@ -38,6 +38,10 @@ class SliceBlock:
         """The step, its variables and its options, in a line."""
         return f"ReparameterizedSlice({', '.join(self.density.names)}; sweeps={self.step.asked_sweeps!r})"
 
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
+        return self.step.named()
+
     def start(self) -> slices.Widths:
         return slices.start(self.density.size)
 

@@ -10,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 
@@ -53,7 +54,7 @@ def check_support(space: Space, x: np.ndarray) -> None:
         most = f" (and no more than {UNBOUNDED} here)" if abs(x[site]) >= UNBOUNDED else ""
         raise SamplingError(
             f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
-            f"{shown(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
+            f"{interval(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
         )
 
 
@@ -94,22 +95,24 @@ def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
     with np.errstate(all="ignore"):
         values = f(*(np.asarray(point[v.name], v.type.dtype) for v in inputs))
-    bad = [f"{n!r} ({float(v):g})" for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
+    names = [(str(n), float(v)) for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
+    by_value = {f"{v:g}": [n for n, w in names if f"{w:g}" == f"{v:g}"] for _, v in names}
+    bad = ", ".join(f"{shown(which)} ({value})" for value, which in by_value.items()) or "its sum"
     raise SamplingError(
-        f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
+        f"The log density is {logp:g}, through {bad}. Look for nan in the data and for parameters outside "
         "their domain; a density must be finite, or -inf where it is impossible."
     )
 
 
 def without_jax(names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis") -> NotImplementedError:
     return NotImplementedError(
-        f"A term that depends on {', '.join(map(repr, names))} has an Op without a JAX version: {str(error).splitlines()[0]} Write "
+        f"A term that depends on {shown(names)} has an Op without a JAX version: {str(error).splitlines()[0]} Write "
         f"the term with other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
     )
 
 
 def names_of(target: Target) -> str:
-    return ", ".join(repr(v.name) for v in target.space.variables)
+    return shown(v.name for v in target.space.variables)
 
 
 def moved(x: np.ndarray, site: int, value: int) -> np.ndarray:
@@ -135,7 +138,7 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     return x
 
 
-def shown(lower: int, upper: int) -> str:
+def interval(lower: int, upper: int) -> str:
     """Bounds as a reader would write them."""
     low = "(-inf" if lower <= -UNBOUNDED else f"[{lower}"
     return f"{low}, inf)" if upper >= UNBOUNDED else f"{low}, {upper}]"

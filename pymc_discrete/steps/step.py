@@ -13,6 +13,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.steps.checks import check_start, dispersed, names_of, raise_not_finite
+from pymc_discrete.steps.compiling import announced
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.tuning import TunedStep
 
@@ -97,7 +98,8 @@ class DiscreteStep(TunedStep):
         """Before a chain's first draw."""
         refuse_after_fork()
         self.renew()
-        check_start(self.target, point, self._ravel(point))
+        with announced(f"{self.named()}: the log density and its differences, to check the start"):
+            check_start(self.target, point, self._ravel(point))
 
     def renew(self) -> None:
         """Build again where pm.Data changed."""

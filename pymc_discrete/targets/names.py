@@ -1,0 +1,40 @@
+"""How messages show the names of variables: all of a few, and of many no more than tells which they are."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+ALIKE = 4  # names that differ in their numbers only are shown as a range from so many on
+LISTED = 8  # entries of a list that are shown
+
+
+def shown(names: Iterable[str | None]) -> str:
+    """`'a', 'b'`; `z0 ... z149 (150 variables)` where many differ in their numbers only; no more than some entries in all."""
+    every = list(map(str, names))
+    groups: dict[str, list[str]] = {}
+    for name in every:
+        groups.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+    parts = [part for alike in groups.values() for part in entries(alike)]
+    if len(parts) <= LISTED:
+        return ", ".join(parts)
+    return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(every)} variables in all)"
+
+
+def entries(alike: list[str]) -> list[str]:
+    """One for each of a few names, one for many."""
+    if len(alike) < ALIKE:
+        return [repr(name) for name in alike]
+    return [f"{alike[0]} ... {alike[-1]} ({len(alike)} variables)"]
+
+
+def said_alike(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
+    """[(variables, text)] of {variable: text}, where texts that differ in the names they quote only are one, with all these names."""
+    groups: dict[tuple[str, ...], list[tuple[str, list[str]]]] = {}
+    for name, text in texts.items():
+        between = re.split(r"'([^']*)'", text)
+        groups.setdefault(tuple(between[::2]), []).append((name, between[1::2]))
+    found = []
+    for template, members in groups.items():
+        quoted = [shown(dict.fromkeys(place)) for place in zip(*(names for _, names in members), strict=True)]
+        text = "".join(part for pair in zip(template, [*quoted, ""], strict=True) for part in pair)
+        found.append(([name for name, _ in members], text))
+    return found
