@@ -33,5 +33,8 @@ class Block(Protocol):
     def complaints(self, state: Any) -> list[list[str]]:
         """What a user should know when tuning has ended, of each chain of a state (chains, ...)."""
 
+    def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        """What a user should know when all is drawn, of a state and points (chains, ...) after so many transitions."""
+
     def impossible_message(self) -> str:
         """Where the log density is still -inf then."""

@@ -139,6 +139,9 @@ class DiscreteBlock:
         chains = [jax.tree.map(lambda a, n=n: float(a[n]), learned) for n in range(len(learned.accept))]
         return [self.step.complaints(one, self.tune) for one in chains]
 
+    def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        return []  # their draws say it
+
     def impossible_message(self) -> str:
         return self.step.impossible_message()
 

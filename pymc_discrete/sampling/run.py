@@ -96,6 +96,14 @@ class Run:
     def _discrete(self) -> list[tuple[DiscreteBlock, Any]]:
         return [(b, s) for b, s in zip(self.program.blocks, self.chains.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
 
+    def conclusions(self) -> list[str]:
+        """What the blocks say of a run that was not interrupted."""
+        if self.store.done(POSTERIOR) < self.draws:
+            return []
+        states, transitions = self.chains.states, self.draws * self.thin * self.chains.count
+        each = zip(self.program.blocks, states.blocks, strict=True)
+        return [text for block, own in each for text in block.conclusions(own, states.point, transitions)]
+
     def draw_all(self) -> None:
         """Each chunk goes to the host while the next is computed."""
         sent = self.store.done(POSTERIOR)

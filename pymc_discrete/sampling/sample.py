@@ -196,6 +196,7 @@ def sample(
                     raise
                 more = "" if checkpoint is None else " The same call goes on from there."
                 _log.warning(f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.{more}")
+        conclusions = run.conclusions() if compute_convergence_checks else []
     seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
     _log.info(f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took {seconds:.0f} seconds.")
     told = {"sampling_time": seconds, "tuning_steps": tune, "thin": thin, "random_seed": seed, "sampler": "pymc_discrete.sample"}
@@ -206,4 +207,6 @@ def sample(
     tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, told, tree_options)
     if compute_convergence_checks:
         check_convergence(tree, model)
+        for text in conclusions:
+            _log.warning(text)
     return tree

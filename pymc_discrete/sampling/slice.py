@@ -69,5 +69,8 @@ class SliceBlock:
         learned = jax.tree.map(on_host, state)
         return [self.step.complaints(learned._replace(stayed=float(stayed)), self.tune) for stayed in learned.stayed]
 
+    def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        return []  # their draws say it
+
     def impossible_message(self) -> str:
         return self.step.impossible_message()

@@ -88,16 +88,24 @@ def check_differences(target: Target, logp: float, got: np.ndarray, want: np.nda
                 )
 
 
-def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
-    """Say which term of the log density is nan or +inf at a point."""
+def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
+    """{value, as a message shows it: terms of the log density} of the terms that are not finite at a point."""
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
     with np.errstate(all="ignore"):
         values = f(*(np.asarray(point[v.name], v.type.dtype) for v in inputs))
-    names = [(str(n), float(v)) for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
-    by_value = {f"{v:g}": [n for n, w in names if f"{w:g}" == f"{v:g}"] for _, v in names}
-    bad = ", ".join(f"{shown(which)} ({value})" for value, which in by_value.items()) or "its sum"
+    by_value: dict[str, list[str]] = {}
+    for (name, _), value in zip(terms, values, strict=True):
+        if not np.isfinite(value) and name not in by_value.setdefault(f"{float(value):g}", []):
+            by_value[f"{float(value):g}"].append(str(name))
+    return by_value
+
+
+def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
+    """Say which term of the log density is nan or +inf at a point."""
+    terms = {value: names for value, names in terms_at(graph, point).items() if value != "-inf"}
+    bad = ", ".join(f"{shown(names)} ({value})" for value, names in terms.items()) or "its sum"
     raise SamplingError(
         f"The log density is {logp:g}, through {bad}. Look for nan in the data and for parameters outside "
         "their domain; a density must be finite, or -inf where it is impossible."
