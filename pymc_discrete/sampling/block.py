@@ -4,6 +4,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_discrete.steps.standing import Leaving
+
 
 class Block(Protocol):
     """Some variables of a model and what moves them."""
@@ -35,6 +37,9 @@ class Block(Protocol):
 
     def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         """What a user should know when all is drawn, of a state and points (chains, ...) after so many transitions."""
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        """{discrete variable: how probable another value of its sites is} at the points of the chains."""
 
     def impossible_message(self) -> str:
         """Where the log density is still -inf then."""

@@ -10,6 +10,7 @@ from pymc_discrete.kernels import adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.checks import check_start, check_support
+from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.summands import narrow
@@ -141,6 +142,9 @@ class DiscreteBlock:
 
     def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         return []  # their draws say it
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        return leaving(self.target, points, self.step.joint, self.step.complete)
 
     def impossible_message(self) -> str:
         return self.step.impossible_message()

@@ -11,6 +11,7 @@ from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.checks import terms_at
+from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.summands import narrow
@@ -170,6 +171,9 @@ class NutsBlock:
             f"{count.sum()} of {transitions} trajectories of NUTS diverged since they stepped to where the log density is -inf, through "
             f"{shown(terms) or 'one of its terms'}: the density has an edge inside the space of {shown(self.density.names)}. {remedy}"
         ]
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        return {}
 
     def impossible_message(self) -> str:
         return "The log density is -inf: tuning found nothing possible. Pass initvals= that the model and the data allow."

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+import jax
 import numpy as np
 from pymc.exceptions import SamplingError
 
@@ -14,6 +15,7 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.storage import Checkpoint, Memory, on_host
+from pymc_discrete.steps.standing import Leaving
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -103,6 +105,12 @@ class Run:
         states, transitions = self.chains.states, self.draws * self.thin * self.chains.count
         each = zip(self.program.blocks, states.blocks, strict=True)
         return [text for block, own in each for text in block.conclusions(own, states.point, transitions)]
+
+    def leaving(self) -> dict[str, Leaving]:
+        """{discrete variable: how probable another value of its sites is}, where the chains are now."""
+        points = jax.tree.map(on_host, self.chains.states.point)
+        each = [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
+        return {name: found for block in self.program.blocks for name, found in block.leaving(each).items()}
 
     def draw_all(self) -> None:
         """Each chunk goes to the host while the next is computed."""

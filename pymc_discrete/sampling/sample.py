@@ -31,6 +31,7 @@ from pymc_discrete.sampling.starts import check_initvals, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
+from pymc_discrete.steps.standing import Leaving
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -206,7 +207,12 @@ def sample(
     kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's
     tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, told, tree_options)
     if compute_convergence_checks:
-        check_convergence(tree, model)
+
+        def leaving() -> dict[str, Leaving]:
+            with precision(dtype):
+                return run.leaving()
+
+        check_convergence(tree, model, leaving)
         for text in conclusions:
             _log.warning(text)
     return tree

@@ -9,6 +9,7 @@ import numpy as np
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
+from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.summands import narrow
 
 
@@ -71,6 +72,9 @@ class SliceBlock:
 
     def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         return []  # their draws say it
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        return {}
 
     def impossible_message(self) -> str:
         return self.step.impossible_message()

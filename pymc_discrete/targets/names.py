@@ -10,20 +10,25 @@ LISTED = 8  # entries of a list that are shown
 def shown(names: Iterable[str | None]) -> str:
     """`'a', 'b'`; `z0 ... z149 (150 variables)` where many differ in their numbers only; no more than some entries in all."""
     every = list(map(str, names))
-    groups: dict[str, list[str]] = {}
-    for name in every:
-        groups.setdefault(re.sub(r"\d+", "#", name), []).append(name)
-    parts = [part for alike in groups.values() for part in entries(alike)]
+    parts = [part for group in alike(every) for part in entries(group)]
     if len(parts) <= LISTED:
         return ", ".join(parts)
     return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(every)} variables in all)"
 
 
-def entries(alike: list[str]) -> list[str]:
+def alike(names: Iterable[str]) -> list[list[str]]:
+    """The names in groups that differ in their numbers only."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+    return list(groups.values())
+
+
+def entries(group: list[str]) -> list[str]:
     """One for each of a few names, one for many."""
-    if len(alike) < ALIKE:
-        return [repr(name) for name in alike]
-    return [f"{alike[0]} ... {alike[-1]} ({len(alike)} variables)"]
+    if len(group) < ALIKE:
+        return [repr(name) for name in group]
+    return [f"{group[0]} ... {group[-1]} ({len(group)} variables)"]
 
 
 def said_alike(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
