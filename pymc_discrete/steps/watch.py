@@ -33,19 +33,21 @@ class Watch:
     def __init__(self, space: Space, model: pm.Model, drawn: tuple[bool, bool], draws: int, x: np.ndarray, point: PointType):
         self.draws, self.seen, self._drawn = draws, 0, drawn
         self._first, self._still = np.array(x), np.ones(len(x), bool)
+        blocks = [(start, v) for start, v in space.blocks if v.size]
+        self._starts = np.array([start for start, _ in blocks])
         # the values of a category do not count anything, but for those of two
-        counts = [(start, v) for start, v in space.blocks if v.size and not (v.nominal and v.K > 2)]
-        self._counts = [called(v.name, v.shape) for _, v in counts]
-        self._summed = [slice(start, start + v.size) for start, v in counts]
+        self._counted = [n for n, (_, v) in enumerate(blocks) if not (v.nominal and v.K > 2)]
+        self._counts = [called(v.name, v.shape) for v in (blocks[n][1] for n in self._counted)]
         self._beside: list[tuple[str, np.ndarray]] = []
         self._others: list[str] = []
-        values = [(v.name, str(model.values_to_rvs[v].name)) for v in model.continuous_value_vars]
-        size = sum(np.size(point[value]) for value, _ in values)
-        for value, name in values:
-            shape = np.shape(point[value])
-            some = np.arange(0, np.size(point[value]), -(-size // MOST))
-            self._beside.append((value, some))
-            self._others += [called(name, shape, int(i)) for i in some]
+        size, passed = max(sum(np.size(point[v.name]) for v in model.continuous_value_vars), 1), 0
+        for v in model.continuous_value_vars:
+            some = np.arange(-passed % -(-size // MOST), np.size(point[v.name]), -(-size // MOST))  # evenly spaced among all
+            passed += np.size(point[v.name])
+            if len(some):
+                self._beside.append((v.name, some))
+                name, shape = str(model.values_to_rvs[v].name), np.shape(point[v.name])
+                self._others += [called(name, shape, int(i)) for i in some]
         self._every = -(-draws // ROWS)
         self._rows = np.zeros((-(-draws // self._every), len(self._counts) + len(self._others)))
 
@@ -54,7 +56,7 @@ class Watch:
         self._still &= x == self._first
         if self.seen % self._every == 0:
             others = (np.reshape(point[value], -1)[some] for value, some in self._beside)
-            self._rows[self.seen // self._every] = np.concatenate([[x[own].sum() for own in self._summed], *others])
+            self._rows[self.seen // self._every] = np.concatenate([np.add.reduceat(x, self._starts)[self._counted], *others])
         self.seen += 1
 
     def conclusions(self, target: Target, point: PointType) -> list[str]:
