@@ -151,7 +151,9 @@ class ReparameterizedSlice(BlockedStep):
         point = self.model.initial_point() if self._initial_point is None else self._initial_point
         missing = [str(v.name) for v in self.model.value_vars if v.name not in point]
         if missing:
-            raise ValueError(f"initial_point has no value for {shown(missing)}. Give every value variable, as model.initial_point() does.")
+            raise ValueError(
+                f"initial_point has no value for {', '.join(missing)}. Give every value variable, as model.initial_point() does."
+            )
         if not any(np.size(point[name]) for name in self._names):
             has = "has" if len(self._names) == 1 else "have"
             raise ValueError(f"{shown(self._names)} {has} no elements: there is nothing to sample. Leave the step out.")
