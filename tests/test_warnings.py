@@ -166,6 +166,8 @@ STOOD = [
     (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], known(1e-12), "'k' never moved in 1 of 2 chains (0), and did in others: that chain is"),
     (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], known(0.2), "'k' never moved in 1 of 2 chains (0), and did in others"),
     (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], None, "'k' never moved in 1 of 2 chains (0), and did in others"),
+    (np.repeat([[0], [1]], 5, axis=1), known(0.5), None),  # once in 500 such runs of a fair coin
+    (np.repeat([[0], [1]], 5, axis=1), known(1e-12), "'k' disagrees between chains"),
     (np.repeat([[0], [1]], 200, axis=1), known(3e-4), "'k' disagrees between chains: it never moved within a chain and differs from"),
 ]
 

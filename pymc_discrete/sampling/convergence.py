@@ -13,7 +13,7 @@ from xarray import DataTree
 
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
-from pymc_discrete.steps.standing import FEWEST, Leaving, by_chance, held
+from pymc_discrete.steps.standing import FEW, FEWEST, Leaving, by_chance, held
 from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
@@ -101,18 +101,19 @@ def standing(
         stands, begin = movement(draws)
         order = labels.order_of(name, orders)
         alike = begin if order is None else labels.renamed(order, begin)
-        if known is None and leaving is not None and stands.size and stands.all(axis=1).any():
+        judged = stands.all(axis=1).any() or (draws.shape[1] < FEWEST and stands.all(axis=0).any())
+        if known is None and leaving is not None and judged:
             known = leaving()
-        found = finding(stands, begin, draws.shape[1], (known or {}).get(name), alike)
-        if found is not None:
-            findings.setdefault(found, []).append(name)
-    return [worded(names, found) for found, names in findings.items()]
+        result = finding(stands, begin, draws.shape[1], (known or {}).get(name), alike)
+        if result is not None:
+            findings.setdefault(result, []).append(name)
+    return [worded(names, result) for result, names in findings.items()]
 
 
 def complaints(name: str, stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None = None) -> list[str]:
     """About a discrete variable of which elements (chains, elements) stand still, where they began: R-hat is not defined there."""
-    found = finding(stands, begin, draws, leaving, begin)
-    return [] if found is None else [worded([name], found)]
+    result = finding(stands, begin, draws, leaving, begin)
+    return [] if result is None else [worded([name], result)]
 
 
 class Finding(NamedTuple):
@@ -141,42 +142,45 @@ def finding(stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving 
     chains, elements = stands.shape
     if elements == 0:
         return None
+    known = leaving is not None and leaving.probability is not None
+    probability = leaving.probability[:, leaving.several] if known else None  # type: ignore[union-attr, index]
     apart = stands.all(axis=0) & (begin != begin[0]).any(axis=0)
+    if probability is not None and draws < FEWEST:
+        apart &= [not all(by_chance(p, draws, FEW / draws) for p in own) for own in probability.T]
     if apart.any():
         by_labels = not (stands.all(axis=0) & (alike != alike[0]).any(axis=0)).any()
         return Finding("apart", elements, int(apart.sum()), why="labels" if by_labels else "")
-    known = leaving is not None and leaving.probability is not None
-    each = leaving.probability[:, leaving.several].sum(axis=1) if known else None  # type: ignore[union-attr, index]
+    each = None if probability is None else probability.sum(axis=1)
     if stands.all():
         total, every = (None, draws) if each is None else (float(each.mean()), chains * draws)
         why = held(total, leaving is not None and leaving.joint, every) if draws >= FEWEST else None
         return None if why is None else Finding("all", why=why)
     never = np.flatnonzero(stands.all(axis=1))
     if each is not None:  # of the others, which moved, so that other values are possible
-        never = never[[not by_chance(float(each[n]), draws, least=1e-3 / draws) for n in never]]
+        never = never[[not by_chance(float(each[n]), draws, FEW / draws) for n in never]]
     return Finding("some", chains=(tuple(never.tolist()), chains)) if len(never) else None
 
 
-def worded(names: list[str], found: Finding) -> str:
+def worded(names: list[str], finding: Finding) -> str:
     """The finding, of one variable or several."""
     one = len(names) == 1
-    if found.kind == "apart":
-        several = found.elements > 1
-        they = f"{found.away} of {'its' if one else 'their'} {found.elements} elements" if several else "it" if one else "they"
-        differ = "differs" if (found.away == 1 if several else one) else "differ"
+    if finding.kind == "apart":
+        several = finding.elements > 1
+        they = f"{finding.away} of {'its' if one else 'their'} {finding.elements} elements" if several else "it" if one else "they"
+        differ = "differs" if (finding.away == 1 if several else one) else "differ"
         disagree = "disagrees" if one else "disagree"
         text = f"{shown(names)} {disagree} between chains: {they} never moved within a chain and {differ} from chain to chain"
-        if found.why == "labels":
+        if finding.why == "labels":
             return f"{text}, as labels do that are switched: with the labels of chain 0 all agree."
         return (
             f"{text}. The chains are in different modes, and their shares are not those of the posterior: try another step "
             "(pmd.PathAuxiliary moves many sites together), or more tuning."
         )
-    if found.kind == "some":
-        never, chains = found.chains
+    if finding.kind == "some":
+        never, chains = finding.chains
         which = ", ".join(map(str, never[:SHOWN])) + (", ..." if len(never) > SHOWN else "")
         return (
             f"{shown(names)} never moved in {len(never)} of {chains} chains ({which}), and did in others: "
             f"{'that chain is' if len(never) == 1 else 'those chains are'} stuck. Run longer, pass other initvals, or try another step."
         )
-    return f"{shown(names)} never moved in any chain, and all agree: {found.why}."
+    return f"{shown(names)} never moved in any chain, and all agree: {finding.why}."

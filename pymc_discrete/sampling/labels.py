@@ -25,7 +25,7 @@ def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarra
     posterior, lp = tree["posterior"], np.asarray(tree["sample_stats"]["lp"])
     if len(lp) < 2:
         return {}
-    found = {}
+    orders_of = {}
     for names in groups(posterior, model):
         x = some_of([posterior[name].data for name in names])
         K = 1 + int(x.max(initial=0))
@@ -33,8 +33,8 @@ def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarra
             continue
         orders = permutations(np.stack([(x == k).mean(axis=1) for k in range(K)], axis=2), lp)
         if orders is not None:
-            found[names] = orders
-    return found
+            orders_of[names] = orders
+    return orders_of
 
 
 def some_of(variables: list[np.ndarray]) -> np.ndarray:
@@ -103,6 +103,6 @@ def renamed(orders: np.ndarray, begin: np.ndarray) -> np.ndarray:
     return np.where(known, np.take_along_axis(orders, np.where(known, begin, 0).astype(int), axis=1), begin)
 
 
-def order_of(name: str, found: Mapping[tuple[str, ...], np.ndarray]) -> np.ndarray | None:
+def order_of(name: str, switched: Mapping[tuple[str, ...], np.ndarray]) -> np.ndarray | None:
     """The permutations of the variables that `name` is among."""
-    return next((orders for names, orders in found.items() if name in names), None)
+    return next((orders for names, orders in switched.items() if name in names), None)

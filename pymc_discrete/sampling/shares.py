@@ -45,9 +45,9 @@ class Share:
         """What `compiled` returns, the new state first, once everything submitted before is done."""
 
         def compute():
-            found = compiled(self.numbers, self.state, *args)
-            self.state = found[0]
-            return found if self.thread is None else jax.block_until_ready(found)
+            results = compiled(self.numbers, self.state, *args)
+            self.state = results[0]
+            return results if self.thread is None else jax.block_until_ready(results)
 
         if self.thread is not None:
             return self.thread.submit(compute)

@@ -67,10 +67,11 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
         return {called(name, draws[name].shape[2:], i): element(draws[name], i) for _, name, i in worst}
 
     others = slowest([str(rv.name) for rv in free if rv.dtype.startswith("float")])
-    found = ties(sums, others)
-    named = {name for tie in found for name in tie.names}
-    found += ties(slowest([n for n in counted if draws[n].ndim > 2 and called(n, draws[n].shape[2:]) not in named]), others)
-    return [tie.text for tie in found[:SHOWN]]
+    every = ties(sums, others)
+    named = {name for tie in every for name in tie.names}
+    vectors = [name for name in counted if draws[name].ndim > 2]
+    every += ties(slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named]), others)
+    return [tie.text for tie in every[:SHOWN]]
 
 
 def total(draws: np.ndarray) -> np.ndarray:

@@ -31,8 +31,8 @@ def announcing(function: Callable, what: str) -> Callable:
         if compiled:
             return function(*args)
         with announced(what):
-            found = function(*args)
+            result = function(*args)
         compiled = True
-        return found
+        return result
 
     return call

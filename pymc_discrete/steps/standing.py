@@ -16,6 +16,7 @@ from pymc_discrete.targets.target import Target
 FEWEST = 100  # draws below which standing still says nothing
 RARE = 1e-9  # probability of any other value, below which a variable counts as held fast
 CHANCE = 7.0  # moves to be expected, of which none is made by chance once in e^7 = 1,100 cases
+FEW = 1e-3  # moves to be expected, below which a chain that stands still where others move is in a mode of its own
 TRIED = 4  # states of the other sites at which a site's conditional is compared
 SAME = 1e-4  # difference of probabilities up to which it is the same
 
@@ -48,12 +49,12 @@ def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: 
     space = target.space
     several = space.lower < space.upper
     each = np.stack([another_value(target, point) for point in points]) if target.exact else None
-    found = {}
+    each_variable = {}
     for start, v in space.blocks:
         own = slice(start, start + v.size)
         together = complete and target.exact and (joint or depends_on_no_site(target, points[0], own))
-        found[v.name] = Leaving(several[own], None if each is None else each[:, own], together)
-    return found
+        each_variable[v.name] = Leaving(several[own], None if each is None else each[:, own], together)
+    return each_variable
 
 
 def another_value(target: Target, point: PointType) -> np.ndarray:
@@ -76,8 +77,8 @@ def depends_on_no_site(target: Target, point: PointType, own: slice) -> bool:
     return all(bool((np.abs(c - conditionals[0]) <= SAME).all()) for c in conditionals)
 
 
-def by_chance(probability: float, draws: int, least: float = RARE) -> bool:
-    """Whether so many draws without a move are what a probability (of any other value, at least `least`) lets expect."""
+def by_chance(probability: float, draws: int, least: float) -> bool:
+    """Whether so many draws without a move are what the probability of any other value, at least `least`, lets expect."""
     return probability >= least and probability * draws < CHANCE
 
 
@@ -91,7 +92,7 @@ def held(probability: float | None, joint: bool, draws: int) -> str | None:
     """
     if probability is None:
         return "either the data leave one value only, or the step cannot move it"
-    if by_chance(probability, draws) or (joint and probability < RARE):
+    if by_chance(probability, draws, RARE) or (joint and probability < RARE):
         return None
     if probability < RARE:
         return (

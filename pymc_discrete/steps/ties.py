@@ -102,7 +102,7 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
     beside = dict([*others.items()][:MOST])
     every = np.concatenate([together, *(np.asarray(a, float)[..., None] for a in beside.values())], axis=-1)
     table, total = correlations(every), every.shape[0] * every.shape[1]
-    found: list[Tie] = []
+    reported: list[Tie] = []
     tied: set[str] = set()
     for name, effects, row in zip(names, ess, table, strict=False):
         own = {other: float(r) for other, r in zip([*names, *beside], row, strict=True) if abs(r) > CORRELATED}
@@ -115,8 +115,8 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
             f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {effects:.0f} effective draws of {total}: each "
             f"is drawn given the others, so that they go along a ridge in small steps. {PAGE}"
         )
-        found.append(Tie((name, *own), text))
-        tied.update(found[-1].names)
+        reported.append(Tie((name, *own), text))
+        tied.update(reported[-1].names)
     free = [i for i, name in enumerate(names) if name not in tied]
     if len(free) > 1:
         chosen, share = fixed_total(together[..., free])
@@ -129,5 +129,5 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
                 f"that of its parts), and they have as few as {ess[parts].min():.0f} effective draws of {total}, since none goes "
                 f"far while the others stay. {PAGE}"
             )
-            found.append(Tie(group, text))
-    return found
+            reported.append(Tie(group, text))
+    return reported

@@ -69,12 +69,12 @@ class Watch:
         still = {v.name: self._still[start : start + v.size] for start, v in target.space.blocks if v.size}
         if not any(own.all() for own in still.values()):
             return []
-        found: dict[str, list[str]] = {}
+        by_reason: dict[str, list[str]] = {}
         for name, known in leaving(target, [point], *self._drawn).items():
             if not known.several.any() or not still[name][known.several].all():
                 continue
             other = None if known.probability is None else float(known.probability[0, known.several].sum())
             why = held(other, known.joint, self.draws)
             if why is not None:
-                found.setdefault(why, []).append(name)
-        return [f"{shown(names)} never moved in the {self.draws} draws of a chain: {why}." for why, names in found.items()]
+                by_reason.setdefault(why, []).append(name)
+        return [f"{shown(names)} never moved in the {self.draws} draws of a chain: {why}." for why, names in by_reason.items()]

@@ -37,9 +37,9 @@ def said_alike(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
     for name, text in texts.items():
         between = re.split(r"'([^']*)'", text)
         groups.setdefault(tuple(between[::2]), []).append((name, between[1::2]))
-    found = []
+    merged = []
     for template, members in groups.items():
         quoted = [shown(dict.fromkeys(place)) for place in zip(*(names for _, names in members), strict=True)]
         text = "".join(part for pair in zip(template, [*quoted, ""], strict=True) for part in pair)
-        found.append(([name for name, _ in members], text))
-    return found
+        merged.append(([name for name, _ in members], text))
+    return merged
