@@ -111,6 +111,8 @@ class DiscreteStep(TunedStep):
 
     def _note(self, x: np.ndarray, point: PointType) -> None:
         """After a draw that counts."""
+        if self.watch is not None and self.watch.seen == self.draws:  # more draws than were announced
+            return
         if self.watch is None:
             self.watch = Watch(self.target.space, self.model, (self.joint, self.complete), self.draws, x, point)
         self.watch.note(x, point)
