@@ -25,8 +25,9 @@ AT_ONCE = 2**24  # numbers: what is on the disk is looked at in parts
 def check_convergence(tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None) -> None:
     """What the draws of a run say, each in a line of the log.
 
-    Labels that chains have in another order, which explains what follows; PyMC's own warnings (divergences, tree depth, R-hat, few
-    effective draws); discrete variables that R-hat cannot judge, since they stand still; ties, which explain few effective draws.
+    Labels that chains have in another order, which explains what follows; PyMC's own warnings (divergences, tree
+    depth, R-hat, few effective draws); discrete variables that R-hat cannot judge, since they stand still; ties, which
+    explain few effective draws.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def standing(
 
 
 def complaints(name: str, stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None = None) -> list[str]:
-    """About a discrete variable of which elements (chains, elements) stand still, where they began: R-hat is not defined there."""
+    """What to say of one discrete variable, of which elements (chains, elements) stand still where they began."""
     result = finding(stands, begin, draws, leaving, begin)
     return [] if result is None else [worded([name], result)]
 
@@ -136,7 +137,10 @@ class Finding(NamedTuple):
 
 
 def finding(stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None, alike: np.ndarray) -> Finding | None:
-    """Of elements (chains, elements) that stand still where they began; `alike` are the beginnings with labels as chain 0 calls them."""
+    """Of elements (chains, elements) that stand still where they began.
+
+    `alike` are the beginnings with the labels as chain 0 calls them.
+    """
     if leaving is not None:
         stands, begin, alike = (a[:, leaving.several] for a in (stands, begin, alike))
     chains, elements = stands.shape

@@ -1,9 +1,9 @@
 """The chains of a run in equal shares, each computed by a thread of its own.
 
-JAX computes the calls of one thread in order and those of several threads side by side, also on one device. On a CPU the chains of a
-device run one after another, so that as many threads as there are cores, each with a share of the chains, use all of them; JAX need not be
-asked for more devices, which is possible only before it starts. All shares have the same number of chains, so that one compiled program
-serves them all.
+JAX computes the calls of one thread in order and those of several threads side by side, also on one device. On a
+CPU the chains of a device run one after another, so that as many threads as there are cores, each with a share of
+the chains, use all of them; JAX need not be asked for more devices, which is possible only before it starts. All
+shares have the same number of chains, so that one compiled program serves them all.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from pymc_discrete.sampling.storage import on_host
 def shares_of(chains: int, threads: int) -> np.ndarray:
     """(shares, n) int, the numbers of the chains in each share.
 
-    Where the chains do not divide evenly, the last one is repeated: a program for a smaller share would take longer to compile than the
-    repeated chain, which runs beside the others, takes to run.
+    Where the chains do not divide evenly, the last one is repeated: a program for a smaller share would take longer to
+    compile than the repeated chain, which runs beside the others, takes to run.
     """
     size = -(-chains // min(threads, chains))
     shares = -(-chains // size)

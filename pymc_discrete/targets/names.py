@@ -8,7 +8,7 @@ LISTED = 8  # entries of a list that are shown
 
 
 def shown(names: Iterable[str | None]) -> str:
-    """`'a', 'b'`; `z0 ... z149 (150 variables)` where many differ in their numbers only; no more than some entries in all."""
+    """`'a', 'b'`; `z0 ... z149 (150 variables)` where many differ in their numbers only; at most `LISTED` entries."""
     every = list(map(str, names))
     parts = [part for group in alike(every) for part in entries(group)]
     if len(parts) <= LISTED:
@@ -32,7 +32,10 @@ def entries(group: list[str]) -> list[str]:
 
 
 def said_alike(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
-    """[(variables, text)] of {variable: text}, where texts that differ in the names they quote only are one, with all these names."""
+    """[(variables, text)] of {variable: text}.
+
+    Texts that differ only in the names that they quote become one, which quotes all these names.
+    """
     groups: dict[tuple[str, ...], list[tuple[str, list[str]]]] = {}
     for name, text in texts.items():
         between = re.split(r"'([^']*)'", text)
