@@ -59,6 +59,10 @@ def test_checkpoint_refuses_another_run(tmp_path):
         pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=first, **QUIET)
         with pytest.raises(RuntimeError, match=r"holds a run with steps=.*balancing='sqrt'.*balancing='barker'"):
             pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=other, **QUIET)
+    settings = {"variables": [f"z{n}" for n in range(150)]}
+    written(tmp_path / "many", settings)
+    with pytest.raises(CheckpointError, match=r"holds a run with variables=\['z149'\], and this one has variables=\['k'\]\."):
+        Checkpoint(tmp_path / "many", {"variables": [*settings["variables"][:-1], "k"]}, {"posterior": 8})
     with spins(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
 
@@ -100,6 +104,12 @@ def test_damaged_files(tmp_path, file, change, message):
         Checkpoint(tmp_path, store.settings, store.lengths).load_state({"a": np.zeros(3)})
 
 
+def test_states_of_another_version(tmp_path):
+    store = written(tmp_path)
+    with pytest.raises(CheckpointError, match="has 1 arrays where the chains have 2: another version of pymc_discrete wrote it"):
+        store.load_state({"a": np.zeros(3), "b": np.zeros(3)})
+
+
 def test_an_interrupted_write_leaves_whole_draws():
     class Interrupting:
         def swapaxes(self, *_):
@@ -113,9 +123,9 @@ def test_an_interrupted_write_leaves_whole_draws():
         np.testing.assert_array_equal(kept, chunk, err_msg=name)
 
 
-def written(folder):
+def written(folder, settings=None):
     """A store with two chunks of draws of two chains."""
-    store = Checkpoint(folder, {"draws": 8}, {"posterior": 8})
+    store = Checkpoint(folder, settings or {"draws": 8}, {"posterior": 8})
     for n in range(2):
         draws = {"x": np.full((2, 4, 3), n, np.int8)}
         store.write("posterior", 4, {"draws": draws}, {"a": np.arange(3.0) + n})

@@ -1,11 +1,20 @@
-"""Chains over devices and processes: they draw what one device draws."""
+"""Chains over threads, devices and processes: they draw what one thread on one device draws."""
 
 import socket
 import subprocess
 import sys
+import threading
 
+import jax
 import numpy as np
 import pytest
+from test_checkpoints import kept, spins, stopping
+from test_sample import QUIET, mixed
+from test_sample import same as same_tree
+
+import pymc_discrete as pmd
+from pymc_discrete.sampling.program import Program
+from pymc_discrete.sampling.shares import Share, shares_of
 
 SCRIPT = """
 import os, sys
@@ -72,3 +81,96 @@ def test_two_processes(tmp_path):
     subprocess.run([sys.executable, "-c", script(tmp_path, "", single)], check=True)
     same(drawn(tmp_path, "alone"), drawn(tmp_path, "both"))
     same(drawn(tmp_path, "alone"), drawn(tmp_path, "kept"))
+
+
+# ---------------------------------------------------------------- threads on the one device of a CPU
+@pytest.mark.parametrize(
+    ("chains", "threads", "shares"),
+    [
+        (4, 2, [[0, 1], [2, 3]]),
+        (5, 2, [[0, 1, 2], [3, 4, 4]]),
+        (1, 8, [[0]]),
+        (3, 8, [[0], [1], [2]]),
+        (9, 8, [[0, 1], [2, 3], [4, 5], [6, 7], [8, 8]]),
+    ],
+)
+def test_equal_shares(chains, threads, shares):
+    assert shares_of(chains, threads).tolist() == shares
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """On a machine of four cores: {program: the threads that ran it}, and how many programs were compiled ahead."""
+    threads, compiled, lowered = {}, Program.compiled, jax.stages.Lowered.compile
+    count = []
+
+    def watch(self, what, *args, **static):
+        function = compiled(self, what, *args, **static)
+
+        def call(*args):
+            threads.setdefault(what, set()).add(threading.current_thread().name)
+            return function(*args)
+
+        return call
+
+    def counted(self, *args, **options):
+        count.append(self)
+        return lowered(self, *args, **options)
+
+    monkeypatch.setattr(Program, "compiled", watch)
+    monkeypatch.setattr(jax.stages.Lowered, "compile", counted)
+    monkeypatch.setattr("pymc_discrete.sampling.options.cores", lambda: 4)
+    return threads, count
+
+
+def test_every_core_is_used_though_jax_runs(watched, monkeypatch):
+    """Each share has a thread, and all threads one program, which settles bad starts too."""
+    threads, programs = watched
+    assert len(jax.devices()) == 1  # JAX runs, and has one device
+    for module in ("sampling.run", "kernels.adaptation"):
+        monkeypatch.setattr(f"pymc_discrete.{module}.PATIENCE", 0)
+    found = []
+    for devices, names in (
+        (None, {"chains-0-to-1_0", "chains-2-to-3_0", "chains-4-to-5_0", "chains-6-to-6_0"}),
+        (jax.devices(), {"MainThread"}),
+    ):
+        threads.clear()
+        programs.clear()
+        with spins():
+            step = pmd.BlockGibbs()
+            found.append(pmd.sample(30, tune=60, chains=7, chunk=10, step=step, random_seed=5, devices=devices, **QUIET))
+        assert threads == {"run": names, "settle": names}
+        assert len(programs) == 2
+    same_tree(*found)
+
+
+def test_threads_share_what_pooled_chains_learn(watched):
+    threads, programs = watched
+    options = {"tune": 40, "chains": 3, "nuts": {"pooled": True}, "random_seed": 5, **QUIET}
+    with mixed():
+        several, one = (pmd.sample(10, devices=d, **options) for d in (None, jax.devices()))
+    same_tree(several, one)
+    assert len(threads["run"]) == 4  # three, and the one that computes on a given device
+    assert threads["pool"] == {"MainThread"}
+    assert len(programs) == 6  # the chains, and the pooling at the end of a window and at that of tuning
+
+
+def test_a_checkpoint_does_not_know_of_threads(tmp_path, watched):
+    whole = kept(None, devices=jax.devices())
+    with pytest.raises(ValueError, match="cut off"):
+        kept(tmp_path, callback=stopping(20))
+    same_tree(whole, kept(tmp_path, devices=jax.devices()))
+
+
+def test_what_a_thread_raises_is_raised(watched, monkeypatch):
+    submit = Share.submit
+
+    def failing(self, compiled, *args):
+        def fail(*args):
+            raise MemoryError("no room")
+
+        return submit(self, fail if self.numbers[0] else compiled, *args)
+
+    monkeypatch.setattr(Share, "submit", failing)
+    with spins(), pytest.raises(MemoryError, match="no room"):
+        pmd.sample(10, tune=10, chains=2, random_seed=5, **QUIET)

@@ -72,7 +72,8 @@ def test_no_64_bits_in_the_program():
         blocks = [NutsBlock(model, ["mu"], point, 10, 0.8, **OPTIONS)]
         blocks += [DiscreteBlock(s, 10) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))]
         program = Program(model, blocks, None, 1, jax.devices()[:1])
-        jaxpr = str(jax.make_jaxpr(lambda s: program.run(s, 0, 2, 1, size=2))(program.start([point])))
+        states = program.placed(program.start([point]))
+        jaxpr = str(jax.make_jaxpr(lambda s: program._run(np.arange(1), s, 0, 2, 1, size=2))(states))
     assert "f32[" in jaxpr
     assert "f64[" not in jaxpr
     assert "i64[" not in jaxpr

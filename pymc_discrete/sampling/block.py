@@ -4,6 +4,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_discrete.steps.standing import Leaving
+
 
 class Block(Protocol):
     """Some variables of a model and what moves them."""
@@ -14,6 +16,9 @@ class Block(Protocol):
 
     def described(self) -> str:
         """The block in a line."""
+
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
 
     def start(self) -> Any:
         """What a chain knows of the block before its first draw, NumPy arrays."""
@@ -29,6 +34,12 @@ class Block(Protocol):
 
     def complaints(self, state: Any) -> list[list[str]]:
         """What a user should know when tuning has ended, of each chain of a state (chains, ...)."""
+
+    def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        """What a user should know when all is drawn, of a state and points (chains, ...) after so many transitions."""
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        """{discrete variable: how probable another value of its sites is} at the points of the chains."""
 
     def impossible_message(self) -> str:
         """Where the log density is still -inf then."""

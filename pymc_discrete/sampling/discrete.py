@@ -10,6 +10,7 @@ from pymc_discrete.kernels import adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.checks import check_start, check_support
+from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.summands import narrow
@@ -58,6 +59,10 @@ class DiscreteBlock:
     def described(self) -> str:
         """The step, its variables and its options, in a line."""
         return f"{type(self.step).__name__}({', '.join(v.name for v in self.step.vars)}; {', '.join(self.step.told_options())})"
+
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
+        return self.step.named()
 
     def start(self) -> DiscreteState:
         """The state before the first draw, of one chain."""
@@ -134,6 +139,12 @@ class DiscreteBlock:
         learned = jax.tree.map(on_host, state.adaptation)
         chains = [jax.tree.map(lambda a, n=n: float(a[n]), learned) for n in range(len(learned.accept))]
         return [self.step.complaints(one, self.tune) for one in chains]
+
+    def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        return []  # their draws say it
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        return leaving(self.target, points, self.step.joint, self.step.complete)
 
     def impossible_message(self) -> str:
         return self.step.impossible_message()

@@ -7,11 +7,33 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 from pymc.exceptions import SamplingError
+from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
+from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.steps.checks import terms_at
+from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.summands import narrow
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
+
+
+EDGE = 0.01  # share of the transitions that end where the log density is -inf, above which the user is told
+SIMPLEX = (CategoricalRV, MultinomialRV)
+
+
+class Edge(NamedTuple):
+    """Trajectories after tuning that diverged by a step to where the log density is -inf.
+
+    Attributes
+    ----------
+    count : () int
+    q : (size,) float, where the last of them went
+    """
+
+    count: Any
+    q: Any
 
 
 class NutsState(NamedTuple):
@@ -21,10 +43,12 @@ class NutsState(NamedTuple):
     ----------
     step_size : blackjax's dual averaging state
     mass : blackjax's mass matrix adaptation state
+    edge : Edge
     """
 
     step_size: Any
     mass: Any
+    edge: Edge
 
 
 class NutsBlock:
@@ -68,6 +92,7 @@ class NutsBlock:
         self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
         self.density = ContinuousDensity(model, names, point)
         self.density.check_gradient()
+        self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()
         self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)
         self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not dense)
@@ -78,8 +103,12 @@ class NutsBlock:
         """The block in a line."""
         return f"NUTS({', '.join(self.density.names)})"
 
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
+        return f"NUTS for {shown(self.density.names)}"
+
     def start(self) -> NutsState:
-        state = NutsState(self._accept_init(1.0), self._mass_init(self.density.size))
+        state = NutsState(self._accept_init(1.0), self._mass_init(self.density.size), Edge(0, np.zeros(self.density.size)))
         return jax.tree.map(lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state)
 
     def logdensity(self, point: dict[str, Any]):
@@ -87,10 +116,10 @@ class NutsBlock:
         return self.density.logdensity(point)
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        bad = [repr(name) for name, slope in self.density.slopes(points[0]).items() if not np.isfinite(slope).all()]
+        bad = [name for name, slope in self.density.slopes(points[0]).items() if not np.isfinite(slope).all()]
         if bad:
             raise SamplingError(
-                f"The gradient of the log density by {', '.join(bad)} is not finite at the start of a chain, and NUTS cannot move. Look "
+                f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and NUTS cannot move. Look "
                 "for what is on the edge of its domain (sqrt(0), log(0)), and pass initvals= away from it, or "
                 "step=pmd.ReparameterizedSlice([...]), which needs no gradient."
             )
@@ -104,6 +133,7 @@ class NutsBlock:
         here = self._init(q, logdensity)
         there, info = self._kernel(key, here, logdensity, step_size, state.mass.inverse_mass_matrix, self.max_treedepth)
         state = jax.lax.cond(tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate)
+        state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, beyond, state.edge, info))
         lp = self.density.block(there.position, others) if narrow() else there.logdensity
         rest = self.density.rest(others)
         stats = {
@@ -122,6 +152,29 @@ class NutsBlock:
     def complaints(self, state: NutsState) -> list[list[str]]:
         return []  # divergences and the like are counted among the draws
 
+    def conclusions(self, state: NutsState, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        count, q = on_host(state.edge.count), on_host(state.edge.q)
+        if count.sum() <= EDGE * transitions:
+            return []
+        chain = int(count.argmax())
+        point = {name: on_host(value)[chain] for name, value in points.items()}
+        terms = terms_at(self.density.graph, self.density.joined(q[chain], point)).get("-inf", [])
+        simplex = [t for t in terms if t in self._simplex]
+        remedy = (
+            f"The p of {shown(simplex)} must sum to 1 within 1e-5 and is further off there: divide it by its sum, or make it by "
+            "pm.Dirichlet or a softmax."
+            if simplex
+            else "Write the model without it: bounds by a distribution (pm.Uniform, pm.HalfNormal) and not by a Potential or a check that "
+            "is -inf; or give these variables to step=pmd.ReparameterizedSlice([...])."
+        )
+        return [
+            f"{count.sum()} of {transitions} trajectories of NUTS diverged since they stepped to where the log density is -inf, through "
+            f"{shown(terms) or 'one of its terms'}: the density has an edge inside the space of {shown(self.density.names)}. {remedy}"
+        ]
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        return {}
+
     def impossible_message(self) -> str:
         return "The log density is -inf: tuning found nothing possible. Pass initvals= that the model and the data allow."
 
@@ -133,7 +186,7 @@ class NutsBlock:
 
         if not self.pooled:
             step_size, mass = jax.lax.cond(ends == 1, self._window_end, lambda *both: both, step_size, mass)
-        return self._as_before(NutsState(step_size, mass), state)
+        return self._as_before(state._replace(step_size=step_size, mass=mass), state)
 
     def _window_end(self, step_size, mass):
         return self._accept_init(self._accept_final(step_size)), self._mass_final(mass)
@@ -157,5 +210,13 @@ class NutsBlock:
         every = type(seen)(mean, seen.m2.sum(0) + between, seen.sample_size.sum())
         chains = len(average)
         every = jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), every)
-        new = NutsState(*jax.vmap(self._window_end)(step_size, states.mass._replace(wc_state=every)))
-        return self._as_before(new, states)
+        step_size, mass = jax.vmap(self._window_end)(step_size, states.mass._replace(wc_state=every))
+        return self._as_before(states._replace(step_size=step_size, mass=mass), states)
+
+
+def beyond(edge: Edge, info) -> Edge:
+    """The edge after one more transition."""
+    ends = info.trajectory_leftmost_state, info.trajectory_rightmost_state
+    left, right = (info.is_divergent & (end.logdensity == -jnp.inf) for end in ends)
+    q = jnp.where(left, ends[0].position, jnp.where(right, ends[1].position, edge.q))
+    return Edge(edge.count + (left | right), q)

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pymc.util import get_random_generator
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -26,7 +28,7 @@ DTYPES = ("float64", "float32")
 
 # arguments of `pm.sample` that have no place here, and what to do instead
 REFUSED = {
-    "cores": "All chains run in one program, on every core or device; choose some with devices=.",
+    "cores": "All chains run in one program, on every core or device; choose devices with devices=.",
     "mp_ctx": "There are no worker processes; leave it out.",
     "blas_cores": "There are no worker processes; leave it out.",
     "nuts_sampler": "NUTS is blackjax's; its options are nuts=.",
@@ -137,7 +139,7 @@ def check_names(model: pm.Model, var_names: Any) -> None:
     known = [v.name for v in model.unobserved_value_vars]
     unknown = [n for n in var_names if n not in known]
     if unknown:
-        raise ValueError(f"var_names has {', '.join(map(repr, unknown))}, which the model does not have. It has {', '.join(known)}.")
+        raise ValueError(f"var_names has {shown(unknown)}, which the model does not have. It has {shown(known)}.")
 
 
 def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[DiscreteStep | ReparameterizedSlice]:
@@ -157,7 +159,7 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[D
     named = [v.name for s in flat for v in s.vars]
     twice = sorted({n for n in named if named.count(n) > 1})
     if twice:
-        raise ValueError(f"{', '.join(map(repr, twice))} belongs to two steps. Name each variable once.")
+        raise ValueError(f"{shown(twice)} {'belongs' if len(twice) == 1 else 'belong'} to two steps. Name each variable once.")
     left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and np.size(point[v.name])]
     if left:
         made = AutoStep(left, model=model, initial_point=point)
@@ -165,22 +167,30 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[D
     return sorted(flat, key=lambda s: not isinstance(s, ReparameterizedSlice))
 
 
-def spread_over(devices: Any, chains: int) -> list[jax.Device]:
-    """The devices that share the chains evenly."""
+def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int]:
+    """The devices that share the chains evenly, and how many threads compute on them.
+
+    Where nobody chose devices and a CPU is the only one: a thread for every core.
+    """
     if devices is not None:
         found = list(devices) if isinstance(devices, Sequence) else []
         if not found or not all(isinstance(d, jax.Device) for d in found) or len(set(found)) < len(found):
             raise TypeError(f"devices must be a list of different JAX devices, such as jax.devices(), got {devices!r}.")
         if chains % len(found):
             raise ValueError(f"{chains} chains cannot be spread evenly over {len(found)} devices. Give a multiple, or other devices.")
-        return found
+        return found, 1
     found = jax.devices()
     number = next(n for n in range(min(chains, len(found)), 0, -1) if chains % n == 0)
     if jax.process_count() > 1 and number < len(found):
         raise ValueError(f"{chains} chains cannot be spread evenly over the {len(found)} devices of all processes. Give a multiple.")
     if number < min(chains, len(found)):
         _log.info(f"{chains} chains run on {number} of {len(found)} devices: a multiple of {len(found)} would use them all.")
-    return found[:number]
+    return found[:number], cores() if len(found) == 1 and found[0].platform == "cpu" else 1
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -17,9 +17,13 @@ from pytensor.graph.traversal import graph_inputs
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
+from pymc_discrete.steps.compiling import announced
 from pymc_discrete.targets.jaxify import jaxify
 
 CHAINS = jax.sharding.PartitionSpec("chains")
+
+# what is compiled, as messages call it
+WORK = {"run": "the chains", "settle": "the way out of a bad start", "pool": "what the chains share"}
 
 
 class ChainState(NamedTuple):
@@ -63,14 +67,26 @@ class Program:
         self._narrow = narrow_dtypes(self.blocks)
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
         self.together = devices[0].platform != "cpu"
-        self.run = jax.jit(self._run, static_argnames="size")
-        self.settle = jax.jit(self._settle)
-        self.pool = jax.jit(self._pool, static_argnames="ends")
+        spread = jax.sharding.NamedSharding(self._mesh, CHAINS)
+        self._functions = {
+            "run": jax.jit(self._run, static_argnames="size"),
+            "settle": jax.jit(self._settle),
+            "pool": jax.jit(self._pool, static_argnames="ends", out_shardings=spread),
+        }
+        self._executables: dict[Any, Any] = {}
+
+    def compiled(self, what: str, *args: Any, **static: Any) -> Callable:
+        """ "run", "settle" or "pool" compiled for arguments like these, which it may then be called with from any thread."""
+        key = (what, *static.items())
+        if key not in self._executables:
+            with announced(f"{WORK[what]}: {'; '.join(b.named() for b in self.blocks)}"):
+                self._executables[key] = self._functions[what].lower(*args, **static).compile()
+        return self._executables[key]
 
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
-        """The states of all chains before the first draw, leading axis the chain."""
+        """The states of all chains before the first draw, leading axis the chain, on the host."""
         states = [ChainState(p, tuple(b.start() for b in self.blocks)) for p in points]
-        return self.placed(jax.tree.map(lambda *a: np.stack(a), *states))
+        return jax.tree.map(lambda *a: np.stack(a), *states)
 
     def placed(self, states: Any) -> Any:
         """Arrays (chains, ...) on the devices; of several processes each gives the whole and keeps its own part."""
@@ -83,12 +99,17 @@ class Program:
         return jax.tree.map(place, states)
 
     @property
+    def pooled(self) -> bool:
+        """Whether the chains share what they have learned."""
+        return any(isinstance(b, NutsBlock) and b.pooled for b in self.blocks)
+
+    @property
     def shared_ends(self) -> set[int]:
-        """Tuning draws after which the chains share what they have learned."""
+        """Tuning draws after which they share a mass matrix."""
         return {t for b in self.blocks if isinstance(b, NutsBlock) for t in b.shared_ends}
 
     def bytes_per_draw(self, states: ChainState) -> int:
-        """Of all chains, as recorded."""
+        """Of these chains, as recorded."""
         shapes = jax.eval_shape(jax.vmap(lambda s: self._record(s.point)), states)
         return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
 
@@ -108,10 +129,11 @@ class Program:
         values = self._outputs(*(point[name] for name in self._values))
         return {v.name: jnp.asarray(a, self._narrow.get(v.name)) for v, a in zip(self.outputs, values, strict=True)}
 
-    def _run(self, states: ChainState, first, count, thin, size: int):
+    def _run(self, numbers, states: ChainState, first, count, thin, size: int):
         """(states, draws, statistics) after `count` records, each after `thin` draws, the first of which is number `first`.
 
-        Draws and statistics are {name: (chains, size, ...)}; what follows the first `count` means nothing.
+        Draws and statistics are {name: (chains, size, ...)}; what follows the first `count` means nothing. `numbers` (chains,) int are
+        those of the chains.
         """
 
         start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
@@ -136,10 +158,10 @@ class Program:
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
-        states, (draws, stats) = self._over_chains(chain, states)
+        states, (draws, stats) = self._over_chains(chain, numbers, states)
         return states, draws, stats
 
-    def _settle(self, states: ChainState, t) -> ChainState:
+    def _settle(self, numbers, states: ChainState, t) -> tuple[ChainState]:
         """The chains, those that stand still nearer to the bulk."""
 
         def chain(number, state: ChainState):
@@ -149,19 +171,19 @@ class Program:
                     point = block.settled(jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1), point, own)
             return state._replace(point=point)
 
-        return self._over_chains(chain, states)
+        return (self._over_chains(chain, numbers, states),)
 
     def _pool(self, states: ChainState, ends: bool) -> ChainState:
         """The chains, sharing a step size and, where a window of tuning ends, a mass matrix."""
         pairs = zip(self.blocks, states.blocks, strict=True)
         return states._replace(blocks=tuple(b.shared(s, ends) if isinstance(b, NutsBlock) and b.pooled else s for b, s in pairs))
 
-    def _over_chains(self, chain: Callable, states: ChainState):
+    def _over_chains(self, chain: Callable, numbers, states: ChainState):
         def on_one_device(numbers, states):
             return jax.vmap(chain)(numbers, states) if self.together else jax.lax.map(lambda a: chain(*a), (numbers, states))
 
         spread = jax.shard_map(on_one_device, mesh=self._mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False)
-        return spread(jnp.arange(jax.tree.leaves(states)[0].shape[0]), states)
+        return spread(numbers, states)
 
 
 def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:

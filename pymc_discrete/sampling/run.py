@@ -3,16 +3,19 @@
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
+import jax
 import numpy as np
 from pymc.exceptions import SamplingError
 
 from pymc_discrete.kernels.adaptation import PATIENCE
 from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.program import ChainState, Program
 from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.storage import Checkpoint, Memory, on_host
+from pymc_discrete.steps.standing import Leaving
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -28,14 +31,13 @@ class Run:
 
     Parameters
     ----------
-    states : of the chains, after what the store already holds
+    chains : where they are after what the store already holds
     tune, draws, thin, chunk, callback : as in `sample`
     """
 
     def __init__(
         self,
-        program: Program,
-        states: ChainState,
+        chains: Chains,
         store: Memory | Checkpoint,
         tune: int,
         draws: int,
@@ -44,14 +46,15 @@ class Run:
         bar: Progress,
         callback: Callable | None,
     ):
-        self.program, self.states, self.store, self.tune, self.draws, self.thin = program, states, store, tune, draws, thin
+        self.chains, self.store, self.tune, self.draws, self.thin = chains, store, tune, draws, thin
+        self.program = chains.program
         self.size = self._chunk_size(chunk)
         self.bar, self.callback = bar, callback
 
     def _chunk_size(self, chunk: int | str) -> int:
         if chunk != "auto":
             return min(int(chunk), self.draws)
-        each = self.program.bytes_per_draw(self.states)
+        each = self.program.bytes_per_draw(self.chains.states)
         size = max(-(-self.draws // UPDATES), SMALLEST_CHUNK)
         return int(min(size, self.draws, max(LARGEST_CHUNK // max(each, 1), 1)))
 
@@ -67,25 +70,24 @@ class Run:
         while t < self.tune:
             end, begin = next(e for e in ends if e > t), time.perf_counter()
             count, every = (min(self.size, end - t), 1) if keep else (1, end - t)
-            self.states, draws, stats = self.program.run(self.states, t, count, every, size=self.size)
-            draws, stats = fetched(draws, count), fetched(stats, count)
+            _, draws, stats = self.chains.records(self.chains.run(t, count, every, self.size), count)
             t += count * every
             if t == end:
                 self._between(t)
             if t == self.tune:
                 self._end_of_tuning(stats["lp"][:, -1])
-            self.store.write(WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.states)
+            self.store.write(WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.chains.states)
             self.bar.advance(count * every, time.perf_counter() - begin, stats, tuning=True)
 
     def _between(self, t: int) -> None:
         """What happens to the chains after tuning draw t, besides drawing."""
         if any(np.any(on_host(s.adaptation.still) >= PATIENCE) for _, s in self._discrete()):
-            self.states = self.program.settle(self.states, t)
-        if t in self.program.shared_ends or t == self.tune:
-            self.states = self.program.pool(self.states, t in self.program.shared_ends)
+            self.chains.settle(t)
+        if self.program.pooled and (t in self.program.shared_ends or t == self.tune):
+            self.chains.pool(t in self.program.shared_ends)
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
-        for block, state in zip(self.program.blocks, self.states.blocks, strict=True):
+        for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
             complain(block.complaints(state))
         self._check_possible(lp)
 
@@ -94,23 +96,36 @@ class Run:
             raise SamplingError(self.program.blocks[-1].impossible_message())
 
     def _discrete(self) -> list[tuple[DiscreteBlock, Any]]:
-        return [(b, s) for b, s in zip(self.program.blocks, self.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
+        return [(b, s) for b, s in zip(self.program.blocks, self.chains.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
+
+    def conclusions(self) -> list[str]:
+        """What the blocks say of a run that was not interrupted."""
+        if self.store.done(POSTERIOR) < self.draws:
+            return []
+        states, transitions = self.chains.states, self.draws * self.thin * self.chains.count
+        each = zip(self.program.blocks, states.blocks, strict=True)
+        return [text for block, own in each for text in block.conclusions(own, states.point, transitions)]
+
+    def leaving(self) -> dict[str, Leaving]:
+        """{discrete variable: how probable another value of its sites is}, where the chains are now."""
+        points = jax.tree.map(on_host, self.chains.states.point)
+        each = [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
+        return {name: found for block in self.program.blocks for name, found in block.leaving(each).items()}
 
     def draw_all(self) -> None:
         """Each chunk goes to the host while the next is computed."""
         sent = self.store.done(POSTERIOR)
-        waiting: list[tuple[Any, Any, Any, int]] = []
+        waiting: list[tuple[list[Future], int]] = []
         begin = time.perf_counter()
         while sent < self.draws or waiting:
             if sent < self.draws:
                 count = min(self.size, self.draws - sent)
-                self.states, draws, stats = self.program.run(self.states, self.tune + sent * self.thin, count, self.thin, size=self.size)
-                waiting.append((draws, stats, self.states, count))
+                waiting.append((self.chains.run(self.tune + sent * self.thin, count, self.thin, self.size), count))
                 sent += count
                 if len(waiting) == 1 and sent < self.draws:
                     continue
-            draws, stats, states, count = waiting.pop(0)
-            draws, stats = fetched(draws, count), fetched(stats, count)
+            pending, count = waiting.pop(0)
+            states, draws, stats = self.chains.records(pending, count)
             if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
                 raise SamplingError("The log density became nan or +inf. Look for nan in the data and for parameters outside their domain.")
             self._check_possible(stats["lp"])
@@ -129,7 +144,3 @@ def complain(chains: list[list[str]]) -> None:
         more = f" So is it in {len(told) - 1} more." if len(told) > 1 else ""
         for text in texts:
             _log.warning(f"Chain {n}: {text}{more}")
-
-
-def fetched(records: dict[str, Any], count: int) -> dict[str, np.ndarray]:
-    return {name: on_host(a)[:, :count] for name, a in records.items()}

@@ -2,9 +2,9 @@
 
 import inspect
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from os import PathLike
 from typing import Any
 
@@ -25,11 +25,13 @@ from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
 from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run
+from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.slice import SliceBlock
 from pymc_discrete.sampling.starts import check_initvals, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
+from pymc_discrete.steps.standing import Leaving
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -95,7 +97,8 @@ def sample(
     progressbar : bool
     devices : list of jax.Device, optional
         Over which the chains are spread; by default as many of `jax.devices()` as divide the chains evenly, those of all processes where
-        `jax.distributed` was initialised. Every core of a CPU is a device where JAX had not started before.
+        `jax.distributed` was initialised. On the one device of a CPU as many threads as there are cores share the chains; a device that
+        is given here is used by one thread.
     dtype : {"float64", "float32"}
         Width of the floats; with "float32" integers have 32 bits. Sums over data are then taken of changes, so that a log density of a
         million nats does not blur the acceptance.
@@ -154,7 +157,6 @@ def sample(
     check_names(model, var_names)
     check_initvals(model, initvals, chains)
     refuse_after_fork()
-    use_every_core()
     with precision(dtype), all_in_jax():
         point = model.initial_point()
         steps = steps_of(model, step, point)
@@ -172,9 +174,10 @@ def sample(
             settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(initvals)}
         store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
         seed = store.seed(seed_of(random_seed))
-        program = Program(model, blocks, var_names, seed, spread_over(devices, chains))
+        used, threads = spread_over(devices, chains)
+        program = Program(model, blocks, var_names, seed, used)
         if store.begun:
-            states = program.placed(store.load_state(like=program.start([point] * chains)))
+            states = store.load_state(like=program.start([point] * chains))
             done = store.done(POSTERIOR)
             _log.info(f"{checkpoint} holds {done} of {draws} draws: {'they are returned' if done == draws else 'the run goes on'}.")
         else:
@@ -183,8 +186,9 @@ def sample(
             points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
             states = program.start(points)
         begin = time.perf_counter()
-        with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar:
-            run = Run(program, states, store, tune, draws, thin, chunk, bar, callback)
+        moving = Chains(program, states, threads)
+        with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar, closing(moving):
+            run = Run(moving, store, tune, draws, thin, chunk, bar, callback)
             try:
                 run.tune_all(keep=not discard_tuned_samples)
                 run.draw_all()
@@ -193,6 +197,7 @@ def sample(
                     raise
                 more = "" if checkpoint is None else " The same call goes on from there."
                 _log.warning(f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.{more}")
+        conclusions = run.conclusions() if compute_convergence_checks else []
     seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
     _log.info(f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took {seconds:.0f} seconds.")
     told = {"sampling_time": seconds, "tuning_steps": tune, "thin": thin, "random_seed": seed, "sampler": "pymc_discrete.sample"}
@@ -202,23 +207,12 @@ def sample(
     kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's
     tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, told, tree_options)
     if compute_convergence_checks:
-        check_convergence(tree, model)
+
+        def leaving() -> dict[str, Leaving]:
+            with precision(dtype):
+                return run.leaving()
+
+        check_convergence(tree, model, leaving)
+        for text in conclusions:
+            _log.warning(text)
     return tree
-
-
-def use_every_core() -> None:
-    """Make a device of every core, where JAX runs on a CPU and has not started: chains then run beside one another."""
-    forced = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if forced or jax.config.jax_num_cpu_devices != -1 or jax.distributed.is_initialized():
-        return  # as the user has it
-    try:
-        jax.config.update("jax_num_cpu_devices", cores())
-    except RuntimeError:
-        _log.info(
-            "JAX had started before pmd.sample and has one CPU device: chains run one after another. See 'Many devices' in docs/sample.md."
-        )
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

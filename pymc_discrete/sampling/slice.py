@@ -9,6 +9,7 @@ import numpy as np
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
+from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.summands import narrow
 
 
@@ -38,6 +39,10 @@ class SliceBlock:
         """The step, its variables and its options, in a line."""
         return f"ReparameterizedSlice({', '.join(self.density.names)}; sweeps={self.step.asked_sweeps!r})"
 
+    def named(self) -> str:
+        """What it is and its variables, for a message."""
+        return self.step.named()
+
     def start(self) -> slices.Widths:
         return slices.start(self.density.size)
 
@@ -64,6 +69,12 @@ class SliceBlock:
     def complaints(self, state: slices.Widths) -> list[list[str]]:
         learned = jax.tree.map(on_host, state)
         return [self.step.complaints(learned._replace(stayed=float(stayed)), self.tune) for stayed in learned.stayed]
+
+    def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        return []  # their draws say it
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        return {}
 
     def impossible_message(self) -> str:
         return self.step.impossible_message()

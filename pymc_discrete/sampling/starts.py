@@ -11,6 +11,8 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.steps.checks import dispersed
+from pymc_discrete.steps.compiling import announced, announcing
+from pymc_discrete.targets.names import shown
 
 RETRIES = 10
 
@@ -29,7 +31,7 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
     functions = make_initial_point_fns_per_chain(model=model, overrides=initvals, jitter_rvs=jittered, chains=chains)
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    density, points = jax.jit(blocks[0].logdensity), []
+    density, points = announcing(jax.jit(blocks[0].logdensity), "the log density, to check the starts"), []
     for function, own, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):
@@ -42,7 +44,8 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
                 model.check_start_vals(point, mode="FAST_COMPILE")  # raises; all but NUTS leave what is impossible in tuning
         points.append(point)
     for block in blocks:
-        block.check_starts(points)
+        with announced(f"{block.named()}: the log density and its changes, to check the starts"):
+            block.check_starts(points)
     return points
 
 
@@ -73,7 +76,7 @@ def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
         for key, value in (own or {}).items():
             name = str(getattr(key, "name", key))
             if name not in known:
-                raise ValueError(f"initvals names {name!r}, which is no free variable of the model. It has {', '.join(known)}.")
+                raise ValueError(f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}.")
             if isinstance(value, str | Variable):  # "prior", "support_point", or a graph
                 continue
             number = np.asarray(value)

@@ -117,10 +117,12 @@ class Checkpoint:
         except (ValueError, TypeError, KeyError, OSError) as error:
             raise CheckpointError(f"{self.folder / PROGRESS} is damaged: {error!r}. {self._remedy()}") from error
         for name, value in self.settings.items():
-            if found["settings"].get(name) != value:
+            kept = found["settings"].get(name)
+            if kept != value:
+                theirs, ours = unlike(kept, value)
                 raise CheckpointError(
-                    f"{self.folder} holds a run with {name}={found['settings'].get(name)!r}, and this one has {name}={value!r}. Ask for "
-                    "the same, or give another folder."
+                    f"{self.folder} holds a run with {name}={theirs!r}, and this one has {name}={ours!r}. Ask for the same, or give "
+                    "another folder."
                 )
         self.progress = found
         last = found["last"]
@@ -153,7 +155,13 @@ class Checkpoint:
                 leaves = [file[f"a{n}"] for n in range(len(file.files))]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise CheckpointError(f"{self.folder / self.progress['state']} is missing or damaged: {error!r}. {self._remedy()}") from error
-        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+        structure = jax.tree.structure(like)
+        if len(leaves) != structure.num_leaves:
+            raise CheckpointError(
+                f"{self.folder / self.progress['state']} has {len(leaves)} arrays where the chains have {structure.num_leaves}: another "
+                "version of pymc_discrete wrote it. Go on with that version, or give another folder."
+            )
+        return jax.tree.unflatten(structure, leaves)
 
     # ------------------------------------------------------------ chunks
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
@@ -225,6 +233,13 @@ class Checkpoint:
             multihost_utils.sync_global_devices("the first process has written")
         done, names = self.done(part), self.progress["names"].get(f"{part}-{kind}", [])
         return {name: self._array(file_of(part, kind, name))[:, :done] for name in names}
+
+
+def unlike(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two settings; of two lists what only one of them has."""
+    if not (isinstance(a, list) and isinstance(b, list)):
+        return a, b
+    return [v for v in a if v not in b], [v for v in b if v not in a]
 
 
 def file_of(part: str, kind: str, name: str) -> str:

@@ -16,6 +16,7 @@ from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import target_from_model
+from pymc_discrete.targets.names import said_alike, shown
 from pymc_discrete.targets.support import can_take
 
 _log = logging.getLogger("pymc.discrete")
@@ -80,10 +81,8 @@ class AutoStep(DiscreteStep):
         for chosen, kind, more in kinds:
             if not chosen:
                 continue
-            shown = ", ".join(map(repr, chosen))
-            reasons = "; ".join(dict.fromkeys(rows[name]["reason"] for name in chosen))
-            why = f"{WHY[kind]} ({reasons})"
-            _log.info(f"AutoStep: {kind.__name__} for {shown}: {why}")
+            reasons = "; ".join(text for _, text in said_alike({name: rows[name]["reason"] for name in chosen}))
+            _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
             steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)
 

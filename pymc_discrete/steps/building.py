@@ -17,8 +17,10 @@ from pymc.util import get_random_generator
 from pymc_discrete.kernels import Kernel, loop
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.checks import STARTS, check_choice, check_transitions, without_jax
+from pymc_discrete.steps.compiling import announcing
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.names import said_alike, shown
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
@@ -66,8 +68,9 @@ class BuiltStep(BlockedStep):
         self.rng = get_random_generator(rng)
         self.kernel, _ = self._make_kernel()
         self._build(_target)
-        for name, row in self.target.describe().items():
-            _log.info(f"{type(self).__name__}: {name}: {row['way']} differences, K={row['K']} ({row['reason']})")
+        rows = self.target.describe()
+        for names, text in said_alike({n: f"{r['way']} differences, K={r['K']} ({r['reason']})" for n, r in rows.items()}):
+            _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
 
     def _make_kernel(self) -> tuple[Kernel, Any]:
         raise TypeError(f"{type(self).__name__} has no kernel; use one of the steps of pymc_discrete.")
@@ -91,6 +94,10 @@ class BuiltStep(BlockedStep):
         """What the step was made with, "name=value"."""
         own = {f.name: getattr(self, f.name) for f in fields(self._state_class) if f.metadata.get("frozen") and f.name in self.__dict__}
         return [f"{name.removeprefix('asked_')}={value!r}" for name, value in {**self._options, **own}.items()]
+
+    def named(self) -> str:
+        """The step and its variables, for a message."""
+        return f"{type(self).__name__} for {shown(self._names)}"
 
     @property
     def target(self) -> Target:
@@ -117,7 +124,7 @@ class BuiltStep(BlockedStep):
                 summary = jnp.stack([total, info.accept, info.accepted, moved, info.n_moves])
                 return state.x, summary.astype(jnp.result_type(float))
 
-            self._draw_compiled = jax.jit(draw)
+            self._draw_compiled = announcing(jax.jit(draw), self.named())
         return self._draw_compiled
 
     @property
@@ -129,7 +136,7 @@ class BuiltStep(BlockedStep):
             def run(seed, x, others):
                 return settle(jax.random.wrap_key_data(seed, impl="threefry2x32"), x, Target(density).with_inputs(others))
 
-            self._settle_compiled = jax.jit(run)
+            self._settle_compiled = announcing(jax.jit(run), f"{self.named()}: leaving a bad start")
         return self._settle_compiled
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.graph import LogpGraph
-from pymc_discrete.targets.naming import shortened
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 
@@ -55,7 +55,7 @@ def check_support(space: Space, x: np.ndarray) -> None:
         most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
         raise SamplingError(
             f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
-            f"{shown(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
+            f"{interval(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
         )
 
 
@@ -89,29 +89,39 @@ def check_differences(target: Target, logp: float, got: np.ndarray, want: np.nda
                 )
 
 
-def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
-    """Say which term of the log density is nan or +inf at a point."""
+def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
+    """{value, as a message shows it: terms of the log density} of the terms that are not finite at a point."""
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
     with np.errstate(all="ignore"):
         values = f(*graph.arguments(point))
-    bad = [f"{n!r} ({float(v):g})" for (n, _), v in zip(terms, values, strict=True) if not v < np.inf]
+    by_value: dict[str, list[str]] = {}
+    for (name, _), value in zip(terms, values, strict=True):
+        if not np.isfinite(value) and name not in by_value.setdefault(f"{float(value):g}", []):
+            by_value[f"{float(value):g}"].append(str(name))
+    return by_value
+
+
+def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
+    """Say which term of the log density is nan or +inf at a point."""
+    terms = {value: names for value, names in terms_at(graph, point).items() if value != "-inf"}
+    bad = ", ".join(f"{shown(names)} ({value})" for value, names in terms.items()) or "its sum"
     raise SamplingError(
-        f"The log density is {logp:g}, through {', '.join(bad) or 'its sum'}. Look for nan in the data and for parameters outside "
+        f"The log density is {logp:g}, through {bad}. Look for nan in the data and for parameters outside "
         "their domain; a density must be finite, or -inf where it is impossible."
     )
 
 
 def without_jax(names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis") -> NotImplementedError:
     return NotImplementedError(
-        f"A term that depends on {', '.join(map(repr, names))} has an Op without a JAX version: {str(error).splitlines()[0]} Write "
+        f"A term that depends on {shown(names)} has an Op without a JAX version: {str(error).splitlines()[0]} Write "
         f"the term with other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
     )
 
 
 def names_of(target: Target) -> str:
-    return shortened([repr(m.name) for m in target.space.members])
+    return shown(m.name for m in target.space.members)
 
 
 def moved(x: np.ndarray, site: int, value: int) -> np.ndarray:
@@ -137,7 +147,7 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     return x
 
 
-def shown(lower: int, upper: int) -> str:
+def interval(lower: int, upper: int) -> str:
     """Bounds as a reader would write them."""
     low = "(-inf" if lower == -UNBOUNDED else f"[{lower}"
     return f"{low}, inf)" if upper == UNBOUNDED else f"{low}, {upper}]"

@@ -20,10 +20,12 @@ from rich.table import Column
 
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.steps.checks import raise_not_finite, without_jax
+from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.tuning import HOST_COST, OPERATIONS
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -153,7 +155,8 @@ class ReparameterizedSlice(BlockedStep):
                 f"initial_point has no value for {', '.join(missing)}. Give every value variable, as model.initial_point() does."
             )
         if not any(np.size(point[name]) for name in self._names):
-            raise ValueError(f"{', '.join(map(repr, self._names))} has no elements: there is nothing to sample. Leave the step out.")
+            has = "has" if len(self._names) == 1 else "have"
+            raise ValueError(f"{shown(self._names)} {has} no elements: there is nothing to sample. Leave the step out.")
         try:
             return ContinuousDensity(self.model, self._names, {k: np.array(v) for k, v in point.items()})
         except NotImplementedError as e:
@@ -186,8 +189,12 @@ class ReparameterizedSlice(BlockedStep):
                 total = density.block(q, others) + density.rest(others)
                 return widths, jnp.concatenate([jnp.stack([total, *info]), q])
 
-            self._draw_compiled = jax.jit(draw)
+            self._draw_compiled = announcing(jax.jit(draw), self.named())
         return self._draw_compiled
+
+    def named(self) -> str:
+        """The step and its variables, for a message."""
+        return f"{type(self).__name__} for {shown(self._names)}"
 
     def renew(self) -> None:
         """Build again where pm.Data changed."""
@@ -250,7 +257,8 @@ class ReparameterizedSlice(BlockedStep):
             Where the model has an Op without a JAX version.
         """
         try:
-            logp = float(jax.jit(self.density.logdensity)({k: np.asarray(v) for k, v in point.items()}))
+            with announced(f"{self.named()}: the log density, to check the start"):
+                logp = float(jax.jit(self.density.logdensity)({k: np.asarray(v) for k, v in point.items()}))
         except NotImplementedError as e:
             raise without_jax(self._names, e, "pm.Slice") from e
         if not logp < np.inf:
@@ -265,8 +273,9 @@ class ReparameterizedSlice(BlockedStep):
         """What a user should know of a chain whose tuning of so many draws has ended."""
         if tune_draws < 100 or learned.stayed < STILL:
             return []
+        still = "stands still" if len(self._names) == 1 else "stand still"
         return [
-            f"{type(self).__name__}: {', '.join(map(repr, self._names))} all but stands still: {100 * learned.stayed:.0f} of 100 slices "
+            f"{type(self).__name__}: {shown(self._names)} all but {still}: {100 * learned.stayed:.0f} of 100 slices "
             "hold no other point that floating point numbers tell apart. Look for a variable that is fixed by others, or for a scale "
             "far below the rounding of its location, and write the model so that it is free."
         ]
@@ -276,7 +285,7 @@ class ReparameterizedSlice(BlockedStep):
 
     def impossible_message(self) -> str:
         return (
-            f"The log density is -inf: the start of {', '.join(map(repr, self._names))} is impossible, and tuning found nothing possible "
+            f"The log density is -inf: the start of {shown(self._names)} is impossible, and tuning found nothing possible "
             "near it. Pass initvals= that the model and the data allow."
         )
 

@@ -13,8 +13,11 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.steps.checks import check_start, dispersed, names_of, raise_not_finite
+from pymc_discrete.steps.compiling import announced
 from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.tuning import TunedStep
+from pymc_discrete.steps.watch import Watch
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -60,10 +63,11 @@ class DiscreteStep(TunedStep):
         super()._reset()
         self.checked = False
         self.impossible = False
+        self.watch: Watch | None = None
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
-        self.tune, self.tune_draws = tune > 0, tune
+        self.tune, self.tune_draws, self.draws = tune > 0, tune, draws
         self._reset()
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
@@ -91,13 +95,37 @@ class DiscreteStep(TunedStep):
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
         if self.tune:
             self._adapt(y, accept, n_moves, moved)
+        elif self.draws >= FEWEST:
+            self._note(y, new)
         return new, [stats]
+
+    @property
+    def joint(self) -> bool:
+        """Whether all sites are drawn at once, given what is not in the block."""
+        return False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the block has all discrete variables of the model."""
+        return len(self.model.discrete_value_vars) == len(self._names)
+
+    def _note(self, x: np.ndarray, point: PointType) -> None:
+        """After a draw that counts."""
+        if self.watch is not None and self.watch.seen == self.draws:  # more draws than were announced
+            return
+        if self.watch is None:
+            self.watch = Watch(self.target.space, self.model, (self.joint, self.complete), self.draws, x, point)
+        self.watch.note(x, point)
+        if self.watch.seen == self.draws:
+            for text in self.watch.conclusions(self.target, point):
+                _log.warning(text)
 
     def _first(self, point: PointType) -> None:
         """Before a chain's first draw."""
         refuse_after_fork()
         self.renew()
-        check_start(self.target, point, self.target.space.ravel(point))
+        with announced(f"{self.named()}: the log density and its differences, to check the start"):
+            check_start(self.target, point, self.target.space.ravel(point))
 
     def renew(self) -> None:
         """Build again where pm.Data changed."""

@@ -50,5 +50,9 @@ class TreeGibbs(BlockGibbs):
         return tree_gibbs()
 
     @property
+    def joint(self) -> bool:
+        return self.target.tree and not self.target.scanned
+
+    @property
     def _rounds(self) -> int:
         return super()._rounds + 2 * sum(len(forest.node) for forest in self.target.forests[0])

@@ -19,7 +19,7 @@ class TunedStep(BuiltStep):
 
     def __init__(self, vars: Any = None, **options: Any):
         super().__init__(vars, **options)
-        self.tune, self.tune_draws = True, 0
+        self.tune, self.tune_draws, self.draws = True, 0, 0
         self._reset()
 
     def _reset(self) -> None:

@@ -26,7 +26,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.targets.graph import rebuild
-from pymc_discrete.targets.naming import shortened
+from pymc_discrete.targets.names import shown
 
 LEAST = 3  # alike parts that are laid on top of one another; fewer are left as they are
 
@@ -270,7 +270,7 @@ class Stacked:
                 dropped.update(rows[1:])
             except NotAlike:
                 continue
-        names_of = {rows[0]: shortened([parts[i][0] for i in rows]) for rows in alike if rows[0] in made}
+        names_of = {rows[0]: shown(dict.fromkeys(parts[i][0] for i in rows), quoted=False) for rows in alike if rows[0] in made}
         kept = [(names_of.get(i, name), made.get(i, part)) for i, (name, part) in enumerate(parts) if i not in dropped]
 
         def join(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
@@ -349,7 +349,7 @@ class Stacked:
     # ------------------------------------------------------------ vectors in place of variables
     def _vector(self, members: list[Variable]) -> Variable:
         size = sum(int(np.prod(m.type.shape)) for m in members)
-        return pt.TensorType(members[0].type.dtype, shape=(size,))(name=shortened([str(m.name) for m in members]))
+        return pt.TensorType(members[0].type.dtype, shape=(size,))(name=shown([str(m.name) for m in members], quoted=False))
 
     def _part(self, v: Variable) -> Variable:
         """One of the members of a vector."""

@@ -1,0 +1,85 @@
+"""Ties among the variables of a model, in the draws of a run."""
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.stats.convergence import SamplerWarning, WarningType
+from pytensor.tensor.random.basic import CategoricalRV
+from xarray import DataTree
+
+from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
+
+SHOWN = 3  # ties that are reported
+
+
+class Slow:
+    """The elements of variables that PyMC's checks of the draws, part by part, said to mix slowly.
+
+    Attributes
+    ----------
+    checked : whether there were draws and chains enough to say so
+    """
+
+    def __init__(self) -> None:
+        self.checked = False
+        self._scores: dict[str, list[np.ndarray]] = {}
+
+    def note(self, said: list[SamplerWarning], part: DataTree) -> None:
+        """What the checks said of a part of the draws; the parts of a variable come in order."""
+        if not part["posterior"].data_vars:
+            return
+        chains, draws = (part["posterior"].sizes[dim] for dim in ("chain", "draw"))
+        self.checked |= chains > 1 and draws >= FEWEST
+        measured = [w for w in said if w.kind is WarningType.CONVERGENCE and w.extra is not None]
+        for name, variable in part["posterior"].data_vars.items():
+            score = np.full(int(np.prod(variable.shape[2:], dtype=int)), np.inf)
+            for values, rhat in [(w.extra[name], w.message.startswith("The rhat")) for w in measured if name in w.extra]:
+                flat = np.asarray(values, float).reshape(-1)
+                # effective draws a chain; where R-hat alone is too large, just below the limit
+                own = np.where(flat > LARGEST_RHAT, FEWEST - 1 / flat, np.inf) if rhat else flat / chains
+                score = np.fmin(score, own)
+            self._scores.setdefault(str(name), []).append(score)
+
+    def worst(self, name: str) -> list[tuple[float, int]]:
+        """(effective draws a chain, number of the element) of the slow elements of a variable, the slowest first."""
+        score = np.concatenate(self._scores.get(name, [np.zeros(0)]))
+        slow = np.flatnonzero(score < FEWEST)
+        return [(float(score[i]), int(i)) for i in slow[np.argsort(score[slow])][:MOST]]
+
+
+def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
+    """What to say of the ties among the counts of a model, and of counts to continuous variables.
+
+    The counts are the discrete variables, the sums of those that are vectors, and, of a vector whose sum is not tied, its
+    slowest elements.
+    """
+    posterior = tree["posterior"]
+    free = [rv for rv in model.free_RVs if rv.name in posterior.data_vars and posterior[rv.name].size]
+    draws = {str(rv.name): posterior[rv.name].data for rv in free}
+    # the values of a category do not count anything, but for those of two
+    discrete = [rv for rv in free if rv.dtype.startswith(("int", "uint", "bool"))]
+    counted = [str(rv.name) for rv in discrete if not isinstance(rv.owner.op, CategoricalRV) or draws[rv.name].max() < 2]
+    sums = {called(name, draws[name].shape[2:]): total(draws[name]) for name in counted}
+
+    def slowest(names: list[str]) -> dict[str, np.ndarray]:
+        worst = sorted((score, name, i) for name in names for score, i in slow.worst(name))[:MOST]
+        return {called(name, draws[name].shape[2:], i): element(draws[name], i) for _, name, i in worst}
+
+    others = slowest([str(rv.name) for rv in free if rv.dtype.startswith("float")])
+    every = ties(sums, others)
+    named = {name for tie in every for name in tie.names}
+    vectors = [name for name in counted if draws[name].ndim > 2]
+    every += ties(slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named]), others)
+    return [tie.text for tie in every[:SHOWN]]
+
+
+def total(draws: np.ndarray) -> np.ndarray:
+    """(chains, draws) sums over all elements."""
+    return draws.sum(axis=tuple(range(2, draws.ndim)), dtype=float)
+
+
+def element(draws: np.ndarray, i: int) -> np.ndarray:
+    """(chains, draws) of element i, counted flat."""
+    where: tuple[Any, ...] = (slice(None), slice(None), *np.unravel_index(i, draws.shape[2:])) if draws.ndim > 2 else ()
+    return draws[where]
