@@ -18,6 +18,7 @@ from test_sample import QUIET, mixed, z_of_moments
 import pymc_discrete as pmd
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.precision import precision
 from pymc_discrete.sampling.program import Program
 
@@ -69,9 +70,9 @@ def test_no_64_bits_in_the_program():
         w = pm.Bernoulli("w", 0.3, shape=3)
         pm.Normal("v", pt.exp(0.1 * pt.dot(np.arange(6.0).reshape(2, 3), w)), 0.5, observed=[1.0, 1.2])
         point = model.initial_point()
-        blocks = [NutsBlock(model, ["mu"], point, 10, 0.8, **OPTIONS)]
-        blocks += [DiscreteBlock(s, 10) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))]
-        program = Program(model, blocks, None, 1, jax.devices()[:1])
+        blocks = [NutsBlock(model, ["mu"], point, Points([]), 10, 0.8, **OPTIONS)]
+        blocks += [DiscreteBlock(s, 10, Points([])) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))]
+        program = Program(model, blocks, Points([]), None, 1, jax.devices()[:1])
         states = program.placed(program.start([point]))
         jaxpr = str(jax.make_jaxpr(lambda s: program._run(np.arange(1), s, 0, 2, 1, size=2))(states))
     assert "f32[" in jaxpr

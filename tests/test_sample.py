@@ -16,6 +16,7 @@ import pymc_discrete as pmd
 from pymc_discrete.sampling.convergence import check_convergence, complaints, movement
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import REFUSED
+from pymc_discrete.sampling.points import Points
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 STEPS = {
@@ -403,7 +404,7 @@ def test_pooled_warm_up():
     for dense in (False, True):
         with pm.Model() as model:
             pm.Normal("a", shape=2)
-            block = NutsBlock(model, ["a"], model.initial_point(), 50, 0.8, **{**OPTIONS, "dense": dense, "pooled": True})
+            block = NutsBlock(model, ["a"], model.initial_point(), Points([]), 50, 0.8, **{**OPTIONS, "dense": dense, "pooled": True})
         states = [block.start() for _ in draws]
         for n, own in enumerate(draws):
             for q in own:
@@ -424,7 +425,7 @@ def test_selections_are_what_they_replace(shape):
         mu = pm.Normal("mu", shape=3)
         z = pm.DiscreteUniform("z", -3, 2, shape=shape)
         pm.Potential("e", (mu[z] ** 2 * np.arange(np.prod(shape)).reshape(shape)).sum() + pt.exp(mu)[z[::-1]].sum())
-    block = NutsBlock(model, ["mu"], model.initial_point(), 10, 0.8, **OPTIONS)
+    block = NutsBlock(model, ["mu"], model.initial_point(), Points([]), 10, 0.8, **OPTIONS)
     at = rng.normal(size=3)
     point = {"mu": at, "z": where}
     np.testing.assert_allclose(block.logdensity(point), model.compile_logp(mode="FAST_COMPILE")(point), rtol=1e-6)

@@ -157,11 +157,11 @@ def test_points_round_trip():
 @pytest.mark.parametrize("planted", ["members in another order", "a member at a neighbour's place", "one term lost"])
 def test_planted_errors_are_found(planted, monkeypatch):
     if planted == "members in another order":
-        leaf = stacking.Stacked._leaf
-        monkeypatch.setattr(stacking.Stacked, "_leaf", lambda self, members: leaf(self, (*members[1:], members[0])))
+        leaf = stacking.Vectors.stack
+        monkeypatch.setattr(stacking.Vectors, "stack", lambda self, members: leaf(self, (*members[1:], members[0])))
     elif planted == "a member at a neighbour's place":
-        part = stacking.Stacked._leaf
-        monkeypatch.setattr(stacking.Stacked, "_leaf", lambda self, members: part(self, (*members[:-1], members[-2])))
+        part = stacking.Vectors.stack
+        monkeypatch.setattr(stacking.Vectors, "stack", lambda self, members: part(self, (*members[:-1], members[-2])))
     else:
         stack = Stack.of
         monkeypatch.setattr(Stack, "of", lambda self, members: pt.concatenate([stack(self, members)[:1], stack(self, members)[:-1]]))

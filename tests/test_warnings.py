@@ -13,6 +13,7 @@ from test_sample import QUIET
 import pymc_discrete as pmd
 from pymc_discrete.sampling.convergence import check_convergence, complaints, movement
 from pymc_discrete.sampling.nuts import OPTIONS, Edge, NutsBlock
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.ties import ties
 from pymc_discrete.targets.names import said_alike, shown
@@ -344,7 +345,7 @@ EDGES = [
 def test_an_edge_of_the_density_is_named(build, count, said):
     with pm.Model() as model:
         build()
-        block = NutsBlock(model, ["u"], model.initial_point(), 10, 0.8, **OPTIONS)
+        block = NutsBlock(model, ["u"], model.initial_point(), Points([]), 10, 0.8, **OPTIONS)
     state = block.start()._replace(edge=Edge(np.array([0, count]), np.array([np.zeros(3), np.full(3, -3.0)])))
     points = {name: np.stack([value, value]) for name, value in model.initial_point().items()}
     found = block.conclusions(state, points, 1000)

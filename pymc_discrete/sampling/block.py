@@ -24,7 +24,7 @@ class Block(Protocol):
         """What a chain knows of the block before its first draw, NumPy arrays."""
 
     def logdensity(self, point: dict[str, Any]) -> Any:
-        """() float, nats, of the whole model."""
+        """() float, nats, of the whole model; a point, here and below, is as `Points` holds it."""
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         """Refuse starts of the chains that the block cannot move from."""

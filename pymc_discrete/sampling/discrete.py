@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_discrete.kernels import adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.checks import check_start, check_support
 from pymc_discrete.steps.standing import Leaving, leaving
@@ -38,17 +39,17 @@ class DiscreteBlock:
     ----------
     step : its target, kernel and options
     tune : number of tuning draws
+    points : how a chain holds its values
 
     Attributes
     ----------
     stats : {name of a statistic: its type}
     """
 
-    def __init__(self, step: DiscreteStep, tune: int):
-        step.renew()
+    def __init__(self, step: DiscreteStep, tune: int, points: Points):
         target = step.fresh_target() if narrow() else step.target  # what it keeps has the width of its first use
         self.density = cast(ModelDensity, target.density)
-        self.step, self.target, self.kernel, self.tune = step, target, step.kernel, tune
+        self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
         self.params = dict(step.params)
         tuned = self.kernel.tuned
         self.bounds = (1.0, 1.0) if tuned is None else tuned.bounds(self.target.space)
@@ -89,13 +90,14 @@ class DiscreteBlock:
 
     def split(self, point: dict[str, Any]):
         """(x (d,), the target in the context of the point's other values)."""
-        x = self.target.space.ravel(point, jnp)
-        return x, Target(self.density).with_inputs([point[v.name] for v in self.density.graph.others])
+        x = jnp.concatenate([point[v.name].reshape(-1).astype(int) for v in self.target.space.variables])
+        values = self.points.by_name(point)
+        return x, Target(self.density).with_inputs([values[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
         new = dict(point)
-        for name, part in self.target.space.unravel(x).items():
-            new[name] = part.astype(point[name].dtype)
+        for start, v in self.target.space.blocks:
+            new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
         return new
 
     def logdensity(self, point: dict[str, Any]):

@@ -9,6 +9,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.checks import terms_at
 from pymc_discrete.steps.standing import Leaving
@@ -59,6 +60,7 @@ class NutsBlock:
     model : pm.Model
     names : value variables
     point : their shapes
+    points : how a chain holds its values
     tune : number of tuning draws
     target_accept : acceptance that the step size is tuned to
     max_treedepth, dense, pooled : as `nuts` of `sample`
@@ -81,7 +83,7 @@ class NutsBlock:
         "tree_depth": int,
     }
 
-    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], tune: int, target_accept: float, *,
+    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], points: Points, tune: int, target_accept: float, *,
                  max_treedepth: int, dense: bool, pooled: bool):  # fmt: skip
         # importing blackjax starts JAX, which must not happen before a run
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
@@ -90,7 +92,8 @@ class NutsBlock:
         from blackjax.mcmc import nuts
 
         self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
-        self.density = ContinuousDensity(model, names, point)
+        self.points = points
+        self.density = ContinuousDensity(model, names, point, points.names)
         self.density.check_gradient()
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()
@@ -116,7 +119,7 @@ class NutsBlock:
         return self.density.logdensity(point)
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        bad = [name for name, slope in self.density.slopes(points[0]).items() if not np.isfinite(slope).all()]
+        bad = [name for name, slope in self.density.slopes(self.points.packed(points[0])).items() if not np.isfinite(slope).all()]
         if bad:
             raise SamplingError(
                 f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and NUTS cannot move. Look "

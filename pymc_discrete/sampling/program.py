@@ -17,8 +17,10 @@ from pytensor.graph.traversal import graph_inputs
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced
 from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.stacking import in_vectors
 
 CHAINS = jax.sharding.PartitionSpec("chains")
 
@@ -31,7 +33,7 @@ class ChainState(NamedTuple):
 
     Attributes
     ----------
-    point : {value variable name: array}
+    point : {value variable or vector: array}, see `Points`
     blocks : one state per block
     """
 
@@ -46,6 +48,7 @@ class Program:
     ----------
     model : pm.Model
     blocks : they move in this order
+    points : how a chain holds its values
     var_names : what to record; by default all that `pm.sample` records
     seed : of all random numbers, together with the number of the chain and of the draw
     devices : over which the chains are spread
@@ -55,16 +58,15 @@ class Program:
         self,
         model: pm.Model,
         blocks: Sequence[Block],
+        points: Points,
         var_names: Sequence[str] | None,
         seed: int,
         devices: Sequence[jax.Device],
     ):
-        self.blocks, self.seed = tuple(blocks), seed
+        self.blocks, self.points, self.seed = tuple(blocks), points, seed
         self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = recorded(model, var_names)
-        self._values = [v.name for v in model.value_vars]
-        self._outputs = recorder(model, self.outputs)
-        self._narrow = narrow_dtypes(self.blocks)
+        self._record = recorder(model, self.outputs, points, narrow_dtypes(self.blocks))
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
         self.together = devices[0].platform != "cpu"
         spread = jax.sharding.NamedSharding(self._mesh, CHAINS)
@@ -85,7 +87,7 @@ class Program:
 
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
         """The states of all chains before the first draw, leading axis the chain, on the host."""
-        states = [ChainState(p, tuple(b.start() for b in self.blocks)) for p in points]
+        states = [ChainState(self.points.packed(p), tuple(b.start() for b in self.blocks)) for p in points]
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
     def placed(self, states: Any) -> Any:
@@ -124,10 +126,6 @@ class Program:
             blocks.append(own)
             stats.append({name: jnp.asarray(told[name], kind) for name, kind in block.stats.items()})
         return ChainState(point, tuple(blocks)), joined(stats)
-
-    def _record(self, point: dict[str, Any]) -> dict[str, Any]:
-        values = self._outputs(*(point[name] for name in self._values))
-        return {v.name: jnp.asarray(a, self._narrow.get(v.name)) for v, a in zip(self.outputs, values, strict=True)}
 
     def _run(self, numbers, states: ChainState, first, count, thin, size: int):
         """(states, draws, statistics) after `count` records, each after `thin` draws, the first of which is number `first`.
@@ -192,15 +190,34 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
     return list(get_default_varnames(wanted, include_transformed=False))
 
 
-def recorder(model: pm.Model, outputs: list[Variable]) -> Callable:
-    """A JAX function of the value variables that returns the tuple of `outputs`."""
+def recorder(model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]) -> Callable:
+    """A JAX function (point) -> {name: array} of `outputs`, of what `Points` holds in a vector the whole vector.
+
+    `dtypes` are those of the variables that are not recorded in the type that the model gives them.
+    """
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
     if any(not hasattr(v.type, "dtype") for v in shared):
         raise ValueError(
             "A Deterministic draws random numbers of its own, which is not done here. Leave it out with var_names=, and draw it with "
             "pm.sample_posterior_predictive."
         )
-    return jaxify(model.value_vars, clone_replace(outputs, {v: pt.constant(v.get_value()) for v in shared}))
+    values = {str(v.name): v for v in model.value_vars}
+    typed = {m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype) for own in points.vectors.values() for m in own}
+    wanted = {str(v.name) for v in outputs}
+    whole = [name for name, own in points.vectors.items() if any(m.name in wanted for m in own)]
+    rest = [v for v in outputs if v.name not in typed]
+    replaced = {v: pt.constant(v.get_value()) for v in shared} | {values[name]: v for name, v in typed.items()}
+    groups = {name: [typed[m.name] for m in own] for name, own in points.vectors.items()}
+    vectors, graphs = in_vectors(clone_replace(rest, replaced), groups)
+    alone = [v for name, v in values.items() if name not in typed]
+    function = jaxify([*alone, *vectors], graphs)
+
+    def record(point: dict[str, Any]) -> dict[str, Any]:
+        found = function(*(point[str(v.name)] for v in [*alone, *vectors]))
+        every = {str(v.name): a for v, a in zip(rest, found, strict=True)} | {name: point[name] for name in whole}
+        return {name: jnp.asarray(a, dtypes.get(name)) for name, a in every.items()}
+
+    return record
 
 
 # statistics of the draws between two records: these are averaged, these added up; what is bool is true if it ever was; else the last
@@ -237,9 +254,9 @@ def narrow_dtypes(blocks: Sequence[Block]) -> dict[str, Any]:
         if not isinstance(block, DiscreteBlock):
             continue
         space = block.target.space
-        for m in space.members:
-            if m.size and not space.windowed[m.start]:
-                low, high = space.lower[m.start : m.start + m.size].min(), space.upper[m.start : m.start + m.size].max()
+        for v in space.variables:
+            if v.size and v.finite:
+                low, high = v.lower.min(), v.upper.max()
                 fits = (t for t in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
-                found[m.name] = next(fits)
+                found[v.name] = next(fits)
     return found

@@ -108,7 +108,7 @@ class Run:
 
     def leaving(self) -> dict[str, Leaving]:
         """{discrete variable: how probable another value of its sites is}, where the chains are now."""
-        points = jax.tree.map(on_host, self.chains.states.point)
+        points = self.program.points.unpacked(jax.tree.map(on_host, self.chains.states.point), lead=1)
         each = [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
         return {name: found for block in self.program.blocks for name, found in block.leaving(each).items()}
 

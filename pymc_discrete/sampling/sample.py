@@ -20,6 +20,7 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, seed_of, spread_over, steps_of
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.precision import check_integers, check_precision, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
@@ -162,9 +163,12 @@ def sample(
         steps = steps_of(model, step, point)
         named = {v.name for s in steps for v in s.vars}
         continuous = [v.name for v in model.value_vars if v.name not in named]
-        blocks: list[Block] = [SliceBlock(s, tune) if isinstance(s, ReparameterizedSlice) else DiscreteBlock(s, tune) for s in steps]
+        for s in steps:
+            s.renew()
+        held = Points(s.target.space for s in steps if not isinstance(s, ReparameterizedSlice))
+        blocks: list[Block] = [(SliceBlock if isinstance(s, ReparameterizedSlice) else DiscreteBlock)(s, tune, held) for s in steps]
         if continuous:
-            blocks.insert(0, NutsBlock(model, continuous, point, tune, target_accept, **nuts_options))
+            blocks.insert(0, NutsBlock(model, continuous, point, held, tune, target_accept, **nuts_options))
         if not blocks:
             raise ValueError("The model has no free variable: there is nothing to sample.")
         settings = {"draws": draws, "tune": tune, "chains": chains, "thin": thin, "target_accept": target_accept, "nuts": nuts_options}
@@ -175,7 +179,7 @@ def sample(
         store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
-        program = Program(model, blocks, var_names, seed, used)
+        program = Program(model, blocks, held, var_names, seed, used)
         if store.begun:
             states = store.load_state(like=program.start([point] * chains))
             done = store.done(POSTERIOR)
@@ -183,7 +187,7 @@ def sample(
         else:
             if dtype == "float32":
                 check_integers(model, [point])
-            points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
+            points = starts(model, blocks, held, initvals, chains, np.random.SeedSequence(seed))
             states = program.start(points)
         begin = time.perf_counter()
         moving = Chains(program, states, threads)

@@ -107,7 +107,10 @@ class Chains:
         """The states after `run`, and the `count` draws and statistics {name: (chains, count, ...)} that it made."""
         parts = [future.result() for future in pending]
         kept = [jax.tree.map(lambda a: on_host(a)[:, :count], tuple(records)) for _, *records in parts]
-        return self._joined([state for state, *_ in parts]), *self._joined(kept)
+        draws, stats = self._joined(kept)
+        wanted = {str(v.name) for v in self.program.outputs}
+        draws = {name: a for name, a in self.program.points.unpacked(draws, lead=2).items() if name in wanted}
+        return self._joined([state for state, *_ in parts]), draws, stats
 
     def settle(self, t: int) -> None:
         """Move the chains that stand still nearer to the bulk, after tuning draw t."""

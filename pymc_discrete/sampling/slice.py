@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.kernels import slice as slices
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.standing import Leaving
@@ -20,6 +21,7 @@ class SliceBlock:
     ----------
     step : its density and options
     tune : number of tuning draws
+    points : how a chain holds its values
 
     Attributes
     ----------
@@ -28,9 +30,8 @@ class SliceBlock:
 
     stats: ClassVar[dict[str, type]] = {"lp": float, "slice_expansions": float, "slice_shrinkages": float, "slice_stayed": float}
 
-    def __init__(self, step: ReparameterizedSlice, tune: int):
-        step.renew()
-        self.step, self.tune = step, tune
+    def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
+        self.step, self.tune, self.points = step, tune, points
         self.density = step.fresh_density() if narrow() else step.density  # what it keeps has the width of its first use
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
         self._due = np.append(slices.renewals(tune), False)
@@ -48,14 +49,14 @@ class SliceBlock:
 
     def logdensity(self, point: dict[str, Any]):
         """() float, nats, of the whole model."""
-        return self.density.logdensity(point)
+        return self.density.logdensity(self.points.by_name(point))
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         self.step.check_start(points[0])
 
     def draw(self, key, t, point: dict[str, Any], widths: slices.Widths):
         """(point, widths, statistics) after draw t."""
-        others, q = self.density.others(point), self.density.ravel(point)
+        others, q = self.density.others(self.points.by_name(point)), self.density.ravel(point)
         due = jnp.asarray(self._due)[jnp.minimum(t, self.tune)]
         q, widths, info = slices.draw(key, q, self.density.near(q, others), widths, t < self.tune, due, self.sweeps)
         stats = {

@@ -10,6 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.checks import dispersed
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.targets.names import shown
@@ -17,7 +18,9 @@ from pymc_discrete.targets.names import shown
 RETRIES = 10
 
 
-def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.SeedSequence) -> list[dict[str, np.ndarray]]:
+def starts(
+    model: pm.Model, blocks, points_as: Points, initvals: Any, chains: int, seed: np.random.SeedSequence
+) -> list[dict[str, np.ndarray]]:
     """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones dispersed.
 
     A discrete variable whose start `initvals` or the model gives starts there.
@@ -37,7 +40,7 @@ def starts(model: pm.Model, blocks, initvals: Any, chains: int, seed: np.random.
         for attempt in range(RETRIES + 1):
             point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
             point = spread_out(point, blocks, fixed | {getattr(k, "name", k) for k in (own or {})}, rng)
-            logp = float(density(point))
+            logp = float(density(points_as.packed(point)))
             if np.isfinite(logp):
                 break
             if attempt == RETRIES and not (np.isneginf(logp) and any(not isinstance(b, NutsBlock) for b in blocks)):

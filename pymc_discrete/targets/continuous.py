@@ -1,7 +1,7 @@
 """The log density of a model over a block of its continuous variables."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -29,15 +29,16 @@ class ContinuousDensity:
     model : pm.Model
     names : value variables of the block
     point : their shapes and those of the others
+    vectors : {name: variables of the others that are given as parts of one vector of this name}, if any
 
     Attributes
     ----------
     size : number of coordinates
     """
 
-    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray]):
+    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], vectors: dict[str, list[str]] | None = None):
         self.names = names
-        self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
+        self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)), vectors=vectors)
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
         self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
         mark_dependent(self._sum, self.graph)
@@ -58,7 +59,7 @@ class ContinuousDensity:
         return flops(self._terms, self.graph, set(self.graph.values))
 
     # ------------------------------------------------------------ points and vectors
-    def ravel(self, point: dict[str, Any], xp=jnp) -> Any:
+    def ravel(self, point: Mapping[str, Any], xp=jnp) -> Any:
         """q (size,) of a point; `xp` is the array library."""
         return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])
 
@@ -66,7 +67,7 @@ class ContinuousDensity:
         """q by variable."""
         return [q[end - int(np.prod(s, dtype=int)) : end].reshape(s) for end, s in zip(self._ends, self._shapes, strict=True)]
 
-    def others(self, point: dict[str, Any]) -> list[Any]:
+    def others(self, point: Mapping[str, Any]) -> list[Any]:
         """The other variables of a point."""
         return [point[v.name] for v in self.graph.others]
 
@@ -86,7 +87,7 @@ class ContinuousDensity:
         """() float, the terms that it is not in."""
         return jnp.asarray(self._rest(*others)[0], float).reshape(())
 
-    def logdensity(self, point: dict[str, Any]):
+    def logdensity(self, point: Mapping[str, Any]):
         """() float, of the whole model."""
         others = [jnp.asarray(o) for o in self.others(point)]
         return self.block(self.ravel(point), others) + self.rest(others)

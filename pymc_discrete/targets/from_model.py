@@ -37,7 +37,7 @@ class ModelDensity:
         self.start = {name: np.array(value) for name, value in point.items()}
         supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
         shapes = {name: np.shape(point[name]) for name in names}
-        scale = deviations(model, {name for name in names if None in supports[name]}, point)
+        scale = deviations(model, {name for name in names if any(b is None for b in supports[name])}, point)
         nominal = [name for name in names if is_nominal(model, name)]
 
         each = Space.build(supports, shapes, window, scale, nominal)

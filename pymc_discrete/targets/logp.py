@@ -29,12 +29,14 @@ from pymc_discrete.targets.slices import masked
 from pymc_discrete.targets.stacking import Stacked
 
 
+@pytensor.config.change_flags(traceback__limit=0)  # where a node was made is of no use to anyone, and takes a tenth of the time
 def logp_graph(
     model: pm.Model,
     names: list[str],
     point: dict[str, np.ndarray],
     supports: dict[str, Any],
     kinds: dict[str, Hashable] | None = None,
+    vectors: dict[str, list[str]] | None = None,
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -46,6 +48,7 @@ def logp_graph(
     point : a point of the model, which gives all shapes
     supports : {name: (lower, upper)} of the block, None where unbounded
     kinds : {name: what must agree for two variables of the block to be parts of one vector}; one that is left out stays by itself
+    vectors : {name: variables beside the block that are given as parts of one vector of this name}
     """
     raw = written(model)
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
@@ -82,12 +85,12 @@ def logp_graph(
     named = [*zip(labels, terms, strict=True), *((first.get(node, labels[0]), guard) for node, guard in guards)]
     outputs = masked([t for _, t in named], [*block.values(), *others])
     named = list(zip([name for name, _ in named], outputs, strict=True))
-    stacked = Stacked(named, [block[name] for name in names], kinds or {})
-    fg = FunctionGraph([*stacked.values, *others], [t for _, t in stacked.terms], clone=False)
+    stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
+    fg = FunctionGraph([*stacked.values, *stacked.others], [t for _, t in stacked.terms], clone=False)
     rewrite(fg)
     # out of the FunctionGraph, whose variables may not be used in another one
     memo = {v: v.clone() for v in fg.inputs}
-    values, others = [memo[v] for v in stacked.values], [memo[v] for v in others]
+    values, others = [memo[v] for v in stacked.values], [memo[v] for v in stacked.others]
     # rewriting makes such Ops too: a Cholesky factor of a diagonal matrix
     outputs = rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
     labels = [name for name, _ in stacked.terms]
@@ -98,7 +101,16 @@ def logp_graph(
     known = dependent_variables(outputs, values)
     named = list(zip(labels, outputs, strict=True))
     touched, untouched = ([(n, t) for n, t in named if (t in known) == whether] for whether in (True, False))
-    return LogpGraph(values, others, touched, untouched, shared, point, stacked.groups)
+    start = point | {name: np.concatenate([np.ravel(point[n]) for n in own]) for name, own in (vectors or {}).items()}
+    return LogpGraph(values, others, touched, untouched, shared, start, stacked.groups)
+
+
+def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[str, list[Variable]]:
+    """{name: the variables that are parts of the vector of this name}; each of the others is one by itself."""
+    named = {str(v.name): v for v in variables}
+    held = {name for own in vectors.values() for name in own}
+    whole = {label: [named[name] for name in own] for label, own in vectors.items() if set(own) <= set(named)}
+    return whole | {name: [v] for name, v in named.items() if name not in held or not any(v in own for own in whole.values())}
 
 
 _terms: weakref.WeakKeyDictionary[pm.Model, tuple[list[Any], list[Variable]]] = weakref.WeakKeyDictionary()

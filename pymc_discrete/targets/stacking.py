@@ -6,7 +6,7 @@ variables that differ are stacked along a new first axis, and the Ops above work
 of such graphs become parts of one vector, so that all that follows meets one variable in place of many.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -228,128 +228,53 @@ def summands(term: Variable) -> list[tuple[Variable, bool]]:
     return found
 
 
-class Stacked:
-    """The terms of a log density, those alike as one, and the block's variables that they join.
+class Alike:
+    """What of a graph has one structure and is enough to be worth laying on top of one another."""
+
+    def __init__(self) -> None:
+        self._signatures = Signatures()
+
+    def of(self, parts: Sequence[Variable]) -> list[list[int]]:
+        """Numbers of the parts that are alike; leaves are not looked at."""
+        return self._same([(n, part) for n, part in enumerate(parts) if part.owner is not None])
+
+    def inputs(self, node: Apply) -> list[list[int]]:
+        """Numbers of the tensors that are joined to one and are alike, leaves included."""
+        if not isinstance(node.op, Join | MakeVector):
+            return []
+        return self._same([(n, i) for n, i in enumerate(node.inputs) if not isinstance(i, Constant) and None not in i.type.shape])
+
+    def _same(self, parts: list[tuple[int, Variable]]) -> list[list[int]]:
+        found: dict[int, list[int]] = {}
+        for n, part in parts:
+            found.setdefault(self._signatures.of(part), []).append(n)
+        return [rows for rows in found.values() if len(rows) >= LEAST]
+
+
+class Vectors:
+    """Vectors in place of several variables each.
 
     Parameters
     ----------
-    terms : [(name, tensor)]
-    values : the block's value variables, of static shapes
-    kinds : {name of a value variable: what must agree for two of them to become one}; one that is left out stays by itself
+    groups : {name: variables of static shapes}; a single one stays as it is
 
     Attributes
     ----------
-    terms : [(name, tensor)] in terms of the new values
-    values : value variables, in the order of the first of their members
-    groups : for each of `values` the names of its members
+    values : the vectors, and the variables that stay
     """
 
-    def __init__(self, terms: list[Term], values: list[Variable], kinds: dict[str, Hashable]):
-        self._signatures = Signatures()
-        parts = [(name, part) for name, term in terms for part in self._taken_apart(term)]
-        alike = self._alike([part for _, part in parts])
-        joins = {node: found for node in toposort([part for _, part in parts]) if (found := self._alike_inputs(node))}
-        every = [[parts[i][1] for i in rows] for rows in alike]
-        every += [[node.inputs[j] for j in rows] for node, own in joins.items() for rows in own]
-        self.groups = self._grouped(values, kinds, every)
-        names = {str(v.name): v for v in values}
-        self.values = [names[own[0]] if len(own) == 1 else self._vector([names[name] for name in own]) for own in self.groups]
-        self._places: dict[Variable, tuple[Variable, int]] = {}  # value variable -> the vector that holds it, and where it begins there
-        for vector, own in zip(self.values, self.groups, strict=True):
-            begin = 0
-            for name in own if len(own) > 1 else ():
-                self._places[names[name]] = (vector, begin)
-                begin += int(np.prod(names[name].type.shape))
-        self._alone = {v: self._part(v) for v in self._places}
-        self._stack = Stack(self._leaf)
-        made: dict[int, Variable] = {}
-        dropped: set[int] = set()
-        for rows in alike:
-            try:
-                made[rows[0]] = self._stack.of([parts[i][1] for i in rows])
-                dropped.update(rows[1:])
-            except NotAlike:
+    def __init__(self, groups: Mapping[str, Sequence[Variable]]):
+        self.values: list[Variable] = []
+        self._places: dict[Variable, tuple[Variable, int]] = {}  # variable -> the vector that holds it, and where it begins there
+        for name, members in groups.items():
+            if len(members) == 1:
+                self.values.append(members[0])
                 continue
-        names_of = {rows[0]: shown(dict.fromkeys(parts[i][0] for i in rows), quoted=False) for rows in alike if rows[0] in made}
-        kept = [(names_of.get(i, name), made.get(i, part)) for i, (name, part) in enumerate(parts) if i not in dropped]
-
-        def join(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-            return self._joined(node, inputs, joins[node]) if node in joins else None
-
-        outputs = rebuild([part for _, part in kept], self._alone, join)
-        self.terms = list(zip([name for name, _ in kept], outputs, strict=True))
-
-    # ------------------------------------------------------------ what is alike
-    def _taken_apart(self, term: Variable) -> list[Variable]:
-        """The summands of a sum that are like enough others of it, and the sum of the rest."""
-        found = [-part if minus else part for part, minus in summands(term)]
-        alike = [n for rows in self._alike(found) for n in rows] if len(found) >= LEAST else []
-        rest = [part for n, part in enumerate(found) if n not in set(alike)]
-        if not alike:
-            return [term]
-        return [found[n] for n in alike] + ([pt.add(*rest) if len(rest) > 1 else rest[0]] if rest else [])
-
-    def _alike(self, parts: Sequence[Variable]) -> list[list[int]]:
-        """Numbers of the parts that have one signature, where they are enough to be worth it; leaves are not."""
-        found: dict[int, list[int]] = {}
-        for n, part in enumerate(parts):
-            if part.owner is not None:
-                found.setdefault(self._signatures.of(part), []).append(n)
-        return [rows for rows in found.values() if len(rows) >= LEAST]
-
-    def _alike_inputs(self, node: Apply) -> list[list[int]]:
-        """The same of what is joined to one tensor: numbers of inputs, leaves included."""
-        if not isinstance(node.op, Join | MakeVector):
-            return []
-        found: dict[int, list[int]] = {}
-        for n, i in enumerate(node.inputs):
-            if not isinstance(i, Constant) and None not in i.type.shape:
-                found.setdefault(self._signatures.of(i), []).append(n)
-        return [rows for rows in found.values() if len(rows) >= LEAST]
-
-    def _grouped(self, values: list[Variable], kinds: dict[str, Hashable], every: list[list[Variable]]) -> list[list[str]]:
-        """The names of the variables that are to be one, in their order."""
-        wanted = {v for v in values if v.name in kinds}
-        above = {v: v for v in wanted}
-
-        def root(v: Variable) -> Variable:
-            while above[v] is not v:
-                v = above[v]
-            return v
-
-        def unite(members: tuple[Variable, ...]) -> Variable:
-            mine = [m for m in members if m in wanted]
-            for m in mine[1:]:
-                if kinds[str(m.name)] == kinds[str(mine[0].name)]:
-                    above[root(m)] = root(mine[0])
-            return members[0]
-
-        for members in every:
-            seen, waiting = set(), [tuple(members)]
-            while waiting:
-                now = waiting.pop()
-                if now in seen or len(set(now)) == 1:
-                    continue
-                seen.add(now)
-                if all(m.owner is None for m in now):
-                    unite(now)
-                elif not any(m.owner is None for m in now):
-                    waiting += list(zip(*(m.owner.inputs for m in now), strict=True))
-        found: dict[Variable, list[str]] = {}
-        for v in values:
-            found.setdefault(root(v) if v in wanted else v, []).append(str(v.name))
-        whole = {name: own for own in found.values() if len(own) >= LEAST for name in own}
-        groups: list[list[str]] = []
-        for v in values:
-            own = whole.get(str(v.name), [str(v.name)])
-            if own not in groups:
-                groups.append(own)
-        return groups
-
-    # ------------------------------------------------------------ vectors in place of variables
-    def _vector(self, members: list[Variable]) -> Variable:
-        size = sum(int(np.prod(m.type.shape)) for m in members)
-        return pt.TensorType(members[0].type.dtype, shape=(size,))(name=shown([str(m.name) for m in members], quoted=False))
+            sizes = [int(np.prod(m.type.shape)) for m in members]
+            self.values.append(pt.TensorType(members[0].type.dtype, shape=(sum(sizes),))(name=name))
+            begins = np.cumsum([0, *sizes]).tolist()
+            self._places.update({m: (self.values[-1], begin) for m, begin in zip(members, begins, strict=False)})
+        self.parts = {v: self._part(v) for v in self._places}
 
     def _part(self, v: Variable) -> Variable:
         """One of the members of a vector."""
@@ -357,11 +282,11 @@ class Stacked:
         shape = v.type.shape
         return vector[begin] if shape == () else vector[begin : begin + int(np.prod(shape))].reshape(shape)
 
-    def _leaf(self, members: tuple[Variable, ...]) -> Variable:
-        """(n, ...) the stack of variables of the model."""
+    def stack(self, members: tuple[Variable, ...]) -> Variable:
+        """(n, ...) the stack of variables."""
         vectors = {self._places[m][0] for m in members if m in self._places}
         if len(vectors) != 1 or any(m not in self._places for m in members):
-            return pt.stack([self._alone.get(m, m) for m in members])
+            return pt.stack([self.parts.get(m, m) for m in members])
         (vector,), shape = vectors, members[0].type.shape
         size = int(np.prod(shape))
         begins = np.array([self._places[m][1] for m in members])
@@ -371,38 +296,143 @@ class Stacked:
             line = vector[(begins[:, None] + np.arange(size)).reshape(-1)]
         return line if shape == () else line.reshape((len(members), *shape))
 
-    def _joined(self, node: Apply, inputs: list[Variable], alike: list[list[int]]) -> list[Variable] | None:
-        """What a node joins, its alike inputs as one."""
-        pieces: list[Variable] = []
-        order: list[int] = []  # of the inputs, as the pieces have them
-        axis = node.op.axis if isinstance(node.op, Join) else 0
-        stacked: set[int] = set()
+
+def joined_alike(outputs: list[Variable], vectors: Vectors, stack: Stack, alike: Alike) -> list[Variable]:
+    """The graph in terms of the vectors, and of what is joined the alike inputs as one."""
+
+    def join(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        own = alike.inputs(node)
+        return joined(node, inputs, own, stack, vectors) if own else None
+
+    return rebuild(outputs, vectors.parts, join)
+
+
+def joined(node: Apply, inputs: list[Variable], alike: list[list[int]], stack: Stack, vectors: Vectors) -> list[Variable] | None:
+    """What a node joins, its alike inputs as one."""
+    pieces: list[Variable] = []
+    order: list[int] = []  # of the inputs, as the pieces have them
+    axis = node.op.axis % node.outputs[0].type.ndim if isinstance(node.op, Join) else 0
+    lengths = [i.type.shape[axis] if isinstance(node.op, Join) else 1 for i in node.inputs]
+    if None in lengths:
+        return None
+    for rows in alike:
+        try:
+            (part,) = rebuild([stack.of([node.inputs[j] for j in rows])], vectors.parts)
+        except NotAlike:
+            continue
+        order += rows
+        if isinstance(node.op, Join):  # the new axis goes before the one along which they are joined, and the two become one
+            shape = node.inputs[rows[0]].type.shape
+            part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, part.ndim))
+            part = part.reshape((*shape[:axis], len(rows) * shape[axis], *shape[axis + 1 :]))
+        pieces.append(part)
+    if not pieces:
+        return None
+    for j, i in enumerate(inputs):
+        if j not in order:
+            order.append(j)
+            pieces.append(i if isinstance(node.op, Join) else i.dimshuffle("x"))
+    whole = pieces[0] if len(pieces) == 1 else pt.join(axis, *pieces)
+    ends = np.cumsum([0, *(lengths[j] for j in order)])
+    begin = dict(zip(order, ends[:-1], strict=True))
+    wanted = np.concatenate([begin[j] + np.arange(lengths[j]) for j in range(len(inputs))])
+    if not np.array_equal(wanted, np.arange(len(wanted))):
+        whole = whole[(*[slice(None)] * axis, wanted)]
+    return [whole.astype(node.outputs[0].type.dtype)] if whole.type.dtype != node.outputs[0].type.dtype else [whole]
+
+
+def in_vectors(outputs: list[Variable], groups: Mapping[str, Sequence[Variable]]) -> tuple[list[Variable], list[Variable]]:
+    """The values of `Vectors`, and the outputs in terms of them."""
+    vectors = Vectors(groups)
+    return vectors.values, joined_alike(outputs, vectors, Stack(vectors.stack), Alike())
+
+
+class Stacked:
+    """The terms of a log density, those alike as one, and the block's variables that they join.
+
+    Parameters
+    ----------
+    terms : [(name, tensor)]
+    values : the block's value variables, of static shapes
+    kinds : {name of a value variable: what must agree for two of them to become one}; one that is left out stays by itself
+    others : {name: the model's other value variables that are parts of one vector of this name, or a single one}
+
+    Attributes
+    ----------
+    terms : [(name, tensor)] in terms of the new values
+    values, others : value variables, or the vectors that they are parts of, in the order of the first of these
+    groups : for each of `values` the names of its members
+    """
+
+    def __init__(self, terms: list[Term], values: list[Variable], kinds: dict[str, Hashable], others: Mapping[str, Sequence[Variable]]):
+        similar = Alike()
+        parts = [(name, part) for name, term in terms for part in taken_apart(term, similar)]
+        alike = similar.of([part for _, part in parts])
+        every = [[parts[i][1] for i in rows] for rows in alike]
+        every += [[n.inputs[j] for j in rows] for n in toposort([part for _, part in parts]) for rows in similar.inputs(n)]
+        united = groups_of(values, kinds, every)
+        self.groups = [[str(v.name) for v in own] for own in united]
+        block = {shown(names, quoted=False): own for names, own in zip(self.groups, united, strict=True)}
+        vectors = Vectors(block | dict(others))
+        self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]
+        stack = Stack(vectors.stack)
+        made: dict[int, Variable] = {}
+        dropped: set[int] = set()
         for rows in alike:
             try:
-                (part,) = rebuild([self._stack.of([node.inputs[j] for j in rows])], self._alone)
+                made[rows[0]] = stack.of([parts[i][1] for i in rows])
+                dropped.update(rows[1:])
             except NotAlike:
                 continue
-            stacked.update(rows)
-            order += rows
-            if isinstance(node.op, Join):  # the new axis goes before the one along which they are joined, and the two become one
-                shape = node.inputs[rows[0]].type.shape
-                own = part.ndim - 1
-                part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, 1 + own))
-                part = part.reshape((*shape[:axis], len(rows) * shape[axis], *shape[axis + 1 :]))
-            pieces.append(part)
-        if not stacked:
-            return None
-        for j, i in enumerate(inputs):
-            if j not in stacked:
-                order.append(j)
-                pieces.append(i if isinstance(node.op, Join) else i.dimshuffle("x"))
-        lengths = [i.type.shape[axis] if isinstance(node.op, Join) else 1 for i in node.inputs]
-        if None in lengths:
-            return None
-        whole = pieces[0] if len(pieces) == 1 else pt.join(axis, *pieces)
-        ends = np.cumsum([0, *(lengths[j] for j in order)])
-        begin = dict(zip(order, ends[:-1], strict=True))
-        wanted = np.concatenate([begin[j] + np.arange(lengths[j]) for j in range(len(inputs))])
-        if not np.array_equal(wanted, np.arange(len(wanted))):
-            whole = whole[(*[slice(None)] * axis, wanted)]
-        return [whole.astype(node.outputs[0].type.dtype)] if whole.type.dtype != node.outputs[0].type.dtype else [whole]
+        names_of = {rows[0]: shown(dict.fromkeys(parts[i][0] for i in rows), quoted=False) for rows in alike if rows[0] in made}
+        kept = [(names_of.get(i, name), made.get(i, part)) for i, (name, part) in enumerate(parts) if i not in dropped]
+        outputs = joined_alike([part for _, part in kept], vectors, stack, similar)
+        self.terms = list(zip([name for name, _ in kept], outputs, strict=True))
+
+
+def taken_apart(term: Variable, alike: Alike) -> list[Variable]:
+    """The summands of a sum that are like enough others of it, and the sum of the rest."""
+    found = [-part if minus else part for part, minus in summands(term)]
+    some = {n for rows in alike.of(found) for n in rows} if len(found) >= LEAST else set()
+    if not some:
+        return [term]
+    rest = [part for n, part in enumerate(found) if n not in some]
+    return [found[n] for n in sorted(some)] + ([pt.add(*rest) if len(rest) > 1 else rest[0]] if rest else [])
+
+
+def groups_of(values: list[Variable], kinds: dict[str, Hashable], every: list[list[Variable]]) -> list[list[Variable]]:
+    """The variables that are to be one, in their order: those of one kind that stand in the same place of alike graphs."""
+    wanted = {v for v in values if v.name in kinds}
+    above = {v: v for v in wanted}
+
+    def root(v: Variable) -> Variable:
+        while above[v] is not v:
+            v = above[v]
+        return v
+
+    def unite(members: tuple[Variable, ...]) -> None:
+        mine = [m for m in members if m in wanted]
+        for m in mine[1:]:
+            if kinds[str(m.name)] == kinds[str(mine[0].name)]:
+                above[root(m)] = root(mine[0])
+
+    for members in every:
+        seen, waiting = set(), [tuple(members)]
+        while waiting:
+            now = waiting.pop()
+            if now in seen or len(set(now)) == 1:
+                continue
+            seen.add(now)
+            if all(m.owner is None for m in now):
+                unite(now)
+            elif not any(m.owner is None for m in now):
+                waiting += list(zip(*(m.owner.inputs for m in now), strict=True))
+    found: dict[Variable, list[Variable]] = {}
+    for v in values:
+        found.setdefault(root(v) if v in wanted else v, []).append(v)
+    groups: dict[Variable, list[Variable]] = {}  # by their first member
+    for v in values:
+        own = found[root(v) if v in wanted else v]
+        own = own if len(own) >= LEAST else [v]
+        groups.setdefault(own[0], own)
+    return list(groups.values())

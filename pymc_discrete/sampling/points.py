@@ -1,0 +1,73 @@
+"""The values of a model as a compiled chain holds them: variables that a step draws as one are one array."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from pymc_discrete.targets.space import Member, Space
+
+
+class Points:
+    """Which variables of a model are held as parts of one vector.
+
+    Parameters
+    ----------
+    spaces : of the steps that draw discrete variables
+
+    Attributes
+    ----------
+    vectors : {name of a vector: its parts, whose starts are counted within it}
+    """
+
+    def __init__(self, spaces: Iterable[Space]):
+        self.vectors: dict[str, list[Member]] = {}
+        for space in spaces:
+            for start, v in space.blocks:
+                own = [m for m in space.members if m.size and start <= m.start < start + v.size]
+                if len(own) > 1:
+                    self.vectors[v.name] = [m._replace(start=m.start - start) for m in own]
+        self._places = {m.name: (name, m) for name, own in self.vectors.items() for m in own}
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """{name of a vector: those of its parts}."""
+        return {name: [m.name for m in own] for name, own in self.vectors.items()}
+
+    def packed(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """{variable or vector: array} of a point {variable: array}."""
+        held = {name: np.concatenate([np.ravel(point[m.name]) for m in own]) for name, own in self.vectors.items()}
+        return {name: np.asarray(value) for name, value in point.items() if name not in self._places} | held
+
+    def unpacked(self, values: Mapping[str, Any], lead: int = 0) -> dict[str, Any]:
+        """{variable: array} of {variable or vector: array}, whose first `lead` axes count chains or draws."""
+        found = {}
+        for name, value in values.items():
+            for m in self.vectors.get(name, ()):
+                found[m.name] = value[(*[slice(None)] * lead, slice(m.start, m.start + m.size))].reshape(*value.shape[:lead], *m.shape)
+            if name not in self.vectors:
+                found[name] = value
+        return found
+
+    def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """{variable or vector: array} in which the parts of vectors are found too."""
+        return ByName(self._places, values)
+
+
+class ByName(Mapping[str, Any]):
+    """See `Points.by_name`."""
+
+    def __init__(self, places: dict[str, tuple[str, Member]], values: Mapping[str, Any]):
+        self._places, self._values = places, values
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._values:
+            return self._values[name]
+        vector, m = self._places[name]
+        return self._values[vector][m.start : m.start + m.size].reshape(m.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._values, *self._places])
+
+    def __len__(self) -> int:
+        return len(self._values) + len(self._places)
