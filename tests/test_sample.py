@@ -1,6 +1,7 @@
 """pmd.sample: posteriors against enumeration and closed forms, the DataTree against that of pm.sample, and what chains depend on."""
 
 import inspect
+import itertools
 
 import arviz as az
 import jax
@@ -103,6 +104,40 @@ def test_mixed_against_the_sum():
     hit = idata["posterior"]["k"].values.astype(float)
     zs = [*z_of_moments(idata["posterior"]["mu"].values, total, sd), z_of_moments(hit, p[1], np.sqrt(p[1] * p[0]))[0]]
     assert np.abs(zs).max() < LARGEST_Z
+
+
+def test_variables_that_are_drawn_as_one():
+    """A list of scalars, which a chain holds in one array: their draws, what is made of them, and another step that reads them."""
+    with pm.Model() as model:
+        z = []
+        for t in range(5):
+            z.append(pm.Categorical(f"z{t}", p=[0.3, 0.7] if t == 0 else pt.as_tensor([[0.8, 0.2], [0.4, 0.6]])[z[-1]]))
+        k = pm.Binomial("k", n=3, p=0.2 + 0.1 * z[1] + 0.3 * z[4])
+        pm.Deterministic("weighted", pt.stack(z) * np.arange(1, 6))
+        pm.Normal("y", sum(z) + k, 1.0, observed=3.2)
+        seen = []
+        step = [pmd.TreeGibbs([f"z{t}" for t in range(5)]), pmd.BlockGibbs("k")]
+        options = {"random_seed": 4, **QUIET}
+        idata = pmd.sample(4000, tune=100, chains=2, step=step, callback=lambda draws, done: seen.append(draws), **options)
+        some = pmd.sample(200, tune=100, chains=2, step=step, var_names=["z3", "weighted"], **options)
+    posterior = idata["posterior"]
+    assert [*posterior.data_vars] == [*(f"z{t}" for t in range(5)), "k", "weighted"]
+    drawn = np.stack([posterior[f"z{t}"].values for t in range(5)], axis=-1)
+    assert drawn.dtype == np.int8
+    np.testing.assert_array_equal(posterior["weighted"], drawn * np.arange(1, 6))
+    np.testing.assert_array_equal(np.concatenate([d["z3"] for d in seen], axis=1), drawn[..., 3])
+    assert [*some["posterior"].data_vars] == ["z3", "weighted"]
+    np.testing.assert_array_equal(some["posterior"]["z3"], drawn[:, :200, 3])
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    states = np.array(list(itertools.product(*[range(2)] * 5, range(4))))
+    names = [*(f"z{t}" for t in range(5)), "k"]
+    p = np.exp([float(logp(dict(zip(names, map(np.array, s), strict=True)))) for s in states])
+    p /= p.sum()
+    for n, name in enumerate(names):
+        draws = posterior[name].values.astype(float)
+        mean = p @ states[:, n]
+        z_score = (draws.mean() - mean) / np.sqrt((p @ states[:, n] ** 2 - mean**2) / float(az.ess(draws, method="mean")))
+        assert abs(z_score) < LARGEST_Z
 
 
 # ---------------------------------------------------------------- what a chain depends on

@@ -66,6 +66,24 @@ def test_many_variables_take_two_lines(log):
     assert all("z0 ... z11 (12 variables)" in text and len(text) < 250 for text in said)
 
 
+def series(n, labels):
+    """A correlated series about means, of labels or in proportion to indicators."""
+    away = np.arange(n)[:, None] - np.arange(n)
+    cov = np.exp(-0.5 * (away / 5.0) ** 2) + 0.1 * np.eye(n)
+    with pm.Model() as model:
+        z, mu = pm.Bernoulli("z", 0.4, shape=n), pm.Normal("mu", 0, 1, shape=2)
+        pm.MvNormal("y", mu=mu[z] if labels else mu[0] * z, cov=cov, observed=np.linspace(-1, 1, n))
+    return model
+
+
+@pytest.mark.parametrize(("labels", "said"), [(True, True), (False, False)])
+def test_a_gradient_of_what_labels_choose_is_reported(labels, said, log):
+    with series(150, labels):
+        step = pmd.AutoStep("z")
+    assert type(step).__name__ == "DiscreteLangevin"
+    assert any("'z' chooses among values" in line and "differences='exact'" in line for line in log()) == said
+
+
 # ---------------------------------------------------------------- compiling
 def small():
     with pm.Model() as model:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from pymc.model import modelcontext
 from pymc.step_methods import STEP_METHODS
@@ -15,7 +15,7 @@ from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
-from pymc_discrete.targets.from_model import target_from_model
+from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.names import said_alike, shown
 from pymc_discrete.targets.support import can_take
 
@@ -67,7 +67,7 @@ class AutoStep(DiscreteStep):
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
         asked: dict[str, Any] = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
-        target = target_from_model(model, names, **asked)
+        target = whole = target_from_model(model, names, **asked)
         rows = target.describe()
         exact = [name for name in names if rows[name]["exact"]]
         steps: list[BlockedStep] = []
@@ -83,6 +83,14 @@ class AutoStep(DiscreteStep):
                 continue
             reasons = "; ".join(text for _, text in said_alike({name: rows[name]["reason"] for name in chosen}))
             _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
+            guessed = [name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen]
+            if guessed:
+                choose = "chooses" if len(guessed) == 1 else "choose"
+                _log.warning(
+                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and of how the density changes with that only a "
+                    "gradient is known, which may be off by many nats: the chain is right but may hardly move. Pass differences='exact' to "
+                    "AutoStep, or write the term so that each of its elements depends on few sites."
+                )
             steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)
 

@@ -172,6 +172,12 @@ class Plan:
         below = [v for n in toposort([term.var]) for v in n.outputs if v in ops]
         return ops[below[0]] if below else str(term.var.owner.op)
 
+    @property
+    def guessed_choices(self) -> list[str]:
+        """Names of the members that choose among values (`mu[z]`), what depends on them being known by a gradient only."""
+        sites = [g.choosing for g in self.gradients]
+        return list(dict.fromkeys(self.space.sites[s][0] for own in sites for s in own))
+
     def describe(self) -> dict[str, dict[str, Any]]:
         """{name: how the differences of its sites are found}."""
         reasons = dict(zip(self._starts, self.reasons, strict=True))
