@@ -1,7 +1,7 @@
 """The width of the numbers of a run."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import jax
@@ -11,6 +11,8 @@ import pytensor
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
+
+from pymc_discrete.targets.space import UNBOUNDED, Space
 
 
 def check_precision(dtype: str) -> None:
@@ -32,6 +34,16 @@ def precision(dtype: str) -> Iterator[None]:
             yield
     finally:
         jax.clear_caches()
+
+
+def check_supports(spaces: Iterable[Space]) -> None:
+    """Refuse supports that 32 bits do not hold."""
+    for space in spaces:
+        for m in space.members:
+            own = slice(m.start, m.start + m.size)
+            beyond = [int(b) for b in (space.lower[own].min(initial=0), space.upper[own].max(initial=0)) if abs(b) > UNBOUNDED]
+            if beyond:
+                raise ValueError(f"The support of {m.name!r} goes to {beyond[0]}, which 32 bits do not hold. Pass dtype='float64'.")
 
 
 def check_integers(model: pm.Model, points: list[dict[str, np.ndarray]]) -> None:

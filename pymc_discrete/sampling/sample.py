@@ -21,7 +21,7 @@ from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, seed_of, spread_over, steps_of
 from pymc_discrete.sampling.points import Points
-from pymc_discrete.sampling.precision import check_integers, check_precision, precision
+from pymc_discrete.sampling.precision import check_integers, check_precision, check_supports, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
@@ -165,7 +165,10 @@ def sample(
         continuous = [v.name for v in model.value_vars if v.name not in named]
         for s in steps:
             s.renew()
-        held = Points(s.target.space for s in steps if not isinstance(s, ReparameterizedSlice))
+        spaces = [s.target.space for s in steps if not isinstance(s, ReparameterizedSlice)]
+        if dtype == "float32":
+            check_supports(spaces)
+        held = Points(spaces)
         blocks: list[Block] = [(SliceBlock if isinstance(s, ReparameterizedSlice) else DiscreteBlock)(s, tune, held) for s in steps]
         if continuous:
             blocks.insert(0, NutsBlock(model, continuous, point, held, tune, target_accept, **nuts_options))

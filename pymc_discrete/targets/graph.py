@@ -135,7 +135,7 @@ def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) 
     if isinstance(node.op, SymbolicOp):
         return rebuild(node.op.build_inner_graph(*inputs), {}, inside)
     if isinstance(node.op, OpFromGraph):
-        return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)), inside)
+        return rebuild(node.op.fgraph.bind(dict(zip(node.op.inner_inputs, inputs, strict=True))), {}, inside)
     return None
 
 

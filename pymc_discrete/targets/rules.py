@@ -29,7 +29,7 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import Dot
+from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.sort import SortOp
@@ -355,6 +355,15 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Elements | None:
         return None
     dtype = jax.dtypes.canonicalize_dtype(node.outputs[0].type.dtype)
     return Elements([reads], lambda values, _: function(values[0], axis=-2).astype(dtype))
+
+
+@elements_of.register
+def _(op: Argmax, node: Apply, graph: LogpGraph) -> Elements | None:
+    shape = graph.shape(node.inputs[0])
+    reads = groups(shape, tuple(range(len(shape))) if op.axis is None else tuple(op.axis))
+    if reads.shape[1] < 2 or reads.size > LARGEST_TABLE:
+        return None
+    return Elements([reads], lambda values, _: jnp.argmax(values[0], axis=-2))
 
 
 @elements_of.register

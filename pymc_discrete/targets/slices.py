@@ -70,9 +70,10 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     moving = set(roots)
     found = False
     for node in toposort(outputs):
-        if any(i in moving for i in node.inputs):
-            moving.update(node.outputs)
         inputs = [known.get(i, i) for i in node.inputs]
+        # a shape does not depend on values, unless of what is sliced
+        if any(i in moving for i in node.inputs) and not (isinstance(node.op, Shape) and isinstance(inputs[0], Variable)):
+            moving.update(node.outputs)
         new: list[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
             new, found = [sliced(node, inputs, cuts)], True
