@@ -29,7 +29,6 @@ from benchmarks.samplers import CHUNKS, run_numpyro, run_pymc, run_sample, start
 CHAINS, TUNE = 4, 1000
 T, K = 1000, 5
 MEANS, MATRIX = np.linspace(-4, 4, K), np.where(np.eye(K) > 0, 0.9, 0.1 / (K - 1))
-SUPPORT = {"support": {"z": (0, K - 1)}}  # that of a DiscreteMarkovChain is not known
 SIGMAS = 4.0
 
 
@@ -143,7 +142,7 @@ def one_by_one(run, seed, seconds):
 
 
 def in_pymc(name, seed, seconds):
-    return one_by_one(partial(run_pymc, step=lambda pmd, names: getattr(pmd, name)(names, **SUPPORT)), seed, seconds)
+    return one_by_one(partial(run_pymc, step=lambda pmd, names: getattr(pmd, name)(names)), seed, seconds)
 
 
 def marginalised(seed, seconds, complete=None):
@@ -156,7 +155,7 @@ def in_jax(name, seed, seconds):
     begin = time.perf_counter()
     model, names = hmm()
     with model:
-        step = getattr(pmd, name)(names, **SUPPORT)
+        step = getattr(pmd, name)(names)
     building = time.perf_counter() - begin
     with mock.patch.dict(CHUNKS, {SPEC.name: 1000}):
         recorder = recorded(run_sample, replace(SPEC, pymc=lambda: (model, names)), seed, seconds, chains=CHAINS, step=step)

@@ -36,7 +36,7 @@ class BlockGibbs(DiscreteStep):
     support : {name: (lower, upper)}, optional
         Inclusive bounds where a distribution does not give them away.
     window : "auto", "geometric", int or {name: one of these}
-        Neighbours of integers with more than 256 values.
+        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all.
     start : {"point", "dispersed"}
         Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a random state of finite density.
     model, blocked, rng, initial_point, compile_kwargs
