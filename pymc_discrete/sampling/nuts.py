@@ -162,7 +162,8 @@ class NutsBlock:
         chain = int(count.argmax())
         point = {name: on_host(value)[chain] for name, value in points.items()}
         terms = terms_at(self.density.graph, self.density.joined(q[chain], point)).get("-inf", [])
-        simplex = [t for t in terms if t in self._simplex]
+        made_of = self.density.graph.written_as_one
+        simplex = [t for t in terms if self._simplex.intersection(made_of.get(t, [t]))]
         remedy = (
             f"The p of {shown(simplex)} must sum to 1 within 1e-5 and is further off there: divide it by its sum, or make it by "
             "pm.Dirichlet or a softmax."

@@ -144,7 +144,8 @@ def target_from_model(
     support : {name: (lower, upper)}, optional
         Inclusive bounds of variables whose distribution does not give them away; None where there is none.
     window : "auto", "geometric", int or {name: one of these}
-        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all: offsets ±1, ±2, ±4, ... or -w..w.
+        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all: offsets ±1, ±2, ±4, ...,
+        or -w..w.
     initial_point : {value variable name: array}, optional
         Gives the shapes of the variables; by default `model.initial_point()`.
 

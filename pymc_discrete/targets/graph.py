@@ -32,6 +32,7 @@ class LogpGraph:
     shared : [(shared variable, value when the graph was built)]
     start : {value variable: array}, a point of the model
     groups : for each of `values` the names of the value variables that it is made of
+    written_as_one : {name of a term: those that it is made of}, where it is made of several
     """
 
     values: list[Variable]
@@ -41,6 +42,7 @@ class LogpGraph:
     shared: list[tuple[SharedVariable, np.ndarray]]
     start: dict[str, np.ndarray]
     groups: list[list[str]]
+    written_as_one: dict[str, list[str]]
     dependent: set[Variable] = field(default_factory=set)
 
     def __post_init__(self):

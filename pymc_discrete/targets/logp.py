@@ -102,7 +102,7 @@ def logp_graph(
     named = list(zip(labels, outputs, strict=True))
     touched, untouched = ([(n, t) for n, t in named if (t in known) == whether] for whether in (True, False))
     start = point | {name: np.concatenate([np.ravel(point[n]) for n in own]) for name, own in (vectors or {}).items()}
-    return LogpGraph(values, others, touched, untouched, shared, start, stacked.groups)
+    return LogpGraph(values, others, touched, untouched, shared, start, stacked.groups, stacked.written_as_one)
 
 
 def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[str, list[Variable]]:

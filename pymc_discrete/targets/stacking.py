@@ -362,6 +362,7 @@ class Stacked:
     terms : [(name, tensor)] in terms of the new values
     values, others : value variables, or the vectors that they are parts of, in the order of the first of these
     groups : for each of `values` the names of its members
+    written_as_one : {name of a term: the names of those that it is made of}
     """
 
     def __init__(self, terms: list[Term], values: list[Variable], kinds: dict[str, Hashable], others: Mapping[str, Sequence[Variable]]):
@@ -384,8 +385,10 @@ class Stacked:
                 dropped.update(rows[1:])
             except NotAlike:
                 continue
-        names_of = {rows[0]: shown(dict.fromkeys(parts[i][0] for i in rows), quoted=False) for rows in alike if rows[0] in made}
-        kept = [(names_of.get(i, name), made.get(i, part)) for i, (name, part) in enumerate(parts) if i not in dropped]
+        members = {rows[0]: list(dict.fromkeys(parts[i][0] for i in rows)) for rows in alike if rows[0] in made}
+        labels = {i: shown(names, quoted=False) for i, names in members.items()}
+        self.written_as_one = {labels[i]: names for i, names in members.items()}
+        kept = [(labels.get(i, name), made.get(i, part)) for i, (name, part) in enumerate(parts) if i not in dropped]
         outputs = joined_alike([part for _, part in kept], vectors, stack, similar)
         self.terms = list(zip([name for name, _ in kept], outputs, strict=True))
 
