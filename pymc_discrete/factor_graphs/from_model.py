@@ -16,6 +16,7 @@ from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
 from pymc_discrete.targets.elements import Moves, Reader
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.tables import SparseTerm, weighted
 from pymc_discrete.targets.target import Target
 
@@ -40,9 +41,11 @@ class Group(NamedTuple):
 
 def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None) -> FactorGraph:
     """The factor graph of a block; see `FactorGraph.from_model`."""
-    target = target_from_model(model, vars, differences="exact", support=support, initial_point=point)
-    density = cast(ModelDensity, target.density)
-    return Extraction.of(density).graph(target.at(density.start)[1])
+    with model_settings():
+        target = target_from_model(model, vars, differences="exact", support=support, initial_point=point)
+        density = cast(ModelDensity, target.density)
+        graph = Extraction.of(density).graph(target.at(density.start)[1])
+    return jax.tree.map(lambda a: jnp.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype)), graph)  # as wide as JAX is set
 
 
 class Extraction:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.wiring import Slot
+from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.space import Space, Variable
 
 
@@ -51,6 +52,7 @@ class FactorGraph:
         For wrong shapes, nan, unknown sites or variables, unbounded supports.
     """
 
+    @default_settings()
     def __init__(self, space: Space, factors: Sequence[Factor] = (), unary: dict[str, Any] | None = None):
         check_space(space)
         self.wiring = Wiring(space, factors)
@@ -93,6 +95,7 @@ class FactorGraph:
         """[(n,)] of every variable, the places of x (d,) in its sites' supports."""
         return [jnp.asarray(x)[a : a + v.size] - v.lower for a, v in self.space.blocks]
 
+    @default_settings()
     def logdensity(self, x):
         """() nats, up to the constant log Z, of x (d,) int; -inf outside the support.
 
@@ -135,6 +138,7 @@ class FactorGraph:
 
         return from_model(model, vars, support, point)
 
+    @default_settings()
     def clamp(self, values: dict[str, Any]) -> "FactorGraph":
         """The same graph with sites held at values: every other value of theirs is impossible.
 

@@ -15,6 +15,7 @@ from pymc_discrete.factor_graphs.factor import Fields
 from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("messages", "change", "sweeps"), meta_fields=("semiring",))
@@ -36,6 +37,7 @@ class Result:
     semiring: Semiring
 
 
+@default_settings()
 def run(
     graph: FactorGraph, semiring: Semiring, *, n_sweeps: int = 200, damping: float = 0.5, tolerance: float = 0.0, messages: Any = None
 ) -> Result:
@@ -145,6 +147,7 @@ def summed(result: Result) -> Result:
     return result
 
 
+@default_settings()
 def decode(graph: FactorGraph, result: Result):
     """(d,) int, every site at its best value: of `MAX` the best configuration, where max-product is exact (on trees)."""
     received = fields(graph, ended(result).messages)
@@ -152,6 +155,7 @@ def decode(graph: FactorGraph, result: Result):
     return jnp.concatenate(parts)
 
 
+@default_settings()
 def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
     """{name: (*shape, K)}, probabilities of every site's values by sum-product (a run of `SUM`); exact on trees."""
     found = {}
@@ -160,6 +164,7 @@ def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
     return found
 
 
+@default_settings()
 def bethe_log_partition(graph: FactorGraph, result: Result):
     r"""() nats, Bethe's approximation of log Z at converged sum-product messages (a run of `SUM`); exact on trees.
 

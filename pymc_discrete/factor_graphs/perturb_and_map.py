@@ -9,6 +9,7 @@ import numpy as np
 from pymc_discrete.factor_graphs import max_product
 from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.semiring import MAX
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 class Draw(NamedTuple):
@@ -33,6 +34,7 @@ class Draw(NamedTuple):
     messages: Any
 
 
+@default_settings()
 def pmp(
     key,
     graph: FactorGraph,

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.learning.models import Model
 from pymc_discrete.learning.samplers import PMP, Sampler
 from pymc_discrete.sampling.options import check_count
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 class Fit(NamedTuple):
@@ -27,6 +29,7 @@ class Fit(NamedTuple):
     kept: Any
 
 
+@default_settings()
 def fit(
     model: Model,
     data: dict[str, Any],
@@ -92,7 +95,7 @@ def fit(
     if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
         raise ValueError(f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got {weights!r}.")
     p = p / p.sum()
-    key_start, key_kept, key_run = jax.random.split(jax.random.key(seed), 3)
+    key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
     params = model.start(key_start) if params is None else params
 
     def of_data(key, graph):

@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 
+from pymc_discrete.targets.jax_settings import default_settings
+
 AT_ONCE = 2**24  # comparisons of sites held in memory together
 
 
+@default_settings()
 def squared_mmd(x, y):
     r"""Squared maximum mean discrepancy of two sets of samples, with the average Hamming kernel.
 

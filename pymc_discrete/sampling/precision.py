@@ -12,6 +12,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.targets.model_settings import model_settings
+
 
 def check_precision(dtype: str) -> None:
     if dtype == "float64" and pytensor.config.floatX != "float64":
@@ -22,11 +24,12 @@ def check_precision(dtype: str) -> None:
 def precision(dtype: str) -> Iterator[None]:
     """Whatever JAX traces and runs inside has floats of this width and, for float32, integers of 32 bits."""
     if dtype == "float64":
-        yield
+        with model_settings(wide=True):
+            yield
         return
     jax.clear_caches()  # JAX keeps some traces by shape and not by width
     try:
-        with jax.enable_x64(False), warnings.catch_warnings():
+        with model_settings(wide=False), warnings.catch_warnings():
             # said for each constant and cast of the graph that asks for 64 bits: they are to have 32 here
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
             yield

@@ -14,6 +14,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
@@ -94,7 +95,7 @@ class Program:
 
     def _key(self, chain):
         """Of a chain; the n-th move of a block folds in 2 n, and what settles the chain after it 2 n + 1."""
-        return jax.random.fold_in(jax.random.key(self.seed), chain)
+        return jax.random.fold_in(key_of(self.seed), chain)
 
     def _draw(self, key, t, state: ChainState):
         point, blocks, stats = state.point, [], []

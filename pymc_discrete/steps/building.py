@@ -15,6 +15,7 @@ from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
 from pymc_discrete.kernels import Kernel, loop
+from pymc_discrete.kernels.keys import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.checks import STARTS, check_choice, check_transitions, without_jax
 from pymc_discrete.targets.blocks import block_of
@@ -107,7 +108,7 @@ class BuiltStep(BlockedStep):
 
             def draw(seed, x, others, params, transitions):
                 target = Target(density).with_inputs(others)
-                key = jax.random.wrap_key_data(seed, impl="threefry2x32")
+                key = key_of_words(seed)
                 state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
                 total = state.logdensity + target.context["untouched"]
                 moved = jnp.sum(state.x != x)
@@ -124,7 +125,7 @@ class BuiltStep(BlockedStep):
             density = self.target.density
 
             def run(seed, x, others):
-                return settle(jax.random.wrap_key_data(seed, impl="threefry2x32"), x, Target(density).with_inputs(others))
+                return settle(key_of_words(seed), x, Target(density).with_inputs(others))
 
             self._settle_compiled = jax.jit(run)
         return self._settle_compiled

@@ -19,11 +19,13 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.kernels import slice as slices
+from pymc_discrete.kernels.keys import key_of_words
 from pymc_discrete.steps.checks import raise_not_finite, without_jax
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.tuning import HOST_COST, OPERATIONS
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.model_settings import model_settings
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -144,6 +146,7 @@ class ReparameterizedSlice(BlockedStep):
         self._density: ContinuousDensity | None = self.fresh_density()
         self._draw_compiled: Any = None
 
+    @model_settings()
     def fresh_density(self) -> ContinuousDensity:
         """A density that shares nothing with another."""
         point = self.model.initial_point() if self._initial_point is None else self._initial_point
@@ -180,7 +183,7 @@ class ReparameterizedSlice(BlockedStep):
             density = self.density
 
             def draw(seed, q, others, widths, flags):
-                key = jax.random.wrap_key_data(seed, impl="threefry2x32")
+                key = key_of_words(seed)
                 learn, due, sweeps = flags
                 q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps)
                 total = density.block(q, others) + density.rest(others)
@@ -218,6 +221,7 @@ class ReparameterizedSlice(BlockedStep):
         self.tune, self.tune_draws = tune > 0, tune
         self._reset()
 
+    @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if not self.checked:
             refuse_after_fork()

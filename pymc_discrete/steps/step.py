@@ -15,6 +15,7 @@ from rich.table import Column
 from pymc_discrete.steps.checks import check_start, dispersed, names_of, raise_not_finite
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.tuning import TunedStep
+from pymc_discrete.targets.model_settings import model_settings
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -66,6 +67,7 @@ class DiscreteStep(TunedStep):
         self.tune, self.tune_draws = tune > 0, tune
         self._reset()
 
+    @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if not self.checked:
             self._first(point)

@@ -1,12 +1,14 @@
 """A target from a plain JAX log density."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
@@ -21,6 +23,9 @@ class FunctionDensity:
     def __init__(self, function: Callable, space: Space, how: str, inputs: Any):
         self.function, self.space, self.how, self._inputs = function, space, how, inputs
         self.exact = how != "gradient"
+
+    def running(self, traced: bool) -> AbstractContextManager:
+        return default_settings()
 
     def prepare(self, inputs: Any) -> Any:
         return inputs

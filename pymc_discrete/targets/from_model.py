@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -14,6 +15,8 @@ from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.conditionals import Conditionals
 from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.graph import logp_graph
+from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.targets.model_settings import model_settings, refuse_another_width
 from pymc_discrete.targets.plan import WAYS, Plan
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.support import is_nominal, support_of
@@ -21,7 +24,14 @@ from pymc_discrete.targets.target import Target
 
 
 class ModelDensity:
-    """The log density of a model over a block of its discrete variables."""
+    """The log density of a model over a block of its discrete variables.
+
+    Attributes
+    ----------
+    width_of_jax : whether numbers are as wide as JAX is set, and not as PyTensor is
+    """
+
+    width_of_jax = False
 
     def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], differences: str, support, window):
         self.model, self.names = model, names
@@ -48,6 +58,14 @@ class ModelDensity:
         rows = self.plan.describe()
         far = [v.name for v in self.space.variables if not (v.finite or rows[v.name]["exact"]) and asked.get(v.name, "auto") == "auto"]
         return {**asked, **dict.fromkeys(far, 1)} if far else None
+
+    def running(self, traced: bool) -> AbstractContextManager:
+        if self.width_of_jax:
+            return default_settings()
+        if traced:
+            refuse_another_width()
+            return default_settings()
+        return model_settings()
 
     def stale(self) -> bool:
         """Whether pm.Data changed since the graph was built."""
@@ -152,4 +170,5 @@ def target_from_model(
         raise ValueError(f"initial_point has no value for {', '.join(missing)}. Give every value variable, as model.initial_point() does.")
     if not any(np.size(point[name]) for name in names):
         raise ValueError(f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out.")
-    return Target(ModelDensity(model, names, dict(point), differences, support, window))
+    with model_settings():
+        return Target(ModelDensity(model, names, dict(point), differences, support, window))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, reach, search
 
 
@@ -28,6 +29,7 @@ class SlicePath(NamedTuple):
     differentiable: Any
 
 
+@default_settings()
 def differentiable_slice_sample(
     key,
     logdensity: Callable,

@@ -11,6 +11,7 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_discrete.kernels import slice as slices
+from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.sampling.program import recorded, recorder
 from pymc_discrete.sampling.results import data_tree
 from pymc_discrete.targets.continuous import ContinuousDensity
@@ -49,7 +50,7 @@ def draws_of_q(
         tuned = jax.lax.fori_loop(0, tune, move, (z, jax.tree.map(jnp.asarray, slices.start(d))))
         return jax.lax.scan(record, tuned, jnp.arange(draws))[1]
 
-    keys = jax.random.split(jax.random.key(rng.integers(2**31)), chains)
+    keys = jax.random.split(key_of(int(rng.integers(2**31))), chains)
     begin = jnp.asarray(starts[rng.integers(len(starts), size=chains)])
     z = jax.jit(lambda params: jax.lax.map(lambda a: chain(params, *a), (keys, begin)))(params)
     target = density.differentiable(begin[0], [])

@@ -15,10 +15,12 @@ from pymc.model import modelcontext
 from xarray import DataTree
 
 from pymc_discrete.kernels import slice as slices
+from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.sampling.options import all_in_jax, check_count, seed_of
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample
 from pymc_discrete.variational.draws_of_q import draws_of_q
 from pymc_discrete.variational.energies import TiltedNormal
@@ -49,6 +51,7 @@ class EnergyPosterior:
         self.model, self.energy, self.history, self.names = model, energy, history, density.names
         self._density, self._z = density, z
 
+    @model_settings()
     def sample(self, draws: int = 1000, *, tune: int = 500, chains: int = 4, thin: int = 1, random_seed: Any = None) -> DataTree:
         """Draws of q, by the exact slice sampler of `ReparameterizedSlice`.
 
@@ -105,6 +108,7 @@ class EnergyPosterior:
         }
 
 
+@model_settings()
 def fit_energy_posterior(
     model: pm.Model | None = None,
     energy: Callable | None = None,
@@ -178,8 +182,8 @@ def fit_energy_posterior(
         check_count(name, value, 2 if name == "chains" else 1)
     model = modelcontext(model)
     names, density, start = block_of_all(model)
-    seed = np.random.default_rng(seed_of(random_seed)).integers(2**31)
-    key_energy, key_start, key_run = jax.random.split(jax.random.key(seed), 3)
+    seed = int(np.random.default_rng(seed_of(random_seed)).integers(2**31))
+    key_energy, key_start, key_run = jax.random.split(key_of(seed), 3)
     d = density.size
     with all_in_jax("pmd.fit_energy_posterior"):
         energy = TiltedNormal(start, 1.0, key=key_energy) if energy is None else energy
