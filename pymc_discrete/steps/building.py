@@ -11,13 +11,13 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
 from pymc_discrete.kernels import Kernel, loop
 from pymc_discrete.kernels.keys import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.checks import STARTS, check_choice, check_transitions, without_jax
+from pymc_discrete.steps.sending import SentWhole
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.target import Target
@@ -25,7 +25,7 @@ from pymc_discrete.targets.target import Target
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
 
 
-class BuiltStep(BlockedStep):
+class BuiltStep(SentWhole):
     """What a step is made of, all of it before JAX runs."""
 
     def __new__(cls, vars: Any = None, *more, **kwargs):
@@ -134,7 +134,7 @@ class BuiltStep(BlockedStep):
         return {**self.__dict__, "_target": None, "_draw_compiled": None, "_settle_compiled": None, "kernel": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        super().__setstate__(state)
         self.kernel, _ = self._make_kernel()
 
 

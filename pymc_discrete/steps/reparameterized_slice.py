@@ -12,7 +12,7 @@ import pymc as pm
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator
 from rich.progress import TextColumn
@@ -22,6 +22,7 @@ from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.keys import key_of_words
 from pymc_discrete.steps.checks import raise_not_finite, without_jax
 from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.steps.sending import SentWhole
 from pymc_discrete.steps.tuning import HOST_COST, OPERATIONS
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of
 from pymc_discrete.targets.continuous import ContinuousDensity
@@ -45,7 +46,7 @@ class ReparameterizedSliceState(StepMethodState):
     widths: Any
 
 
-class ReparameterizedSlice(BlockedStep):
+class ReparameterizedSlice(SentWhole):
     """Slice sampling for continuous variables: no gradient, nothing to tune by hand, exact.
 
     For what NUTS cannot take: densities without a gradient, with kinks, jumps or regions of probability zero, supports that depend on
