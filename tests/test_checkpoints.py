@@ -59,6 +59,10 @@ def test_checkpoint_refuses_another_run(tmp_path):
         pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=first, **QUIET)
         with pytest.raises(RuntimeError, match=r"holds a run with steps=.*balancing='sqrt'.*balancing='barker'"):
             pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=other, **QUIET)
+    with spins() as started:
+        started.set_initval(started["x"], np.ones(8, int))
+        with pytest.raises(RuntimeError, match="holds a run with initvals="):
+            pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
     with spins(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
 

@@ -169,7 +169,7 @@ def sample(
         settings |= {"variables": sorted(str(v.name) for v in model.value_vars), "var_names": var_names and sorted(var_names)}
         settings |= {"steps": [b.described() for b in blocks], "keep_warmup": not discard_tuned_samples, "dtype": dtype}
         if checkpoint is not None:
-            settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(initvals)}
+            settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(model, initvals)}
         store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
         seed = store.seed(seed_of(random_seed))
         program = Program(model, blocks, var_names, seed, spread_over(devices, chains))
