@@ -126,6 +126,16 @@ def written(folder):
     return store
 
 
+def test_any_name_of_a_variable(tmp_path):
+    names = ["x" * 300, "x" * 299 + "y", "ä" * 130, "π" * 130, "a/b", "a%2f.b", "..", "a b", "", "model::x"]
+    store = Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2})
+    store.write("posterior", 2, {"draws": {name: np.full((1, 2), n) for n, name in enumerate(names)}}, {"a": np.zeros(1)})
+    for n, (name, kept) in enumerate(Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2}).read("posterior", "draws").items()):
+        assert name == names[n]
+        assert (kept == n).all()
+    assert all(path.name.isascii() and len(path.name) < 200 for path in tmp_path.iterdir())
+
+
 def test_full_disk(tmp_path, monkeypatch):
     whole = kept(None)
     with pytest.raises(ValueError, match="cut off"):
