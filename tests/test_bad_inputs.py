@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.sparse as ps
 import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
@@ -40,7 +41,17 @@ def another_x():
         return pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
 
 
-MODELS = (everything, continuous_only, constrained_only, custom, parity)
+def minibatch():
+    x = pm.Bernoulli("x", 0.4, shape=3)
+    pm.Normal("y", x.sum(), 1, observed=pm.Minibatch(np.arange(10.0), batch_size=2), total_size=10)
+
+
+def made_sparse():
+    x = pm.Bernoulli("x", 0.4, shape=3)
+    pm.Potential("energy", ps.structured_dot(ps.csr_from_dense(pt.outer(x, x)), pt.ones((3, 1))).sum())
+
+
+MODELS = (everything, continuous_only, constrained_only, custom, parity, minibatch, made_sparse)
 BAD_LENGTHS = (0, 0.5, -1, None, True, "long", np.nan, (2, 1), (0, 3), (1, 2.5), (1, 2, 3), [2])
 BAD_STEPS = (0, -1, None, True, "small", np.nan, np.inf)
 ON_OFF = ("recompute", "backtrack")
@@ -111,6 +122,8 @@ BUILT = [
     (("DiscreteLangevin", everything, "x"), {"balancing": "cube"}, ValueError, BALANCING),
     (("DiscreteLangevin", parity), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
     ((parity,), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
+    ((minibatch,), {}, ValueError, r"log density of 'y' draws random numbers, as pm.Minibatch does.*Observe the whole data"),
+    ((made_sparse,), {}, ValueError, r"'energy' takes 'x' through a sparse matrix.*Write it so, or with dense tensors"),
 ]
 
 

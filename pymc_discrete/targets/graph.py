@@ -23,9 +23,11 @@ from pytensor.scalar.math import Sigmoid, Softplus
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All, Dot, Prod, Sum
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.targets.guards import index_guards
+from pymc_discrete.targets.sparse import refuse_sparse, without_sparse
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 
@@ -155,12 +157,16 @@ def always_true(op: Any, inputs: list[Variable]) -> bool:
 def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     """Write what moves in the form that costs least.
 
-    Functions of one argument go inside selections from the context: `log(p[z])` is `log(p)[z]`, computed once per context.
+    Functions of one argument go inside selections from the context: `log(p[z])` is `log(p)[z]`, computed once per context. Products with
+    sparse matrices become sums of a few elements, where what moves is discrete.
     """
     dependent = dependent_variables(outputs, roots)
+    discrete = not any(r.type.dtype.startswith("float") for r in roots)
     made: set[Variable] = set()
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if discrete and any(i in dependent for i in node.inputs) and (product := without_sparse(node, inputs)) is not None:
+            return product
         out = node.outputs[0]
         booleans = {Add: pt.or_, Mul: pt.and_}
         op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
@@ -232,6 +238,21 @@ def _promoted(constant: Constant) -> Constant:
     return constant
 
 
+def refuse_random(terms: list[tuple[str, Variable]]) -> None:
+    """Refuse a log density that is another number every time it is asked for.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, term in terms:
+        if any(isinstance(v.type, RandomType) for v in graph_inputs([term])):
+            raise ValueError(
+                f"The log density of {name!r} draws random numbers, as pm.Minibatch does: it is another number every time, and no chain "
+                "has the posterior as its distribution. Observe the whole data, and leave total_size out; minibatches are for pm.fit."
+            )
+
+
 def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], supports: dict[str, Any]) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -240,6 +261,7 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], 
     """
     raw = model.logp(sum=False)
     labels = [v.name for v in model.free_RVs + model.observed_RVs + model.potentials]
+    refuse_random(list(zip(labels, raw, strict=True)))
     shared = [(v, np.array(v.get_value(), copy=True)) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
     typed = {v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars}
     replace: dict[Variable, Variable] = dict(typed)
@@ -281,4 +303,6 @@ def logp_graph(model: pm.Model, names: list[str], point: dict[str, np.ndarray], 
         outputs.append(guard)
     known = dependent_variables(outputs, values)
     named = list(zip(labels, outputs, strict=True))
+    if not any(v.type.dtype.startswith("float") for v in values):
+        refuse_sparse(named, known, names)
     return LogpGraph(values, others, [(n, t) for n, t in named if t in known], [(n, t) for n, t in named if t not in known], shared)

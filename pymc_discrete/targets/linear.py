@@ -36,6 +36,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
+from scipy.sparse import issparse
 
 from pymc_discrete.targets.elements import take
 from pymc_discrete.targets.graph import LogpGraph
@@ -57,7 +58,8 @@ def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
     An infinite element would give inf - inf, and a huge one would leave its rounding behind when it goes.
     """
     for v in [*node.inputs, *(i for n in toposort([source], blockers=graph.values) for i in n.inputs)]:
-        if isinstance(v, Constant) and np.size(v.data) and not (np.abs(np.asarray(v.data, float)) <= LARGEST_FACTOR).all():
+        numbers = (v.data.data if issparse(v.data) else v.data) if isinstance(v, Constant) else ()
+        if np.size(numbers) and not (np.abs(np.asarray(numbers, float)) <= LARGEST_FACTOR).all():
             return False
     for n in toposort([source], blockers=graph.values):
         moving = any(i in graph.dependent for i in n.inputs)
