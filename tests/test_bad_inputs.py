@@ -51,7 +51,12 @@ def made_sparse():
     pm.Potential("energy", ps.structured_dot(ps.csr_from_dense(pt.outer(x, x)), pt.ones((3, 1))).sum())
 
 
-MODELS = (everything, continuous_only, constrained_only, custom, parity, minibatch, made_sparse)
+def truncated():
+    pm.Bernoulli("x", 0.4, shape=3)
+    pm.Truncated("g", pm.Geometric.dist(p=0.3), lower=2, upper=7)
+
+
+MODELS = (everything, continuous_only, constrained_only, custom, parity, minibatch, made_sparse, truncated)
 BAD_LENGTHS = (0, 0.5, -1, None, True, "long", np.nan, (2, 1), (0, 3), (1, 2.5), (1, 2, 3), [2])
 BAD_STEPS = (0, -1, None, True, "small", np.nan, np.inf)
 ON_OFF = ("recompute", "backtrack")
@@ -71,6 +76,7 @@ WINDOW = r"window.*'k'.*'auto', 'geometric' or an integer of at least 1"
 FLIPS = r"n_flips must be 'adapt' or a number of at least 1"
 TRANSITIONS = r"transitions must be 'auto' or an integer of at least 1"
 BALANCING = r"balancing must be one of 'sqrt', 'barker', 'min', 'max'"
+TRUNCATED = r"'g' is pm.Truncated of Geometric, which PyMC writes in floats.*pm.Categorical\('g', logit_p=pm.logp\(pm.Geometric.dist"
 CONSTRAINED = r"is a constrained vector.*Categorical draws.*marginalise"
 
 # what is built: (model, vars, options); the exception; a regex of its message
@@ -123,6 +129,10 @@ BUILT = [
     (("DiscreteLangevin", parity), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
     ((parity,), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
     ((minibatch,), {}, ValueError, r"log density of 'y' draws random numbers, as pm.Minibatch does.*Observe the whole data"),
+    ((truncated,), {}, ValueError, TRUNCATED),
+    ((truncated, "g"), {}, ValueError, TRUNCATED),
+    (("ReparameterizedSlice", truncated), {}, ValueError, TRUNCATED),
+    (("sample", truncated), {}, ValueError, TRUNCATED),
     ((made_sparse,), {}, ValueError, r"'energy' takes 'x' through a sparse matrix.*Write it so, or with dense tensors"),
 ]
 

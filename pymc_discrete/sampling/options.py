@@ -19,6 +19,7 @@ from pymc.util import get_random_generator
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.targets.blocks import refuse_counts_as_floats
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -142,6 +143,7 @@ def check_names(model: pm.Model, var_names: Any) -> None:
 
 def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[DiscreteStep | ReparameterizedSlice]:
     """The steps given, the continuous ones first, and `AutoStep` for the discrete variables, of the shapes in `point`, that they leave."""
+    refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
     asked = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for given in asked for s in (given.methods if isinstance(given, CompoundStep) else [given])]
     for s in flat:
