@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 
 from pymc_discrete.factor_graphs.graph import FactorGraph, Wiring, added_up
 from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.plan import check_way
 from pymc_discrete.targets.target import Target
 
 
@@ -34,6 +35,7 @@ def summed(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], t
 
 def to_target(graph: FactorGraph, differences: str) -> Target:
     """The target of the graph, its log potentials the context; see `FactorGraph.to_target`."""
+    check_way(differences)
     inputs = [*graph.unary, *(a for own in graph.parameters for a in own.values())]
     return Target(density_of(graph.wiring, differences)).with_inputs(inputs)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pymc_discrete.factor_graphs.factor import Fields
 from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
+from pymc_discrete.targets.arguments import check_not_negative, is_count, is_number
 from pymc_discrete.targets.jax_settings import default_settings
 
 
@@ -61,10 +61,8 @@ def run(
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}.")
     if semiring not in (MAX, SUM):
         raise TypeError(f"semiring must be pmd.factor_graphs.MAX or SUM, got {semiring!r}.")
-    if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int | np.integer) or n_sweeps < 1:
-        raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
-    if not 0 <= damping < 1:
-        raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
+    check_sweeps(n_sweeps, damping)
+    check_not_negative("tolerance", tolerance)
     fresh = start(graph)
     if messages is None:
         messages = fresh
@@ -85,6 +83,14 @@ def run(
     change = jnp.full(n_sweeps, jnp.nan)
     t, messages, change, _ = jax.lax.while_loop(goes_on, sweep, (0, messages, change, jnp.inf))
     return Result(messages, change, t, semiring)
+
+
+def check_sweeps(n_sweeps: Any, damping: Any) -> None:
+    """Refuse a number of sweeps, or a share of the messages that stays, that means nothing."""
+    if not is_count(n_sweeps, 1):
+        raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
+    if not (is_number(damping) and 0 <= damping < 1):
+        raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
 
 
 def start(graph: FactorGraph) -> list[Any]:

@@ -19,6 +19,7 @@ from pymc.util import get_random_generator
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.targets.arguments import check_count
 from pymc_discrete.targets.blocks import refuse_counts_as_floats
 
 _log = logging.getLogger("pymc.discrete")
@@ -90,11 +91,6 @@ def check(
         raise TypeError(f"model must be a pm.Model, got {model!r}.")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of (draws, done), got {callback!r}.")
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
 def chosen(name: str, given: Any, known: dict[str, Any]) -> dict[str, Any]:

@@ -136,4 +136,6 @@ def target_from_logdensity(fn: Callable, space: Space, *, differences: str = "au
         raise TypeError(f"space must be a Space, got {type(space).__name__}. Build one with pmd.Space.build.")
     if differences not in WAYS:
         raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    if not isinstance(inputs, tuple | list):
+        raise TypeError(f"inputs must be a tuple of arrays, which fn takes after x, got {type(inputs).__name__}. One is (weights,).")
     return Target(FunctionDensity(fn, space, differences, tuple(inputs)))

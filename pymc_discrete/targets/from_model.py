@@ -17,7 +17,7 @@ from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.graph import logp_graph
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width
-from pymc_discrete.targets.plan import WAYS, Plan
+from pymc_discrete.targets.plan import Plan, check_way
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.support import is_nominal, support_of
 from pymc_discrete.targets.target import Target
@@ -154,8 +154,7 @@ def target_from_model(
     """
     model = modelcontext(model)
     names = block_of(model, vars)
-    if differences not in WAYS:
-        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    check_way(differences)
     if support is not None and not isinstance(support, dict):
         raise TypeError(f"support must be a dictionary {{name: (lower, upper)}}, got {support!r}.")
     support = {value_name(model, k): v for k, v in (support or {}).items()}

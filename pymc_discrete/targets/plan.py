@@ -30,6 +30,11 @@ CHEAP = 64.0  # ... per element of the changed linear maps
 BEARABLE = 1e9  # ... in all, where the gradient is blind
 
 
+def check_way(differences: Any) -> None:
+    if differences not in WAYS:
+        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+
+
 class Plan:
     """The way taken for every term of the log density.
 
