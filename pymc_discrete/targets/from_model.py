@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.model import modelcontext
 
 from pymc_discrete.targets.blocks import block_of, value_name
@@ -18,6 +19,7 @@ from pymc_discrete.targets.graph import logp_graph
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width
 from pymc_discrete.targets.plan import Plan, check_way
+from pymc_discrete.targets.rounding import rounding_of
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.support import is_nominal, support_of
 from pymc_discrete.targets.target import Target
@@ -66,6 +68,16 @@ class ModelDensity:
             refuse_another_width()
             return default_settings()
         return model_settings()
+
+    @functools.cached_property
+    def _rounding(self):
+        terms = [t.sum() for _, t in self.graph.terms]
+        return rounding_of(pt.add(pt.constant(0.0), *terms), [*self.graph.values, *self.graph.others])
+
+    def rounding(self, point: dict[str, np.ndarray]) -> float:
+        """By how much the log density may be off at a point, in nats over the spacing of floats at 1 (see `rounding_of`)."""
+        with np.errstate(all="ignore"):
+            return float(self._rounding(*(np.asarray(point[v.name], v.type.dtype) for v in [*self.graph.values, *self.graph.others])))
 
     def stale(self) -> bool:
         """Whether pm.Data changed since the graph was built."""
