@@ -76,7 +76,8 @@ class ThirdDifferences:
         density, space, r = self.density, self.density.space, np.random.default_rng(0)
         evaluate = pytensor.function(self.inputs, total, mode="FAST_COMPILE", on_unused_input="ignore")
         elements = [own for sites in elements if len(own := sites[space.upper[sites] > space.lower[sites]])]
-        worst, scale, corners = 0.0, 1.0, []
+        worst, scale = 0.0, 1.0
+        corners: list[list[np.ndarray]] = []
         for _ in range(TRIPLES if elements else 0):
             sites = elements[r.integers(len(elements))]
             others, x = jittered(density, r), random_state(space, r)

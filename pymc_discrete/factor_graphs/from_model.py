@@ -90,7 +90,8 @@ class Extraction:
         names = [str(v.name) for v in density.graph.others]
         for context, values in zip(contexts, others, strict=True):
             points = [density.join(state, dict(zip(names, values, strict=True))) for state in x]
-            compare(*map(np.asarray, both(context)), lambda points=points: max(map(density.rounding, points)))
+            of_graph, of_model = map(np.asarray, both(context))
+            compare(of_graph, of_model, lambda points=points: max(map(density.rounding, points)))
         self._compiled = jax.jit(self._graph)
 
     def graph(self, target: Target) -> FactorGraph:
