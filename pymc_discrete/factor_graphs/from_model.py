@@ -2,7 +2,6 @@
 
 import itertools
 import weakref
-from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -91,7 +90,7 @@ class Extraction:
         for context, values in zip(contexts, others, strict=True):
             points = [density.join(state, dict(zip(names, values, strict=True))) for state in x]
             of_graph, of_model = map(np.asarray, both(context))
-            compare(of_graph, of_model, lambda points=points: max(map(density.rounding, points)))
+            compare(of_graph, of_model, density, points)
         self._compiled = jax.jit(self._graph)
 
     def graph(self, target: Target) -> FactorGraph:
@@ -239,8 +238,8 @@ class Pairs:
         return out
 
 
-def compare(graph: np.ndarray, model: np.ndarray, rounding: Callable[[], float]) -> None:
-    """Refuse where log densities (S,) differ by more than a constant and what `rounding_of` them, asked where it matters, says."""
+def compare(graph: np.ndarray, model: np.ndarray, density: ModelDensity, points: list[dict[str, np.ndarray]]) -> None:
+    """Refuse where log densities (S,), at as many points, differ by more than a constant and their rounding."""
     finite = np.isfinite(model)
     if (finite != np.isfinite(graph)).any():
         raise ValueError(
@@ -248,5 +247,5 @@ def compare(graph: np.ndarray, model: np.ndarray, rounding: Callable[[], float])
         )
     if finite.any():
         residual, eps = np.ptp(graph[finite] - model[finite]), np.finfo(model.dtype).eps
-        if residual > np.sqrt(eps) * max(1.0, np.abs(model[finite]).max()) and residual > 2 * room(rounding(), eps):
+        if residual > np.sqrt(eps) * max(1.0, np.abs(model[finite]).max()) and residual > 2 * room(max(map(density.rounding, points)), eps):
             raise ValueError(f"The factors found for this model differ from it by up to {residual:.2g} nats. {REMEDY} Please report it.")
