@@ -47,6 +47,7 @@ class DiscreteBlock:
         step.renew()
         target = step.fresh_target() if narrow() else step.target  # what it keeps has the width of its first use
         self.density = cast(ModelDensity, target.density)
+        self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune = step, target, step.kernel, tune
         self.params = dict(step.params)
         tuned = self.kernel.tuned

@@ -67,6 +67,7 @@ class NutsBlock:
 
         self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
         self.density = ContinuousDensity(model, names, point)
+        self.density.untouched.check_in_jax()
         self.density.check_gradient()
         self._init, self._kernel = nuts.init, nuts.build_kernel()
         self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)

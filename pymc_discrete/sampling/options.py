@@ -16,7 +16,7 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 from pymc.util import get_random_generator
 
-from pymc_discrete.steps.auto import AutoStep
+from pymc_discrete.steps.auto import AutoStep, left_to_pymc
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.targets.arguments import check_count
@@ -159,7 +159,10 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[D
     left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and np.size(point[v.name])]
     if left:
         made = AutoStep(left, model=model, initial_point=point)
-        flat += getattr(made, "methods", [made])
+        chosen = getattr(made, "methods", [made])
+        if not all(isinstance(s, DiscreteStep) for s in chosen):
+            raise next(refusal for _, refusal in left_to_pymc(model, left).values())
+        flat += chosen
     return sorted(flat, key=lambda s: not isinstance(s, ReparameterizedSlice))
 
 

@@ -31,6 +31,7 @@ class SliceBlock:
         step.renew()
         self.step, self.tune = step, tune
         self.density = step.fresh_density() if narrow() else step.density  # what it keeps has the width of its first use
+        self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
         self._due = np.append(slices.renewals(tune), False)
 

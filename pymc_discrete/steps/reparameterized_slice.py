@@ -236,6 +236,7 @@ class ReparameterizedSlice(SentWhole):
         self._widths, found = self._draw(seed, self.density.ravel(point, np), others, self._widths, flags)
         found = np.asarray(found)
         logp, expansions, shrinkages, stayed = found[:4].tolist()
+        logp += self.density.untouched.on_host(others)
         new = self.density.joined(found[4:], point)
         if not logp < np.inf:
             raise_not_finite(self.density.graph, new, logp)

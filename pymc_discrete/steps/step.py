@@ -81,6 +81,7 @@ class DiscreteStep(TunedStep):
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
+        logp += self._density.untouched.on_host(others)
         new = dict(point)
         for start, v in space.blocks:
             new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)

@@ -18,6 +18,7 @@ from pymc_discrete.targets.graph import logp_graph, mark_dependent
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.selections import selected
 from pymc_discrete.targets.summands import change, narrow, reference, summands
+from pymc_discrete.targets.untouched import Untouched
 
 
 class ContinuousDensity:
@@ -40,7 +41,8 @@ class ContinuousDensity:
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
         self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
         mark_dependent(self._sum, self.graph)
-        rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
+        self.untouched = Untouched(self.graph)
+        rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
         self._inputs = [*self.graph.values, *self.graph.others]
         self._total, self._rest = jaxify(self._inputs, [self._sum]), jaxify(self.graph.others, [rest])
         self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
@@ -82,7 +84,7 @@ class ContinuousDensity:
         return jnp.asarray(self._total(*self.parts(q), *others)[0], float).reshape(())
 
     def rest(self, others: list[Any]):
-        """() float, the terms that it is not in."""
+        """() float, the terms that it is not in, as far as they are in JAX."""
         return jnp.asarray(self._rest(*others)[0], float).reshape(())
 
     def logdensity(self, point: dict[str, Any]):

@@ -51,6 +51,7 @@ class ModelDensity:
             self.space = Space.build(supports, shapes, nearest, scale, nominal)
             self.plan = Plan(self.graph, self.space, differences)
         self._evaluate = Differences(self.plan)
+        self.untouched = self._evaluate.untouched
         self.local = self.plan.local is not None
         self.exact = not self.plan.gradients
 

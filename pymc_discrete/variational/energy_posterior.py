@@ -182,7 +182,8 @@ def fit_energy_posterior(
     for name, value in (("iterations", iterations), ("chains", chains), ("n_steps", 1 if n_steps == "auto" else n_steps)):
         check_count(name, value, 2 if name == "chains" else 1)
     model = modelcontext(model)
-    names, density, start = block_of_all(model)
+    with all_in_jax("pmd.fit_energy_posterior"):
+        names, density, start = block_of_all(model)
     seed = int(np.random.default_rng(seed_of(random_seed)).integers(2**31))
     key_energy, key_start, key_run = jax.random.split(key_of(seed), 3)
     d = density.size
@@ -287,6 +288,7 @@ def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndar
     if left:
         block_of(model, left, CONTINUOUS)  # raises, with the reason
     density = ContinuousDensity(model, names, point)
+    density.untouched.check_in_jax()
     density.check_gradient()
     return names, density, density.ravel(point, np)
 
