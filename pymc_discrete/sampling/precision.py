@@ -8,10 +8,8 @@ import jax
 import numpy as np
 import pymc as pm
 import pytensor
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.targets.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.model_settings import model_settings
 
 
@@ -37,13 +35,8 @@ def precision(dtype: str) -> Iterator[None]:
         jax.clear_caches()
 
 
-def check_integers(model: pm.Model, points: list[dict[str, np.ndarray]]) -> None:
-    """Refuse integers that 32 bits do not hold: of the data and constants, and of where the chains start."""
-    inputs = graph_inputs([*model.logp(sum=False), *model.deterministics])
-    fixed = [(str(v.name or "a constant"), v.data) for v in inputs if isinstance(v, Constant) and hasattr(v.type, "dtype")]
-    fixed += [(str(v.name), v.get_value(borrow=True)) for v in inputs if isinstance(v, SharedVariable) and hasattr(v.type, "dtype")]
-    for name, value in fixed + [item for point in points for item in point.items()]:
-        value = np.asarray(value)
-        if value.dtype.kind in "iu" and value.size and np.abs(value.astype(float)).max() > np.iinfo(np.int32).max:
-            top = np.abs(value.astype(float)).max()
-            raise ValueError(f"{name} is or holds the integer {top:.0f}, which 32 bits do not hold. Pass dtype='float64'.")
+def check_starts_in_32_bits(model: pm.Model, points: list[dict[str, np.ndarray]]) -> None:
+    """Refuse starts of discrete variables that 32 bits do not hold."""
+    for point in points:
+        for value in model.discrete_value_vars:
+            check_in_32_bits(str(value.name), point[str(value.name)])

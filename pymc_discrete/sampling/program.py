@@ -7,18 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from pymc.util import get_default_varnames
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
-from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.sampling.recorder import Recorder
 
 CHAINS = jax.sharding.PartitionSpec("chains")
 
@@ -60,7 +56,7 @@ class Program:
         self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = recorded(model, var_names)
         self._values = [v.name for v in model.value_vars]
-        self._outputs = recorder(model, self.outputs)
+        self.recorder = Recorder(model, self.outputs)
         self._narrow = narrow_dtypes(self.blocks)
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
         self.together = devices[0].platform != "cpu"
@@ -106,7 +102,7 @@ class Program:
         return ChainState(point, tuple(blocks)), joined(stats)
 
     def _record(self, point: dict[str, Any]) -> dict[str, Any]:
-        values = self._outputs(*(point[name] for name in self._values))
+        values = self.recorder(*(point[name] for name in self._values))
         return {v.name: jnp.asarray(a, self._narrow.get(v.name)) for v, a in zip(self.outputs, values, strict=True)}
 
     def _run(self, states: ChainState, first, count, thin, size: int):
@@ -169,17 +165,6 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
     """What `pm.sample` records of a model, by its value variables."""
     wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
     return list(get_default_varnames(wanted, include_transformed=False))
-
-
-def recorder(model: pm.Model, outputs: list[Variable]) -> Callable:
-    """A JAX function of the value variables that returns the tuple of `outputs`."""
-    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
-    if any(not hasattr(v.type, "dtype") for v in shared):
-        raise ValueError(
-            "A Deterministic draws random numbers of its own, which is not done here. Leave it out with var_names=, and draw it with "
-            "pm.sample_posterior_predictive."
-        )
-    return jaxify(model.value_vars, clone_replace(outputs, {v: pt.constant(v.get_value()) for v in shared}))
 
 
 # statistics of the draws between two records: these are averaged, these added up; what is bool is true if it ever was; else the last

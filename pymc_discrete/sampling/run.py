@@ -68,7 +68,7 @@ class Run:
             end, begin = next(e for e in ends if e > t), time.perf_counter()
             count, every = (min(self.size, end - t), 1) if keep else (1, end - t)
             self.states, draws, stats = self.program.run(self.states, t, count, every, size=self.size)
-            draws, stats = fetched(draws, count), fetched(stats, count)
+            draws, stats = self.program.recorder.on_host(fetched(draws, count)), fetched(stats, count)
             t += count * every
             if t == end:
                 self._between(t)
@@ -110,7 +110,7 @@ class Run:
                 if len(waiting) == 1 and sent < self.draws:
                     continue
             draws, stats, states, count = waiting.pop(0)
-            draws, stats = fetched(draws, count), fetched(stats, count)
+            draws, stats = self.program.recorder.on_host(fetched(draws, count)), fetched(stats, count)
             if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
                 raise SamplingError("The log density became nan or +inf. Look for nan in the data and for parameters outside their domain.")
             self._check_possible(stats["lp"])

@@ -20,7 +20,7 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, seed_of, spread_over, steps_of
-from pymc_discrete.sampling.precision import check_integers, check_precision, precision
+from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
@@ -178,9 +178,9 @@ def sample(
             done = store.done(POSTERIOR)
             _log.info(f"{checkpoint} holds {done} of {draws} draws: {'they are returned' if done == draws else 'the run goes on'}.")
         else:
-            if dtype == "float32":
-                check_integers(model, [point])
             points = starts(model, blocks, initvals, chains, np.random.SeedSequence(seed))
+            if dtype == "float32":
+                check_starts_in_32_bits(model, points)
             states = program.start(points)
         begin = time.perf_counter()
         with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar:

@@ -15,7 +15,8 @@ from rich.table import Column
 from pymc_discrete.steps.checks import check_start, dispersed, names_of, raise_not_finite
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.tuning import TunedStep
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.in_32_bits import check_in_32_bits
+from pymc_discrete.targets.model_settings import model_settings, width_of_models
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -87,6 +88,9 @@ class DiscreteStep(TunedStep):
             new[v.name] = y[start : start + v.size].reshape(v.shape).astype(point[v.name].dtype, copy=False)
         if not logp < np.inf:
             raise_not_finite(graph, new, logp)
+        if space.windowed.any() and not width_of_models():
+            for v in space.variables:
+                check_in_32_bits(v.name, new[v.name])
         self.impossible = logp == -np.inf
         if self.impossible and not self.tune:
             self._raise_impossible()

@@ -15,7 +15,9 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.dense import flops
 from pymc_discrete.targets.graph import logp_graph, mark_dependent
+from pymc_discrete.targets.in_32_bits import narrowed
 from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.selections import selected
 from pymc_discrete.targets.summands import change, narrow, reference, summands
 from pymc_discrete.targets.untouched import Untouched
@@ -38,6 +40,8 @@ class ContinuousDensity:
     def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray]):
         self.names = names
         self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)))
+        if not width_of_models():
+            self.graph = narrowed(self.graph, model, {})
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
         self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
         mark_dependent(self._sum, self.graph)

@@ -16,8 +16,9 @@ from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.conditionals import Conditionals
 from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.graph import logp_graph
+from pymc_discrete.targets.in_32_bits import narrowed
 from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.model_settings import model_settings, refuse_another_width
+from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
 from pymc_discrete.targets.plan import Plan, check_way
 from pymc_discrete.targets.rounding import rounding_of
 from pymc_discrete.targets.space import Space
@@ -41,6 +42,8 @@ class ModelDensity:
         self.start = {name: np.array(value) for name, value in point.items()}
         supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
         self.graph = logp_graph(model, names, point, supports)
+        if not width_of_models():
+            self.graph = narrowed(self.graph, model, supports)
         shapes = {name: np.shape(point[name]) for name in names}
         scale = {name: float(np.max(np.abs(point[name]), initial=0)) for name in names}
         nominal = [name for name in names if is_nominal(model, name)]

@@ -110,7 +110,7 @@ class Target:
         """The same target, its log density counted from that at x as a sum of changes: what float32 asks for; traceable."""
         context = self._ready()
         with self.density.running(is_traced((x, context))):
-            return Target(self.density, self.density.centred(x, context))
+            return Target(self.density, self.density.centred(jnp.asarray(x), context))
 
     def at(self, point: dict[str, Any]) -> tuple[np.ndarray, "Target"]:
         """Split a point of the model.

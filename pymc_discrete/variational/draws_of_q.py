@@ -12,7 +12,8 @@ from xarray import DataTree
 
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.keys import key_of
-from pymc_discrete.sampling.program import recorded, recorder
+from pymc_discrete.sampling.program import recorded
+from pymc_discrete.sampling.recorder import Recorder
 from pymc_discrete.sampling.results import data_tree
 from pymc_discrete.targets.continuous import ContinuousDensity
 
@@ -62,16 +63,16 @@ def draws_of_q(
         return lp + density.rest([]), log_q, of_p - of_q
 
     outputs = recorded(model, None)
-    variables = recorder(model, outputs)
+    recorder = Recorder(model, outputs)
     flat = z.reshape(-1, d)
     lp, log_q, gap = jax.jit(lambda z: jax.lax.map(told, z))(flat)
-    values = jax.jit(jax.vmap(lambda z: variables(*density.parts(z))))(flat)
+    values = jax.jit(jax.vmap(lambda z: recorder(*density.parts(z))))(flat)
     covariance = jnp.cov(flat.T).reshape(d, d)
     score_gap = jnp.einsum("ni,ij,nj->n", gap, covariance, gap) / d
 
     def by_chain(a: Any) -> np.ndarray:
         return np.asarray(a).reshape(chains, draws, *a.shape[1:])
 
-    kept = {v.name: by_chain(a) for v, a in zip(outputs, values, strict=True)}
+    kept = recorder.on_host({str(v.name): by_chain(a) for v, a in zip(outputs, values, strict=True)})
     stats = {"lp": by_chain(lp), "log_q": by_chain(log_q), "score_gap": by_chain(score_gap)}
     return data_tree(model, kept, stats, None, {"sampler": "pymc_discrete.fit_energy_posterior", "thin": thin}, {})
