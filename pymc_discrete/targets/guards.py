@@ -17,7 +17,6 @@ def index_guards(
     """Terms that are -inf where an index that depends on the block is out of bounds: PyTensor raises there, JAX clamps in silence."""
     found: list[tuple[str, Variable]] = []
     seen = set()
-    known = {v: extent(support) for v, support in supports.items()}
     for name, term in terms:
         for node in toposort([term]):
             if node in seen or not isinstance(node.op, Subtensor | AdvancedSubtensor):
@@ -28,7 +27,7 @@ def index_guards(
                 size = x.type.shape[dim]
                 if not isinstance(index, Variable) or index not in dependent or index.type.dtype == "bool" or size is None:
                     continue
-                low, high = integer_bounds(index, known)
+                low, high = integer_bounds(index, {v: extent(support) for v, support in supports.items()})
                 if low < -size or high >= size:
                     i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
                     found.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
