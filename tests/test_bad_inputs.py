@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.sparse as ps
 import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
@@ -40,7 +41,22 @@ def another_x():
         return pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
 
 
-MODELS = (everything, continuous_only, constrained_only, custom, parity)
+def minibatch():
+    x = pm.Bernoulli("x", 0.4, shape=3)
+    pm.Normal("y", x.sum(), 1, observed=pm.Minibatch(np.arange(10.0), batch_size=2), total_size=10)
+
+
+def made_sparse():
+    x = pm.Bernoulli("x", 0.4, shape=3)
+    pm.Potential("energy", ps.structured_dot(ps.csr_from_dense(pt.outer(x, x)), pt.ones((3, 1))).sum())
+
+
+def truncated():
+    pm.Bernoulli("x", 0.4, shape=3)
+    pm.Truncated("g", pm.Geometric.dist(p=0.3), lower=2, upper=7)
+
+
+MODELS = (everything, continuous_only, constrained_only, custom, parity, minibatch, made_sparse, truncated)
 BAD_LENGTHS = (0, 0.5, -1, None, True, "long", np.nan, (2, 1), (0, 3), (1, 2.5), (1, 2, 3), [2])
 BAD_STEPS = (0, -1, None, True, "small", np.nan, np.inf)
 ON_OFF = ("recompute", "backtrack")
@@ -60,6 +76,7 @@ WINDOW = r"window.*'k'.*'auto', 'geometric' or an integer of at least 1"
 FLIPS = r"n_flips must be 'adapt' or a number of at least 1"
 TRANSITIONS = r"transitions must be 'auto' or an integer of at least 1"
 BALANCING = r"balancing must be one of 'sqrt', 'barker', 'min', 'max'"
+TRUNCATED = r"'g' is pm.Truncated of Geometric, which PyMC writes in floats.*pm.Categorical\('g', logit_p=pm.logp\(pm.Geometric.dist"
 CONSTRAINED = r"is a constrained vector.*Categorical draws.*marginalise"
 
 # what is built: (model, vars, options); the exception; a regex of its message
@@ -111,6 +128,12 @@ BUILT = [
     (("DiscreteLangevin", everything, "x"), {"balancing": "cube"}, ValueError, BALANCING),
     (("DiscreteLangevin", parity), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
     ((parity,), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
+    ((minibatch,), {}, ValueError, r"log density of 'y' draws random numbers, as pm.Minibatch does.*Observe the whole data"),
+    ((truncated,), {}, ValueError, TRUNCATED),
+    ((truncated, "g"), {}, ValueError, TRUNCATED),
+    (("ReparameterizedSlice", truncated), {}, ValueError, TRUNCATED),
+    (("sample", truncated), {}, ValueError, TRUNCATED),
+    ((made_sparse,), {}, ValueError, r"'energy' takes 'x' through a sparse matrix.*Write it so, or with dense tensors"),
 ]
 
 

@@ -63,6 +63,10 @@ def test_checkpoint_refuses_another_run(tmp_path):
     written(tmp_path / "many", settings)
     with pytest.raises(CheckpointError, match=r"holds a run with variables=\['z149'\], and this one has variables=\['k'\]\."):
         Checkpoint(tmp_path / "many", {"variables": [*settings["variables"][:-1], "k"]}, {"posterior": 8})
+    with spins() as started:
+        started.set_initval(started["x"], np.ones(8, int))
+        with pytest.raises(RuntimeError, match="holds a run with initvals="):
+            pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
     with spins(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
 
@@ -130,6 +134,16 @@ def written(folder, settings=None):
         draws = {"x": np.full((2, 4, 3), n, np.int8)}
         store.write("posterior", 4, {"draws": draws}, {"a": np.arange(3.0) + n})
     return store
+
+
+def test_any_name_of_a_variable(tmp_path):
+    names = ["x" * 300, "x" * 299 + "y", "ä" * 130, "π" * 130, "a/b", "a%2f.b", "..", "a b", "", "model::x"]
+    store = Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2})
+    store.write("posterior", 2, {"draws": {name: np.full((1, 2), n) for n, name in enumerate(names)}}, {"a": np.zeros(1)})
+    for n, (name, kept) in enumerate(Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2}).read("posterior", "draws").items()):
+        assert name == names[n]
+        assert (kept == n).all()
+    assert all(path.name.isascii() and len(path.name) < 200 for path in tmp_path.iterdir())
 
 
 def test_full_disk(tmp_path, monkeypatch):

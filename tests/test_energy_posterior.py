@@ -218,3 +218,18 @@ def test_refusals(build, energy, options, error, message):
         build()
     with pytest.raises(error, match=message):
         pmd.fit_energy_posterior(model, energy, **QUIET, **options)
+
+
+@pytest.mark.parametrize(
+    ("mean", "options", "message"),
+    [
+        (0.0, {}, r"mean must be of shape \(d,\).* got shape \(\)"),
+        ([], {}, r"mean must be of shape \(d,\).* got shape \(0,\)"),
+        ([0.0], {"scale": -1.0}, "scale must hold positive numbers, standard deviations, got -1.0"),
+        ([0.0], {"width": 0}, "width must be an integer of at least 1, got 0"),
+        ([0.0], {"depth": -1}, "depth must be an integer of at least 0, got -1"),
+    ],
+)
+def test_an_energy_refused_when_made(mean, options, message):
+    with pytest.raises(ValueError, match=message):
+        TiltedNormal(mean, **{"scale": 1.0, "key": jax.random.key(0), **options})

@@ -4,7 +4,6 @@ import functools
 import pickle
 import warnings
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -89,7 +88,7 @@ def test_saved_and_sent(step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=20, draws=5)
     point = walk(step, discrete.initial_point(), 8)[-1][0]
     state = pickle.loads(pickle.dumps(step.sampling_state))
-    sent = cloudpickle.loads(cloudpickle.dumps(step))
+    sent = pickle.loads(pickle.dumps(step))
     rest = walk(step, point)
     assert equal_walks(rest, walk(sent, point))
     step.sampling_state = state

@@ -53,7 +53,18 @@ assert (end != states[start]).any(axis=1).mean() > 0.2
 point = model.initial_point()
 for _ in range(20):
     point, stat = step.step(point)
-print("held", stat[0]["accept"] > 0)
+held = stat[0]["accept"] > 0
+with pm.Model() as cube:
+    N = pm.Poisson("N", 1300.0)
+    pm.Normal("y", N**3 / 1e9, 0.2, observed=2.3)
+jax.config.update("jax_enable_x64", True)  # as another library may
+x, target = pmd.target_from_model(cube).at({"N": np.array(1300)})
+changes = np.array([float(target.centred(x).logdensity(x + n)) for n in (-10, 10)])
+want = stats.poisson.logpmf(x + [-10, 10], 1300) - stats.poisson.logpmf(x, 1300)
+want -= ((((x + [-10, 10]) ** 3 / 1e9 - 2.3) ** 2 - (x**3 / 1e9 - 2.3) ** 2) / 0.08)
+assert target.logdensity(x).dtype == np.float32
+assert np.allclose(changes, want, 0, atol=5e-3), (changes, want)  # terms of 9,000 nats
+print("held", held)
 """
 
 

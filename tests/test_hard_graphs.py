@@ -2,8 +2,10 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.sparse as ps
 import pytensor.tensor as pt
 import pytest
+from scipy import sparse
 from targets_against_pymc import compare
 from test_targets import model_of
 
@@ -14,6 +16,8 @@ R = np.random.default_rng(0)
 X = R.normal(size=(7, 20))
 BAND = np.tri(20, 20, 1, bool) & ~np.tri(20, 20, -1, bool)
 COUNTS = R.integers(0, 3, size=(7, 20))
+SPARSE = sparse.csr_matrix(np.where(BAND, R.normal(size=(20, 20)), 0) * (np.arange(20) != 3)[:, None])  # a row of zeros
+FULL = sparse.csr_matrix(np.tile(X, 4))
 binary = lambda n=20: pm.Bernoulli("x", 0.4, shape=n)
 add = lambda term: pm.Potential("p", term)
 as_float = lambda v: pt.cast(v, "float64")
@@ -34,6 +38,10 @@ GRAPHS = {
     "a map of each of two parts": lambda x: -pt.sqr(pt.dot(pt.constant(X[:, :10]), x[:10]) - pt.dot(pt.constant(X[:, 10:]), x[10:])).sum(),
     "log Gamma of large integers": lambda x: pt.sqrt(1 + pt.gammaln(1 + 3000 * x.sum())),
     "a log of a sum of exponentials": lambda x: pm.math.logsumexp(x * X[0]),
+    "a sparse matrix": lambda x: pt.tanh(ps.structured_dot(SPARSE, as_float(x)[:, None])).sum(),
+    "a sparse matrix of integers, from the right": lambda x: -pt.sqr(ps.dot(x[None], SPARSE.astype(int).T) - 1.0).sum(),
+    "a sparse matrix with full rows": lambda x: pt.softplus(ps.structured_dot(FULL, pt.tile(as_float(x), 4)[:, None])).sum(),
+    "a sparse matrix of logarithms": lambda x: pt.exp(ps.structured_dot(abs(SPARSE), pt.log(as_float(x))[:, None])).sum(),
 }  # fmt: skip
 
 
@@ -74,6 +82,15 @@ def test_quadratic_with_a_free_scale():
         x, z = binary(8), pm.Poisson("z", 2.0, shape=3)
         mu = pt.dot(X[:, :8], x) + pt.dot(X[:, 8:11], z)
         pm.Normal("y", mu, sigma, observed=X[:, 12])
+
+    target, *_ = compare(model_of(build))
+    assert target.exact
+
+
+def test_a_sparse_matrix_beside_a_map():
+    def build():
+        b, x = pm.Normal("b", shape=20), binary()
+        add(pt.softplus(pt.dot(pt.constant(X), x * ps.structured_dot(SPARSE, b[:, None])[:, 0])).sum())
 
     target, *_ = compare(model_of(build))
     assert target.exact

@@ -185,7 +185,47 @@ REFUSED = {
     "batch": ({"v": np.zeros((3, 4), int)}, {"batch": 1.5}, "batch must be an integer of at least 1, got 1.5"),
     "iterations": ({"v": np.zeros((3, 4), int)}, {"iterations": -1}, "iterations must be an integer of at least 1, got -1"),
     "l1": ({"v": np.zeros((3, 4), int)}, {"l1": -0.1}, "l1 must not be negative, got -0.1"),
+    "an infinite l1": ({"v": np.zeros((3, 4), int)}, {"l1": np.inf}, "l1 must be a number, got inf"),
+    "sampler": ({"v": np.zeros((3, 4), int)}, {"sampler": "pmp"}, r"sampler must be one of pmd.learning \(PMP, .* got 'pmp'"),
+    "optimizer": ({"v": np.zeros((3, 4), int)}, {"optimizer": "adam"}, "optimizer must be an optimiser of optax, .* got 'adam'"),
+    "seed": ({"v": np.zeros((3, 4), int)}, {"seed": 1.5}, "seed must be an integer of at least 0, got 1.5"),
+    "params": ({"v": np.zeros((3, 4), int)}, {"params": {"v": np.zeros(4)}}, r"params must be arrays of the shapes \{'h': \(2,\)"),
 }
+GIBBS = block_gibbs()
+# refused when made: the exception's message
+MADE = {
+    "no spins": (lambda: learning.Ising(0), "n must be an integer of at least 1, got 0"),
+    "a spread below 0": (lambda: learning.Ising(3, -0.1), "spread must not be negative, got -0.1"),
+    "a spread that is nan": (lambda: learning.Ising(3, np.nan), "spread must be a number, got nan"),
+    "no sites": (lambda: learning.Potts(0, 2), "n must be an integer of at least 1, got 0"),
+    "one value": (lambda: learning.Potts(3, 1), "K must be an integer of at least 2, got 1"),
+    "tables too large": (lambda: learning.Potts(3, 65), r"A table of shape \(65, 65\) has 4225 entries"),
+    "an edge to nowhere": (lambda: learning.Potts(3, 2, [[0, 5]]), "Pairwise names site 5, and the space has sites 0 to 2"),
+    "an edge from nowhere": (lambda: learning.Potts(3, 2, [[-1, 0]]), "Pairwise names site -1, and the space has sites 0 to 2"),
+    "an edge to itself": (lambda: learning.Potts(3, 2, [[0, 0]]), r"names a site twice: \[0, 0\]"),
+    "one edge": (lambda: learning.Potts(3, 2, [0, 1]), r"pairs must be integers \(E, 2\).* of shape \(2,\)"),
+    "half an edge": (lambda: learning.Potts(3, 2, [[0, 1.5]]), r"pairs must be integers \(E, 2\).* array of float64"),
+    "nothing visible": (lambda: learning.RBM(0, 2), "visible must be an integer of at least 1, got 0"),
+    "nothing hidden": (lambda: learning.RBM(2, 0), "hidden must be an integer of at least 1, got 0"),
+    "no sweeps": (lambda: learning.PMP(0), "n_sweeps must be a positive integer, got 0"),
+    "all stays": (lambda: learning.PersistentPMP(damping=1), "damping must be at least 0 and below 1, got 1"),
+    "correlation": (lambda: learning.PersistentPMP(correlation=2), "correlation must be between 0 and 1, got 2"),
+    "a pair for a kernel": (lambda: learning.ContrastiveDivergence(GIBBS, {}), r"kernel must be a kernel of pmd.kernels, got tuple"),
+    "no transitions": (lambda: learning.ContrastiveDivergence(*GIBBS, 0), "transitions must be an integer of at least 1, got 0"),
+    "persistent": (lambda: learning.ContrastiveDivergence(*GIBBS, persistent=2), "persistent must be True or False, got 2"),
+    "conditional": (lambda: learning.ContrastiveDivergence(*GIBBS, conditional_transitions=0), "conditional_transitions must be .* got 0"),
+    "differences": (lambda: learning.ContrastiveDivergence(*GIBBS, differences="best"), "differences must be one of 'auto', .* got 'best'"),
+    "no model": (lambda: learning.fit(3, {}), r"model must be one of pmd.learning \(Ising, Potts, RBM\) .* got 3"),
+    "one row": (lambda: learning.squared_mmd(np.eye(3)[:1], np.eye(3)), "one row says nothing .* got 1 and 3"),
+    "no columns": (lambda: learning.squared_mmd(np.zeros((2, 0)), np.zeros((2, 0))), r"of the same sites, got arrays of shapes \(2, 0\)"),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_refused_when_made(name):
+    make, message = MADE[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -3,7 +3,6 @@
 import pickle
 
 import arviz as az
-import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -220,7 +219,7 @@ def test_contract(model):
     assert same(first, again)
     state = pickle.loads(pickle.dumps(step.sampling_state))
     after = walk(step, point)
-    for other in (ready(model), cloudpickle.loads(cloudpickle.dumps(step))):
+    for other in (ready(model), pickle.loads(pickle.dumps(step))):
         other.sampling_state = state
         assert same(walk(other, point), after)
 

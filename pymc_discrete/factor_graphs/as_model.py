@@ -1,14 +1,15 @@
 """A factor graph inside a PyMC model, and as a target of the kernels."""
 
 import functools
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_discrete.factor_graphs.graph import FactorGraph, Wiring, added_up
-from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.plan import check_way
 from pymc_discrete.targets.target import Target
 
 
@@ -34,6 +35,7 @@ def summed(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], t
 
 def to_target(graph: FactorGraph, differences: str) -> Target:
     """The target of the graph, its log potentials the context; see `FactorGraph.to_target`."""
+    check_way(differences)
     inputs = [*graph.unary, *(a for own in graph.parameters for a in own.values())]
     return Target(density_of(graph.wiring, differences)).with_inputs(inputs)
 
@@ -51,4 +53,6 @@ def density_of(wiring: Wiring, differences: str) -> ModelDensity:
         ]
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", summed(wiring, unary, parameters, tensors) + uniform)
-    return cast(ModelDensity, target_from_model(model, [v.name for v in space.variables], differences=differences).density)
+    density = ModelDensity(model, [v.name for v in space.variables], model.initial_point(), differences, None, "auto", join=False)
+    density.width_of_jax = True  # as the graph's own arrays
+    return density

@@ -9,6 +9,7 @@ from pymc_discrete.factor_graphs.degree import Degree
 from pymc_discrete.factor_graphs.graph import check_space
 from pymc_discrete.factor_graphs.tables import LARGEST_TABLE
 from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.rounding import room, rounding_of
 from pymc_discrete.targets.tables import LARGEST_TABLES
 
 TRIPLES = 32  # of sites, at random points, whose joint effect is looked at
@@ -76,22 +77,29 @@ class ThirdDifferences:
         evaluate = pytensor.function(self.inputs, total, mode="FAST_COMPILE", on_unused_input="ignore")
         elements = [own for sites in elements if len(own := sites[space.upper[sites] > space.lower[sites]])]
         worst, scale = 0.0, 1.0
+        corners: list[list[np.ndarray]] = []
         for _ in range(TRIPLES if elements else 0):
             sites = elements[r.integers(len(elements))]
             others, x = jittered(density, r), random_state(space, r)
             moved, values = r.choice(sites, min(3, len(sites)), replace=False), random_state(space, r, besides=x)
-            found = np.zeros((2, 2, 2))
+            found, points = np.zeros((2, 2, 2)), []
             for corner in np.ndindex(2, 2, 2):
                 y = x.copy()
                 for i, on in zip(moved, corner, strict=False):
                     y[i] = values[i] if on else x[i]
-                found[corner] = evaluate(*parts_of(density, y), *others)
+                points.append([*parts_of(density, y), *others])
+                found[corner] = evaluate(*points[-1])
             if not np.isfinite(found).all():
                 return np.inf
             if len(moved) == 3:
                 third = np.diff(np.diff(np.diff(found, axis=0), axis=1), axis=2)
-                worst, scale = max(worst, float(np.abs(third).max())), max(scale, float(np.abs(found).max()))
-        return worst if worst > np.sqrt(np.finfo(float).eps) * scale else 0.0
+                worst, corners = max((worst, corners), (float(np.abs(third).max()), points), key=lambda both: both[0])
+                scale = max(scale, float(np.abs(found).max()))
+        eps = np.finfo(float).eps
+        if worst <= np.sqrt(eps) * scale:
+            return 0.0
+        rounding = rounding_of(total, self.inputs)
+        return worst if worst > sum(float(room(rounding(*point), eps)) for point in corners) else 0.0
 
 
 def parts_of(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:

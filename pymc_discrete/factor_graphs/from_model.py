@@ -16,6 +16,8 @@ from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
 from pymc_discrete.targets.elements import Moves, Reader
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.rounding import room
 from pymc_discrete.targets.tables import SparseTerm, weighted
 from pymc_discrete.targets.target import Target
 
@@ -40,9 +42,11 @@ class Group(NamedTuple):
 
 def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None) -> FactorGraph:
     """The factor graph of a block; see `FactorGraph.from_model`."""
-    target = target_from_model(model, vars, differences="exact", support=support, initial_point=point)
-    density = cast(ModelDensity, target.density)
-    return Extraction.of(density).graph(target.at(density.start)[1])
+    with model_settings():
+        target = target_from_model(model, vars, differences="exact", support=support, initial_point=point)
+        density = cast(ModelDensity, target.density)
+        graph = Extraction.of(density).graph(target.at(density.start)[1])
+    return jax.tree.map(lambda a: jnp.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype)), graph)  # as wide as JAX is set
 
 
 class Extraction:
@@ -73,7 +77,8 @@ class Extraction:
         self.dense = sorted({n for t in self.plan.rows for n in t.variables})
         self.constant = not set(density.graph.others) & set(ancestors([t.total for t in self.plan.rows]))
         r = np.random.default_rng(1)
-        contexts = [density.prepare(jittered(density, r)) for _ in range(2)]
+        others = [jittered(density, r) for _ in range(2)]
+        contexts = [density.prepare(values) for values in others]
         found = jax.jit(self._second)(contexts[0]) if self.dense else {}
         # pairs that do not interact here may do so in another context
         joined = {key: np.any(np.asarray(f) != 0, axis=(1, 3)) | (not self.constant) for key, f in found.items()}
@@ -81,8 +86,11 @@ class Extraction:
         self.kept = {key: np.asarray(found[key]) for key in self.joined} if self.constant else {}
         x = np.stack([random_state(self.space, r) for _ in range(STATES)])
         both = jax.jit(lambda c: jax.vmap(lambda x: (self._graph(c).logdensity(x), density.logdensity(x, c)))(x))
-        for context in contexts:
-            compare(*map(np.asarray, both(context)))
+        names = [str(v.name) for v in density.graph.others]
+        for context, values in zip(contexts, others, strict=True):
+            points = [density.join(state, dict(zip(names, values, strict=True))) for state in x]
+            of_graph, of_model = map(np.asarray, both(context))
+            compare(of_graph, of_model, density, points)
         self._compiled = jax.jit(self._graph)
 
     def graph(self, target: Target) -> FactorGraph:
@@ -230,14 +238,14 @@ class Pairs:
         return out
 
 
-def compare(graph: np.ndarray, model: np.ndarray) -> None:
-    """Refuse where log densities (S,) differ by more than a constant."""
+def compare(graph: np.ndarray, model: np.ndarray, density: ModelDensity, points: list[dict[str, np.ndarray]]) -> None:
+    """Refuse where log densities (S,), at as many points, differ by more than a constant and their rounding."""
     finite = np.isfinite(model)
     if (finite != np.isfinite(graph)).any():
         raise ValueError(
             f"The factors found for this model are infinite where it is not, or the other way round. {REMEDY} Please report it."
         )
     if finite.any():
-        residual = np.ptp(graph[finite] - model[finite])
-        if residual > np.sqrt(np.finfo(model.dtype).eps) * max(1.0, np.abs(model[finite]).max()):
+        residual, eps = np.ptp(graph[finite] - model[finite]), np.finfo(model.dtype).eps
+        if residual > np.sqrt(eps) * max(1.0, np.abs(model[finite]).max()) and residual > 2 * room(max(map(density.rounding, points)), eps):
             raise ValueError(f"The factors found for this model differ from it by up to {residual:.2g} nats. {REMEDY} Please report it.")

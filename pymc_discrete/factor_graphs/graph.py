@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.wiring import Slot
+from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.space import Space, Variable
 
 
@@ -20,6 +21,9 @@ class Wiring:
         if isinstance(factors, Factor):
             raise TypeError(f"factors must be a list of factors, got a {type(factors).__name__}. Put it into a list.")
         self.space, self.factors = space, tuple(factors)
+        for factor in self.factors:
+            if not isinstance(factor, Factor):
+                raise TypeError(f"factors holds {factor!r}, which is no factor: Pairwise, Table and the others of pmd.factor_graphs are.")
         self.slots = [slots_of(space, factor) for factor in self.factors]
         self.hard = any(f.hard for f in self.factors)
 
@@ -51,9 +55,12 @@ class FactorGraph:
         For wrong shapes, nan, unknown sites or variables, unbounded supports.
     """
 
+    @default_settings()
     def __init__(self, space: Space, factors: Sequence[Factor] = (), unary: dict[str, Any] | None = None):
         check_space(space)
         self.wiring = Wiring(space, factors)
+        if not isinstance(unary, dict | None):
+            raise TypeError(f"unary must be a dictionary {{name: (*shape, K) nats}}, got {type(unary).__name__}.")
         given = unary or {}
         for name in given:
             if name not in {v.name for v in space.variables}:
@@ -93,6 +100,7 @@ class FactorGraph:
         """[(n,)] of every variable, the places of x (d,) in its sites' supports."""
         return [jnp.asarray(x)[a : a + v.size] - v.lower for a, v in self.space.blocks]
 
+    @default_settings()
     def logdensity(self, x):
         """() nats, up to the constant log Z, of x (d,) int; -inf outside the support.
 
@@ -135,6 +143,7 @@ class FactorGraph:
 
         return from_model(model, vars, support, point)
 
+    @default_settings()
     def clamp(self, values: dict[str, Any]) -> "FactorGraph":
         """The same graph with sites held at values: every other value of theirs is impossible.
 
@@ -143,6 +152,8 @@ class FactorGraph:
         values : {name: array of the variable's shape}
             A masked array (`np.ma.masked_array`) leaves the sites free that it masks.
         """
+        if not isinstance(values, dict):
+            raise TypeError(f"values must be a dictionary {{name: array of the variable's shape}}, got {type(values).__name__}.")
         unary, names = list(self.unary), [v.name for v in self.space.variables]
         for name, given in values.items():
             if name not in names:
@@ -214,7 +225,10 @@ def unary_of(v: Variable, given: Any):
     if np.shape(given) != (*v.shape, v.K):
         raise ValueError(f"The unary terms of {v.name!r} have shape {np.shape(given)}; its sites and values ask for {(*v.shape, v.K)}.")
     check_numbers(f"The unary terms of {v.name!r}", given)
-    return jnp.where(np.arange(v.K)[:, None] < v.counts, jnp.moveaxis(jnp.asarray(given, float), -1, 0).reshape(v.K, v.size), -jnp.inf)
+    found = jnp.where(np.arange(v.K)[:, None] < v.counts, jnp.moveaxis(jnp.asarray(given, float), -1, 0).reshape(v.K, v.size), -jnp.inf)
+    if len(nothing := impossible_sites(found)):
+        raise ValueError(f"The unary terms of {v.name!r} exclude every value of element {nothing[0]}: one at least must be possible.")
+    return found
 
 
 def kind_of(x: Any) -> str:
@@ -246,18 +260,23 @@ def held(v: Variable, unary, given: Any):
         if len(beyond):
             raise ValueError(f"clamp holds element {beyond[0]} of {v.name!r} at {values.reshape(-1)[beyond[0]]}, outside its support.")
     found = jnp.where(free | (np.arange(v.K)[:, None] == place), unary, -jnp.inf)
-    if not isinstance(found, jax.core.Tracer):
-        nothing = np.flatnonzero(np.isneginf(found).all(axis=0))
-        if len(nothing):
-            raise ValueError(
-                f"clamp leaves element {nothing[0]} of {v.name!r} no value: its unary terms, or an earlier clamp, exclude this one."
-            )
+    if len(nothing := impossible_sites(found)):
+        raise ValueError(
+            f"clamp leaves element {nothing[0]} of {v.name!r} no value: its unary terms, or an earlier clamp, exclude this one."
+        )
     return found
+
+
+def impossible_sites(unary: Any) -> np.ndarray:
+    """Sites whose every value is excluded by unary terms (K, n), as far as can be known."""
+    return np.zeros(0, int) if isinstance(unary, jax.core.Tracer) else np.flatnonzero(np.isneginf(unary).all(axis=0))
 
 
 def check_numbers(what: str, given: Any) -> None:
     if isinstance(given, jax.core.Tracer):
         return
+    if np.asarray(given).dtype.kind not in "iufb":
+        raise TypeError(f"{what} must be numbers, got {np.asarray(given).dtype}.")
     if np.isnan(given).any() or np.isposinf(given).any():
         raise ValueError(f"{what} hold nan or +inf. A log potential is a finite number, or -inf where something is impossible.")
 

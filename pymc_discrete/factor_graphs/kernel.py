@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import pmp
 from pymc_discrete.kernels.kernel import Info, Kernel
 from pymc_discrete.kernels.sweeps import redrawn
@@ -25,6 +26,8 @@ def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[
     ----------
     Lazaro-Gredilla, Dedieu and George 2021, Algorithm 1.
     """
+
+    check_sweeps(n_sweeps, damping)
 
     def sweeper(target):
         from pymc_discrete.factor_graphs.from_model import Extraction  # which knows PyMC

@@ -166,6 +166,8 @@ class Cardinality(Edges):
         self.shape = np.shape(sites)
         if len(self.shape) != 2:
             raise ValueError(f"Cardinality takes sites (F, n), a row for each factor, got the shape {self.shape}.")
+        if self.shape[1] == 0:
+            raise ValueError("Cardinality counts no sites. A term of none is a constant, which changes nothing: leave it out.")
         self.sites = [site_numbers("Cardinality", sites).reshape(-1)]
         self.parameters = {"weights": weights}
         self.hard = impossible(weights)

@@ -9,12 +9,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pymc_discrete.factor_graphs.factor import Fields
 from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
+from pymc_discrete.targets.arguments import check_not_negative, is_count, is_number
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("messages", "change", "sweeps"), meta_fields=("semiring",))
@@ -36,6 +37,7 @@ class Result:
     semiring: Semiring
 
 
+@default_settings()
 def run(
     graph: FactorGraph, semiring: Semiring, *, n_sweeps: int = 200, damping: float = 0.5, tolerance: float = 0.0, messages: Any = None
 ) -> Result:
@@ -59,10 +61,8 @@ def run(
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}.")
     if semiring not in (MAX, SUM):
         raise TypeError(f"semiring must be pmd.factor_graphs.MAX or SUM, got {semiring!r}.")
-    if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int | np.integer) or n_sweeps < 1:
-        raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
-    if not 0 <= damping < 1:
-        raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
+    check_sweeps(n_sweeps, damping)
+    check_not_negative("tolerance", tolerance)
     fresh = start(graph)
     if messages is None:
         messages = fresh
@@ -83,6 +83,14 @@ def run(
     change = jnp.full(n_sweeps, jnp.nan)
     t, messages, change, _ = jax.lax.while_loop(goes_on, sweep, (0, messages, change, jnp.inf))
     return Result(messages, change, t, semiring)
+
+
+def check_sweeps(n_sweeps: Any, damping: Any) -> None:
+    """Refuse a number of sweeps, or a share of the messages that stays, that means nothing."""
+    if not is_count(n_sweeps, 1):
+        raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
+    if not (is_number(damping) and 0 <= damping < 1):
+        raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
 
 
 def start(graph: FactorGraph) -> list[Any]:
@@ -145,6 +153,7 @@ def summed(result: Result) -> Result:
     return result
 
 
+@default_settings()
 def decode(graph: FactorGraph, result: Result):
     """(d,) int, every site at its best value: of `MAX` the best configuration, where max-product is exact (on trees)."""
     received = fields(graph, ended(result).messages)
@@ -152,6 +161,7 @@ def decode(graph: FactorGraph, result: Result):
     return jnp.concatenate(parts)
 
 
+@default_settings()
 def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
     """{name: (*shape, K)}, probabilities of every site's values by sum-product (a run of `SUM`); exact on trees."""
     found = {}
@@ -160,6 +170,7 @@ def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
     return found
 
 
+@default_settings()
 def bethe_log_partition(graph: FactorGraph, result: Result):
     r"""() nats, Bethe's approximation of log Z at converged sum-product messages (a run of `SUM`); exact on trees.
 

@@ -9,6 +9,8 @@ import numpy as np
 from pymc_discrete.factor_graphs import max_product
 from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.semiring import MAX
+from pymc_discrete.targets.arguments import is_number
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 class Draw(NamedTuple):
@@ -33,6 +35,7 @@ class Draw(NamedTuple):
     messages: Any
 
 
+@default_settings()
 def pmp(
     key,
     graph: FactorGraph,
@@ -64,8 +67,9 @@ def pmp(
     """
     if not isinstance(graph, FactorGraph):
         raise TypeError(f"pmp takes a key and a FactorGraph, in this order, got {type(graph).__name__} for the graph.")
-    if not 0 <= correlation <= 1:
-        raise ValueError(f"correlation must be between 0 and 1, got {correlation!r}.")
+    check_correlation(correlation)
+    if not isinstance(persistent, Draw | None):
+        raise TypeError(f"persistent must be the draw before, as pmp returns it, got {type(persistent).__name__}.")
     if correlation and persistent is None:
         raise ValueError(f"correlation={correlation!r} is with the perturbation of a draw before: pass it, persistent=draw.")
     normals = [jax.random.normal(k, np.shape(u)) for k, u in zip(jax.random.split(key, len(graph.unary)), graph.unary, strict=True)]
@@ -76,6 +80,11 @@ def pmp(
     found = max_product.run(perturbed, MAX, n_sweeps=n_sweeps, damping=damping, tolerance=tolerance, messages=messages)
     x = max_product.decode(perturbed, found)
     return Draw(x, perturbed.logdensity(x), found.change[found.sweeps - 1], found.sweeps, normals, found.messages)
+
+
+def check_correlation(correlation: Any) -> None:
+    if not (is_number(correlation) and 0 <= correlation <= 1):
+        raise ValueError(f"correlation must be between 0 and 1, got {correlation!r}.")
 
 
 def gumbel(normals):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pymc_discrete.kernels.adaptation import Tuned
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 class State(NamedTuple):
@@ -69,6 +70,7 @@ def evaluate(x, target, carry: Callable) -> State:
     return State(x, target.logdensity(x), differences, carry(x, differences, target.space))
 
 
+@default_settings()
 def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tuple[State, Info]:
     """`transitions` steps in one compiled loop; of proposals, one more at random.
 

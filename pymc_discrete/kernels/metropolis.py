@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 class Proposed(NamedTuple):
@@ -38,9 +39,11 @@ def metropolis(propose: Callable, carry: Callable, tuned: Tuned | None = None, a
     adjusted : accept with the Metropolis-Hastings probability; else always, within the support (biased)
     """
 
+    @default_settings()
     def init(x, target) -> State:
         return evaluate(jnp.asarray(x), target, carry)
 
+    @default_settings()
     def step(key, state: State, target, params: Any) -> tuple[State, Info]:
         key_draw, key_accept = jax.random.split(key)
         there, log_forward, log_back, n_moves = propose(key_draw, target, state, params)
@@ -62,6 +65,7 @@ def metropolis(propose: Callable, carry: Callable, tuned: Tuned | None = None, a
         state = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, state)
         return state, Info(accept, accepted, n_moves)
 
+    @default_settings()
     def refresh(state: State, target) -> State:
         return evaluate(state.x, target, carry)
 

@@ -72,9 +72,10 @@ def path_auxiliary(
     def propose(key, target, state: State, params) -> Proposed:
         most = lengths.most(target.space)
         most = most if backtrack else min(most, target.space.d)
-        u = uniforms(key, (most + 2,))
+        key_path, key_more = jax.random.split(key)
+        u = uniforms(key_path, (most + 2,))
         L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
-        there, forward, back = way(key, u[:most], L, target, state, balancing, backtrack)
+        there, forward, back = way(key_more, u[:most], L, target, state, balancing, backtrack)
         return Proposed(there, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
 
     def carry(x, differences, space):
@@ -137,7 +138,7 @@ def along_recomputed(key, u, L, target, state: State, balancing: str, backtrack:
 def along_linear(key, u, L, target, state: State, balancing: str, backtrack: bool):
     """(there, log_forward, log_back) of a path on the linearisation at its start, and back on that at its end (Eq. 6)."""
     space, most = target.space, u.shape[0]
-    v = uniforms(jax.random.fold_in(key, 1), (most,)) if space.K > 2 or space.windowed.any() else u
+    v = uniforms(key, (most,)) if space.K > 2 or space.windowed.any() else u
     empty = nothing_yet(most, L)
 
     def column_of(at, row):
@@ -217,7 +218,7 @@ def at_once(key, u, L, target, state: State, balancing: str, backtrack: bool):
         logw = log_weights(d, jnp.zeros_like(d, bool), balancing) - here.carry.top
         return jnp.where(active, logw - jnp.log(remaining), 0.0).sum()
 
-    site = winners(jax.random.fold_in(key, 2), state.carry.weights.sum(axis=1), most)
+    site = winners(key, state.carry.weights.sum(axis=1), most)
     column = jax.vmap(pick)(u, state.carry.weights[site])
     before = state.x[site]
     after = wrapped(space, site, before + step_of(space, before, site, column))

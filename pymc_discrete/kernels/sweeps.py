@@ -7,14 +7,17 @@ import jax
 import jax.numpy as jnp
 
 from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
+from pymc_discrete.targets.jax_settings import default_settings
 
 
 def redrawn(sweeper: Callable, step: Callable | None = None) -> Kernel:
     """The kernel of a sweeper (see `Kernel`); its step, (key, x, target) -> (x, Info), is one sweep where none is given."""
 
+    @default_settings()
     def init(x, target) -> State:
         return evaluate(jnp.asarray(x), target, lambda x, differences, space: ())
 
+    @default_settings()
     def one(key, state: State, target, params: Any) -> tuple[State, Info]:
         x, info = sweeper(target)(key, state.x, params) if step is None else step(key, state.x, target)
         return init(x, target), info

@@ -9,7 +9,7 @@ from jax.extend.random import threefry_2x32
 
 def words(key, shape: tuple[int, ...]):
     """`shape` uint32, uniform."""
-    if str(jax.random.key_impl(key)) != "threefry2x32":  # the user's choice, jax_default_prng_impl
+    if str(jax.random.key_impl(key)) != "threefry2x32":  # of a key that the user made
         return jax.random.bits(key, shape, "uint32")
     first, second = jax.random.key_data(key)
     return threefry_2x32((first, second), jnp.arange(math.prod(shape), dtype=jnp.uint32)).reshape(shape)

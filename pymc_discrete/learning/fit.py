@@ -7,9 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.learning.models import Model
 from pymc_discrete.learning.samplers import PMP, Sampler
-from pymc_discrete.sampling.options import check_count
+from pymc_discrete.targets.arguments import check_count, check_not_negative
+from pymc_discrete.targets.jax_settings import default_settings
+
+KINDS = {
+    "model": "one of pmd.learning (Ising, Potts, RBM) or of your own, with space, start, graph and interactions",
+    "sampler": "one of pmd.learning (PMP, PersistentPMP, ContrastiveDivergence) or of your own, with start, draw and conditional",
+    "optimizer": "an optimiser of optax, such as optax.adam(0.01)",
+}
 
 
 class Fit(NamedTuple):
@@ -27,6 +35,7 @@ class Fit(NamedTuple):
     kept: Any
 
 
+@default_settings()
 def fit(
     model: Model,
     data: dict[str, Any],
@@ -83,16 +92,26 @@ def fit(
     """
     for name, value, least in (("iterations", iterations, 1), ("chains", chains, 1), ("batch", 1 if batch is None else batch, 1)):
         check_count(name, value, least)
-    if not l1 >= 0:
-        raise ValueError(f"l1 must not be negative, got {l1!r}.")
+    check_not_negative("l1", l1)
+    check_count("seed", seed, 0)
     sampler, optimizer = sampler or PMP(), optimizer or optax.adam(0.01)
+    for what, given, kind in (
+        ("model", model, Model),
+        ("sampler", sampler, Sampler),
+        ("optimizer", optimizer, optax.GradientTransformation),
+    ):
+        if not isinstance(given, kind):
+            raise TypeError(f"{what} must be {KINDS[what]}, got {given!r}.")
     rows, hidden = checked(model, data), [v.name for v in model.space.variables if v.name not in data]
     n = len(next(iter(rows.values())))
     p = np.ones(n) if weights is None else np.asarray(weights, float)
     if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
         raise ValueError(f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got {weights!r}.")
     p = p / p.sum()
-    key_start, key_kept, key_run = jax.random.split(jax.random.key(seed), 3)
+    key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
+    shapes = jax.tree.map(jnp.shape, jax.eval_shape(model.start, key_start))
+    if params is not None and jax.tree.map(jnp.shape, params) != shapes:
+        raise ValueError(f"params must be arrays of the shapes {shapes}, as model.start(key) makes them.")
     params = model.start(key_start) if params is None else params
 
     def of_data(key, graph):

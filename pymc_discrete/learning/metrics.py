@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 
+from pymc_discrete.targets.jax_settings import default_settings
+
 AT_ONCE = 2**24  # comparisons of sites held in memory together
 
 
+@default_settings()
 def squared_mmd(x, y):
     r"""Squared maximum mean discrepancy of two sets of samples, with the average Hamming kernel.
 
@@ -14,7 +17,7 @@ def squared_mmd(x, y):
 
     Parameters
     ----------
-    x, y : (N, d), (M, d)
+    x, y : (N, d), (M, d), of two rows and more
 
     Returns
     -------
@@ -25,8 +28,10 @@ def squared_mmd(x, y):
     Lazaro-Gredilla, Dedieu and George 2021, section 5 (whose formula gives all three sums the arguments of the third: Gretton et al. 2012).
     """
     x, y = jnp.asarray(x), jnp.asarray(y)
-    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not (len(x) and len(y)):
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not x.shape[1]:
         raise ValueError(f"squared_mmd compares samples (N, d) and (M, d) of the same sites, got arrays of shapes {x.shape} and {y.shape}.")
+    if min(len(x), len(y)) < 2:
+        raise ValueError(f"squared_mmd compares two samples, and one row says nothing of how a sample spreads: got {len(x)} and {len(y)}.")
     return mean_kernel(x, x) + mean_kernel(y, y) - 2 * mean_kernel(x, y)
 
 

@@ -1,17 +1,19 @@
 """Energy-based models as factor graphs whose log potentials are learned. Log densities, up is better: the energy is minus this."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadratic
+from pymc_discrete.targets.arguments import check_count, check_not_negative
 from pymc_discrete.targets.space import Space
 
 SPREAD = 0.1  # standard deviation of parameters at the start: Lazaro-Gredilla et al. 2021, Algorithm 1, N(0, 0.01)
 
 
+@runtime_checkable
 class Model(Protocol):
     """What `fit` learns: parameters, and the factor graph that they make.
 
@@ -46,6 +48,8 @@ class Ising:
     """
 
     def __init__(self, n: int, spread: float = SPREAD):
+        check_count("n", n, 1)
+        check_not_negative("spread", spread)
         self.n, self.spread = n, spread
         self.space = Space.build({"x": (0, 1)}, shapes={"x": (n,)})
 
@@ -75,7 +79,7 @@ class Potts:
 
     Parameters
     ----------
-    n, K : int
+    n, K : int, sites, and values of each, at least two
     pairs : (E, 2) int, the edges; by default every two sites
     spread : float, standard deviation of the parameters at the start
 
@@ -85,9 +89,15 @@ class Potts:
     """
 
     def __init__(self, n: int, K: int, pairs: Any = None, spread: float = SPREAD):
+        check_count("n", n, 1)
+        check_count("K", K, 2)
+        check_not_negative("spread", spread)
         self.n, self.K, self.spread = n, K, spread
-        self.pairs = np.stack(np.triu_indices(n, 1), axis=1) if pairs is None else np.asarray(pairs, int)
+        self.pairs = np.stack(np.triu_indices(n, 1), axis=1) if pairs is None else checked_pairs(pairs)
         self.space = Space.build({"x": (0, K - 1)}, shapes={"x": (n,)}, nominal=["x"])
+        FactorGraph(
+            self.space, [Pairwise(self.pairs[:, 0], self.pairs[:, 1], np.zeros((K, K)))]
+        )  # refuses edges and K that it does not take
 
     def start(self, key: Any) -> dict[str, Any]:
         """{"tables": (E, K, K), "bias": (n, K)}, nats"""
@@ -116,6 +126,9 @@ class RBM:
     """
 
     def __init__(self, visible: int, hidden: int, spread: float = SPREAD):
+        check_count("visible", visible, 1)
+        check_count("hidden", hidden, 1)
+        check_not_negative("spread", spread)
         self.shape, self.spread = (visible, hidden), spread
         self.space = Space.build({"v": (0, 1), "h": (0, 1)}, shapes={"v": (visible,), "h": (hidden,)})
 
@@ -134,3 +147,13 @@ class RBM:
 
     def interactions(self, params: dict[str, Any]) -> Any:
         return params["weights"]
+
+
+def checked_pairs(pairs: Any) -> np.ndarray:
+    """(E, 2) int."""
+    found = np.asarray(pairs)
+    if found.ndim != 2 or found.shape[1] != 2 or (found.size and found.dtype.kind not in "iu"):
+        raise ValueError(
+            f"pairs must be integers (E, 2), the two sites of each edge, got an array of {found.dtype} of shape {found.shape}."
+        )
+    return found.astype(int)

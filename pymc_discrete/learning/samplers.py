@@ -1,15 +1,20 @@
 """Samplers for learning: many draws of a factor graph whose log potentials change from one iteration to the next."""
 
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
 from pymc_discrete.factor_graphs import FactorGraph
-from pymc_discrete.factor_graphs.perturb_and_map import pmp
+from pymc_discrete.factor_graphs.max_product import check_sweeps
+from pymc_discrete.factor_graphs.perturb_and_map import check_correlation, pmp
 from pymc_discrete.kernels import Kernel, loop
+from pymc_discrete.targets.arguments import check_count
+from pymc_discrete.targets.plan import check_way
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """Draws of a factor graph, with what is kept between iterations."""
 
@@ -23,7 +28,8 @@ class Sampler(Protocol):
         """x (d,), one fresh draw of a graph with visible sites clamped."""
 
 
-class PMP(NamedTuple):
+@dataclass(frozen=True)
+class PMP:
     """Perturb-and-max-product, every draw anew (Lazaro-Gredilla et al. 2021, Algorithm 1).
 
     Parameters
@@ -33,6 +39,9 @@ class PMP(NamedTuple):
 
     n_sweeps: int = 100
     damping: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_sweeps(self.n_sweeps, self.damping)
 
     def start(self, key: Any, graph: FactorGraph, chains: int) -> None:
         return None
@@ -44,7 +53,8 @@ class PMP(NamedTuple):
         return pmp(key, graph, n_sweeps=self.n_sweeps, damping=self.damping).x
 
 
-class PersistentPMP(NamedTuple):
+@dataclass(frozen=True)
+class PersistentPMP:
     """Perturb-and-max-product whose noise and messages go on from the iteration before (App. A).
 
     Parameters
@@ -56,6 +66,10 @@ class PersistentPMP(NamedTuple):
     n_sweeps: int = 10
     damping: float = 0.5
     correlation: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_sweeps(self.n_sweeps, self.damping)
+        check_correlation(self.correlation)
 
     def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
         keys = jax.random.split(key, chains)
@@ -72,7 +86,8 @@ class PersistentPMP(NamedTuple):
         return pmp(key, graph, n_sweeps=self.n_sweeps, damping=self.damping).x
 
 
-class ContrastiveDivergence(NamedTuple):
+@dataclass(frozen=True)
+class ContrastiveDivergence:
     """Chains of a kernel of `pmd.kernels`: persistent contrastive divergence, or chains that begin anew in every iteration.
 
     Parameters
@@ -91,6 +106,18 @@ class ContrastiveDivergence(NamedTuple):
     persistent: bool = True
     conditional_transitions: int | None = None
     differences: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(
+                f"kernel must be a kernel of pmd.kernels, got {type(self.kernel).__name__}: ContrastiveDivergence(kernel, params)."
+            )
+        check_count("transitions", self.transitions, 1)
+        if not isinstance(self.persistent, bool):
+            raise ValueError(f"persistent must be True or False, got {self.persistent!r}.")
+        if self.conditional_transitions is not None:
+            check_count("conditional_transitions", self.conditional_transitions, 1)
+        check_way(self.differences)
 
     def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
         return uniform(key, graph, (chains,))

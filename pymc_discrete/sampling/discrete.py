@@ -49,6 +49,7 @@ class DiscreteBlock:
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
         target = step.fresh_target() if narrow() else step.target  # what it keeps has the width of its first use
         self.density = cast(ModelDensity, target.density)
+        self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
         self.params = dict(step.params)
         tuned = self.kernel.tuned

@@ -16,7 +16,10 @@ from pytensor.printing import debugprint
 
 def fingerprint(model: pm.Model, outputs: list[Variable]) -> str:
     """Equal for the same model with the same data, in any process."""
-    graphs = [*model.logp(sum=False), *outputs]
+    return graph_fingerprint([*model.logp(sum=False), *outputs])
+
+
+def graph_fingerprint(graphs: list[Variable]) -> str:
     text = io.StringIO()
     debugprint(graphs, file=text)
     crc = zlib.crc32(re.sub(r"0x[0-9a-f]+", "", text.getvalue()).encode())
@@ -27,12 +30,17 @@ def fingerprint(model: pm.Model, outputs: list[Variable]) -> str:
     return f"{crc:08x}"
 
 
-def starts_fingerprint(initvals: Any) -> str | None:
-    """The same of `initvals`."""
-    if initvals is None:
-        return None
+def starts_fingerprint(model: pm.Model, initvals: Any) -> str:
+    """The same of where chains start: what the model says, and `initvals`."""
     shown = []
-    for own in initvals if isinstance(initvals, list | tuple) else [initvals]:
-        values = {str(getattr(k, "name", k)): v for k, v in (own or {}).items()}
-        shown.append({name: str(v) if isinstance(v, str | Variable) else np.asarray(v).tolist() for name, v in values.items()})
+    for own in [model.rvs_to_initial_values, *(initvals if isinstance(initvals, list | tuple) else [initvals])]:
+        values = {str(getattr(k, "name", k)): v for k, v in (own or {}).items() if v is not None}
+        shown.append({name: start_shown(v) for name, v in values.items()})
     return f"{zlib.crc32(json.dumps(shown, sort_keys=True).encode()):08x}"
+
+
+def start_shown(value: Any) -> Any:
+    """A start, the same in any process for the same start."""
+    if isinstance(value, str):
+        return value
+    return graph_fingerprint([value]) if isinstance(value, Variable) else np.asarray(value).tolist()

@@ -94,6 +94,7 @@ class NutsBlock:
         self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
         self.points = points
         self.density = ContinuousDensity(model, names, point, points.names)
+        self.density.untouched.check_in_jax()
         self.density.check_gradient()
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()

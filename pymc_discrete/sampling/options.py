@@ -17,9 +17,11 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 from pymc.util import get_random_generator
 
-from pymc_discrete.steps.auto import AutoStep
+from pymc_discrete.steps.auto import AutoStep, left_to_pymc
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.step import DiscreteStep
+from pymc_discrete.targets.arguments import check_count
+from pymc_discrete.targets.blocks import refuse_counts_as_floats
 from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
@@ -93,11 +95,6 @@ def check(
         raise TypeError(f"callback must be a function of (draws, done), got {callback!r}.")
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
 def chosen(name: str, given: Any, known: dict[str, Any]) -> dict[str, Any]:
     """`given`, whose keys must be among those of `known`."""
     if given is not None and not isinstance(given, dict):
@@ -144,6 +141,7 @@ def check_names(model: pm.Model, var_names: Any) -> None:
 
 def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[DiscreteStep | ReparameterizedSlice]:
     """The steps given, the continuous ones first, and `AutoStep` for the discrete variables, of the shapes in `point`, that they leave."""
+    refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
     asked = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for given in asked for s in (given.methods if isinstance(given, CompoundStep) else [given])]
     for s in flat:
@@ -163,7 +161,10 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[D
     left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and np.size(point[v.name])]
     if left:
         made = AutoStep(left, model=model, initial_point=point)
-        flat += getattr(made, "methods", [made])
+        chosen = getattr(made, "methods", [made])
+        if not all(isinstance(s, DiscreteStep) for s in chosen):
+            raise next(refusal for _, refusal in left_to_pymc(model, left).values())
+        flat += chosen
     return sorted(flat, key=lambda s: not isinstance(s, ReparameterizedSlice))
 
 

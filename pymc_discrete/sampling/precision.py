@@ -1,18 +1,16 @@
 """The width of the numbers of a run."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import jax
 import numpy as np
 import pymc as pm
 import pytensor
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import graph_inputs
 
-from pymc_discrete.targets.space import UNBOUNDED, Space
+from pymc_discrete.targets.in_32_bits import check_in_32_bits
+from pymc_discrete.targets.model_settings import model_settings
 
 
 def check_precision(dtype: str) -> None:
@@ -24,11 +22,12 @@ def check_precision(dtype: str) -> None:
 def precision(dtype: str) -> Iterator[None]:
     """Whatever JAX traces and runs inside has floats of this width and, for float32, integers of 32 bits."""
     if dtype == "float64":
-        yield
+        with model_settings(wide=True):
+            yield
         return
     jax.clear_caches()  # JAX keeps some traces by shape and not by width
     try:
-        with jax.enable_x64(False), warnings.catch_warnings():
+        with model_settings(wide=False), warnings.catch_warnings():
             # said for each constant and cast of the graph that asks for 64 bits: they are to have 32 here
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
             yield
@@ -36,23 +35,8 @@ def precision(dtype: str) -> Iterator[None]:
         jax.clear_caches()
 
 
-def check_supports(spaces: Iterable[Space]) -> None:
-    """Refuse supports that 32 bits do not hold."""
-    for space in spaces:
-        for m in space.members:
-            own = slice(m.start, m.start + m.size)
-            beyond = [int(b) for b in (space.lower[own].min(initial=0), space.upper[own].max(initial=0)) if abs(b) > UNBOUNDED]
-            if beyond:
-                raise ValueError(f"The support of {m.name!r} goes to {beyond[0]}, which 32 bits do not hold. Pass dtype='float64'.")
-
-
-def check_integers(model: pm.Model, points: list[dict[str, np.ndarray]]) -> None:
-    """Refuse integers that 32 bits do not hold: of the data and constants, and of where the chains start."""
-    inputs = graph_inputs([*model.logp(sum=False), *model.deterministics])
-    fixed = [(str(v.name or "a constant"), v.data) for v in inputs if isinstance(v, Constant) and hasattr(v.type, "dtype")]
-    fixed += [(str(v.name), v.get_value(borrow=True)) for v in inputs if isinstance(v, SharedVariable) and hasattr(v.type, "dtype")]
-    for name, value in fixed + [item for point in points for item in point.items()]:
-        value = np.asarray(value)
-        if value.dtype.kind in "iu" and value.size and np.abs(value.astype(float)).max() > np.iinfo(np.int32).max:
-            top = np.abs(value.astype(float)).max()
-            raise ValueError(f"{name} is or holds the integer {top:.0f}, which 32 bits do not hold. Pass dtype='float64'.")
+def check_starts_in_32_bits(model: pm.Model, points: list[dict[str, np.ndarray]]) -> None:
+    """Refuse starts of discrete variables that 32 bits do not hold."""
+    for point in points:
+        for value in model.discrete_value_vars:
+            check_in_32_bits(str(value.name), point[str(value.name)])

@@ -7,20 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from pymc.util import get_default_varnames
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
+from pymc_discrete.sampling.recorder import Recorder
 from pymc_discrete.steps.compiling import announced
-from pymc_discrete.targets.jaxify import jaxify
-from pymc_discrete.targets.stacking import in_vectors
 
 CHAINS = jax.sharding.PartitionSpec("chains")
 
@@ -66,7 +62,7 @@ class Program:
         self.blocks, self.points, self.seed = tuple(blocks), points, seed
         self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = recorded(model, var_names)
-        self._record = recorder(model, self.outputs, points, narrow_dtypes(self.blocks))
+        self.recorder = Recorder(model, self.outputs, points, narrow_dtypes(self.blocks))
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
         self.together = devices[0].platform != "cpu"
         spread = jax.sharding.NamedSharding(self._mesh, CHAINS)
@@ -112,12 +108,12 @@ class Program:
 
     def bytes_per_draw(self, states: ChainState) -> int:
         """Of these chains, as recorded."""
-        shapes = jax.eval_shape(jax.vmap(lambda s: self._record(s.point)), states)
+        shapes = jax.eval_shape(jax.vmap(lambda s: self.recorder(s.point)), states)
         return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
 
     def _key(self, chain):
         """Of a chain; the n-th move of a block folds in 2 n, and what settles the chain after it 2 n + 1."""
-        return jax.random.fold_in(jax.random.key(self.seed), chain)
+        return jax.random.fold_in(key_of(self.seed), chain)
 
     def _draw(self, key, t, state: ChainState):
         point, blocks, stats = state.point, [], []
@@ -145,14 +141,14 @@ class Program:
 
             # declared, since asking JAX for the shapes would trace the whole draw again
             nothing = joined([{name: jnp.zeros((), kind) for name, kind in b.stats.items()} for b in self.blocks])
-            kept = (jax.eval_shape(self._record, state.point), nothing)
+            kept = (jax.eval_shape(self.recorder, state.point), nothing)
             kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 
             def record(n, carried):
                 state, kept = carried
                 begin = start + n * thin
                 state, told = jax.lax.fori_loop(begin, begin + thin, draw, (state, nothing))
-                return state, jax.tree.map(lambda all_, one: all_.at[n].set(one), kept, (self._record(state.point), averaged(told, thin)))
+                return state, jax.tree.map(lambda all_, one: all_.at[n].set(one), kept, (self.recorder(state.point), averaged(told, thin)))
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
@@ -188,36 +184,6 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
     """What `pm.sample` records of a model, by its value variables."""
     wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
     return list(get_default_varnames(wanted, include_transformed=False))
-
-
-def recorder(model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]) -> Callable:
-    """A JAX function (point) -> {name: array} of `outputs`, of what `Points` holds in a vector the whole vector.
-
-    `dtypes` are those of the variables that are not recorded in the type that the model gives them.
-    """
-    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
-    if any(not hasattr(v.type, "dtype") for v in shared):
-        raise ValueError(
-            "A Deterministic draws random numbers of its own, which is not done here. Leave it out with var_names=, and draw it with "
-            "pm.sample_posterior_predictive."
-        )
-    values = {str(v.name): v for v in model.value_vars}
-    typed = {m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype) for own in points.vectors.values() for m in own}
-    wanted = {str(v.name) for v in outputs}
-    whole = [name for name, own in points.vectors.items() if any(m.name in wanted for m in own)]
-    rest = [v for v in outputs if v.name not in typed]
-    replaced = {v: pt.constant(v.get_value()) for v in shared} | {values[name]: v for name, v in typed.items()}
-    groups = {name: [typed[m.name] for m in own] for name, own in points.vectors.items()}
-    vectors, graphs = in_vectors(clone_replace(rest, replaced), groups)
-    alone = [v for name, v in values.items() if name not in typed]
-    function = jaxify([*alone, *vectors], graphs)
-
-    def record(point: dict[str, Any]) -> dict[str, Any]:
-        found = function(*(point[str(v.name)] for v in [*alone, *vectors]))
-        every = {str(v.name): a for v, a in zip(rest, found, strict=True)} | {name: point[name] for name in whole}
-        return {name: jnp.asarray(a, dtypes.get(name)) for name, a in every.items()}
-
-    return record
 
 
 # statistics of the draws between two records: these are averaged, these added up; what is bool is true if it ever was; else the last

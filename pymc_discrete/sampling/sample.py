@@ -21,7 +21,7 @@ from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, seed_of, spread_over, steps_of
 from pymc_discrete.sampling.points import Points
-from pymc_discrete.sampling.precision import check_integers, check_precision, check_supports, precision
+from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
@@ -165,10 +165,7 @@ def sample(
         continuous = [v.name for v in model.value_vars if v.name not in named]
         for s in steps:
             s.renew()
-        spaces = [s.target.space for s in steps if not isinstance(s, ReparameterizedSlice)]
-        if dtype == "float32":
-            check_supports(spaces)
-        held = Points(spaces)
+        held = Points(s.target.space for s in steps if not isinstance(s, ReparameterizedSlice))
         blocks: list[Block] = [(SliceBlock if isinstance(s, ReparameterizedSlice) else DiscreteBlock)(s, tune, held) for s in steps]
         if continuous:
             blocks.insert(0, NutsBlock(model, continuous, point, held, tune, target_accept, **nuts_options))
@@ -178,7 +175,7 @@ def sample(
         settings |= {"variables": sorted(str(v.name) for v in model.value_vars), "var_names": var_names and sorted(var_names)}
         settings |= {"steps": [b.described() for b in blocks], "keep_warmup": not discard_tuned_samples, "dtype": dtype}
         if checkpoint is not None:
-            settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(initvals)}
+            settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(model, initvals)}
         store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
@@ -188,9 +185,9 @@ def sample(
             done = store.done(POSTERIOR)
             _log.info(f"{checkpoint} holds {done} of {draws} draws: {'they are returned' if done == draws else 'the run goes on'}.")
         else:
-            if dtype == "float32":
-                check_integers(model, [point])
             points = starts(model, blocks, held, initvals, chains, np.random.SeedSequence(seed))
+            if dtype == "float32":
+                check_starts_in_32_bits(model, points)
             states = program.start(points)
         begin = time.perf_counter()
         moving = Chains(program, states, threads)

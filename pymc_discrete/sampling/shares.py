@@ -8,6 +8,7 @@ shares have the same number of chains, so that one compiled program serves them 
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 
 from pymc_discrete.sampling.program import ChainState, Program
 from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.targets.model_settings import model_settings
 
 
 def shares_of(chains: int, threads: int) -> np.ndarray:
@@ -45,12 +47,13 @@ class Share:
         """What `compiled` returns, the new state first, once everything submitted before is done."""
 
         def compute():
-            results = compiled(self.numbers, self.state, *args)
-            self.state = results[0]
-            return results if self.thread is None else jax.block_until_ready(results)
+            with model_settings():  # JAX's settings are those of a thread
+                results = compiled(self.numbers, self.state, *args)
+                self.state = results[0]
+                return results if self.thread is None else jax.block_until_ready(results)
 
         if self.thread is not None:
-            return self.thread.submit(compute)
+            return self.thread.submit(copy_context().run, compute)
         done: Future = Future()
         done.set_result(compute())
         return done
@@ -108,9 +111,7 @@ class Chains:
         parts = [future.result() for future in pending]
         kept = [jax.tree.map(lambda a: on_host(a)[:, :count], tuple(records)) for _, *records in parts]
         draws, stats = self._joined(kept)
-        wanted = {str(v.name) for v in self.program.outputs}
-        draws = {name: a for name, a in self.program.points.unpacked(draws, lead=2).items() if name in wanted}
-        return self._joined([state for state, *_ in parts]), draws, stats
+        return self._joined([state for state, *_ in parts]), self.program.recorder.on_host(draws), stats
 
     def settle(self, t: int) -> None:
         """Move the chains that stand still nearer to the bulk, after tuning draw t."""

@@ -33,6 +33,7 @@ class SliceBlock:
     def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
         self.density = step.fresh_density() if narrow() else step.density  # what it keeps has the width of its first use
+        self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
         self._due = np.append(slices.renewals(tune), False)
 

@@ -1,5 +1,6 @@
 """Where the draws of a run are kept: in memory, or in a folder from which a killed run goes on where it was."""
 
+import hashlib
 import json
 import os
 import zipfile
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+LONGEST_NAME = 100  # characters of a variable's name in that of a file, of which a file system may take 255 bytes
 PROGRESS = "progress.json"
 BEFORE = "progress-before.json"  # of one chunk less, whose state is kept too
 
@@ -247,8 +249,11 @@ def file_of(part: str, kind: str, name: str) -> str:
 
 
 def safe(name: str) -> str:
-    """A variable's name as part of a file's."""
-    return "".join(c if c.isalnum() or c in "_-" else f"%{ord(c):x}" for c in name)
+    """A variable's name as part of a file's: ASCII, short, and another one for every name."""
+    escaped = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else f"%{ord(c):x}." for c in name)
+    if len(escaped) <= LONGEST_NAME:
+        return escaped
+    return f"{escaped[:LONGEST_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def data_offset(file) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import pymc as pm
 from pymc.model import modelcontext
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
@@ -18,6 +19,7 @@ from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.names import said_alike, shown
 from pymc_discrete.targets.support import can_take
+from pymc_discrete.targets.untouched import terms_without_jax
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -34,7 +36,8 @@ class AutoStep(DiscreteStep):
 
     Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, or `TreeGibbs` where the sites that
     interact are chains or trees (hidden Markov chains); `DiscreteLangevin` in continuous time for variables known by a gradient only; both,
-    in a `CompoundStep`, where a model has both kinds. One logged line says what and why.
+    in a `CompoundStep`, where a model has both kinds. Variables that enter a term with an Op without a JAX version get PyMC's own step. One
+    logged line says what and why.
 
     Parameters
     ----------
@@ -67,7 +70,20 @@ class AutoStep(DiscreteStep):
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
         asked: dict[str, Any] = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
-        target = whole = target_from_model(model, names, **asked)
+        try:
+            target = whole = target_from_model(model, names, **asked)
+            left = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
+        except NotImplementedError:  # some Ops say so as soon as they are looked at
+            left = left_to_pymc(model, names)
+            if not left:
+                raise
+        if left:
+            names = [n for n in names if n not in left]
+            theirs = [pymc_step(model, name, *why) for name, why in left.items()]
+            if not names:
+                return theirs[0] if len(theirs) == 1 else CompoundStep(theirs)
+            ours = cls(names, **{**options, **restricted(options, model, names)})
+            return CompoundStep([*theirs, *getattr(ours, "methods", [ours])])  # ours last: it knows the model's log density
         rows = target.describe()
         exact = [name for name in names if rows[name]["exact"]]
         steps: list[BlockedStep] = []
@@ -99,9 +115,25 @@ class AutoStep(DiscreteStep):
         return Competence.IDEAL if can_take(var) else Competence.INCOMPATIBLE
 
 
+def left_to_pymc(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
+    """{value variable: (a term that it enters, what JAX says of it)} of the variables that no step in JAX can take."""
+    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
+    return terms_without_jax(list(zip(labels, model.logp(sum=False), strict=True)), names)
+
+
+def pymc_step(model: pm.Model, name: str, term: str, refusal: NotImplementedError) -> BlockedStep:
+    """PyMC's own best step for a discrete variable."""
+    value = next(v for v in model.value_vars if v.name == name)
+    rv = model.values_to_rvs[value]
+    kind = max((k for k in STEP_METHODS if k is not AutoStep), key=lambda k: max(k._competence(rv, False)))
+    why = str(refusal).splitlines()[0]
+    _log.info(f"AutoStep: PyMC's {kind.__name__} for {name!r}: it enters {term!r}, which has an Op without a JAX version ({why})")
+    return kind([value], model=model)
+
+
 def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[str, Any]:
     """The options that name variables, for some of these only."""
-    out = {}
+    out: dict[str, Any] = {}
     for key in ("support", "window"):
         if isinstance(options.get(key), dict):
             out[key] = {k: v for k, v in options[key].items() if block_of(model, k)[0] in names}

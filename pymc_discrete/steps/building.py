@@ -11,13 +11,14 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
 from pymc_discrete.kernels import Kernel, loop
+from pymc_discrete.kernels.keys import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.checks import STARTS, check_choice, check_transitions, without_jax
 from pymc_discrete.steps.compiling import announcing
+from pymc_discrete.steps.sending import SentWhole
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.names import said_alike, shown
@@ -26,7 +27,7 @@ from pymc_discrete.targets.target import Target
 _log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
 
 
-class BuiltStep(BlockedStep):
+class BuiltStep(SentWhole):
     """What a step is made of, all of it before JAX runs."""
 
     def __new__(cls, vars: Any = None, *more, **kwargs):
@@ -117,7 +118,7 @@ class BuiltStep(BlockedStep):
 
             def draw(seed, x, others, params, transitions):
                 target = Target(density).with_inputs(others)
-                key = jax.random.wrap_key_data(seed, impl="threefry2x32")
+                key = key_of_words(seed)
                 state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
                 total = state.logdensity + target.context["untouched"]
                 moved = jnp.sum(state.x != x)
@@ -134,7 +135,7 @@ class BuiltStep(BlockedStep):
             density = self.target.density
 
             def run(seed, x, others):
-                return settle(jax.random.wrap_key_data(seed, impl="threefry2x32"), x, Target(density).with_inputs(others))
+                return settle(key_of_words(seed), x, Target(density).with_inputs(others))
 
             self._settle_compiled = announcing(jax.jit(run), f"{self.named()}: leaving a bad start")
         return self._settle_compiled
@@ -143,7 +144,7 @@ class BuiltStep(BlockedStep):
         return {**self.__dict__, "_target": None, "_draw_compiled": None, "_settle_compiled": None, "kernel": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        super().__setstate__(state)
         self.kernel, _ = self._make_kernel()
 
 

@@ -9,6 +9,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.factor_graphs.compatible import check
 from pymc_discrete.factor_graphs.kernel import perturb_and_max_product
+from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.kernels.adaptation import Adaptation
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.building import check_options
@@ -84,10 +85,7 @@ class PerturbAndMaxProduct(DiscreteStep):
 
     def __init__(self, vars: Any = None, *, n_sweeps: int = 200, damping: float = 0.5, **options: Any):
         check_options(type(self), options)
-        if not (isinstance(n_sweeps, int) and n_sweeps > 0):
-            raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
-        if not 0 <= damping < 1:
-            raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
+        check_sweeps(n_sweeps, damping)
         if options.setdefault("differences", "exact") == "gradient":
             raise ValueError("PerturbAndMaxProduct takes the model's own terms, and no gradient. Leave differences out.")
         self.n_sweeps, self.damping = n_sweeps, damping

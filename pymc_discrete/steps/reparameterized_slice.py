@@ -12,19 +12,22 @@ import pymc as pm
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.kernels import slice as slices
+from pymc_discrete.kernels.keys import key_of_words
 from pymc_discrete.steps.checks import raise_not_finite, without_jax
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.steps.sending import SentWhole
 from pymc_discrete.steps.tuning import HOST_COST, OPERATIONS
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
@@ -45,7 +48,7 @@ class ReparameterizedSliceState(StepMethodState):
     widths: Any
 
 
-class ReparameterizedSlice(BlockedStep):
+class ReparameterizedSlice(SentWhole):
     """Slice sampling for continuous variables: no gradient, nothing to tune by hand, exact.
 
     For what NUTS cannot take: densities without a gradient, with kinks, jumps or regions of probability zero, supports that depend on
@@ -146,6 +149,7 @@ class ReparameterizedSlice(BlockedStep):
         self._density: ContinuousDensity | None = self.fresh_density()
         self._draw_compiled: Any = None
 
+    @model_settings()
     def fresh_density(self) -> ContinuousDensity:
         """A density that shares nothing with another."""
         point = self.model.initial_point() if self._initial_point is None else self._initial_point
@@ -183,7 +187,7 @@ class ReparameterizedSlice(BlockedStep):
             density = self.density
 
             def draw(seed, q, others, widths, flags):
-                key = jax.random.wrap_key_data(seed, impl="threefry2x32")
+                key = key_of_words(seed)
                 learn, due, sweeps = flags
                 q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps)
                 total = density.block(q, others) + density.rest(others)
@@ -225,6 +229,7 @@ class ReparameterizedSlice(BlockedStep):
         self.tune, self.tune_draws = tune > 0, tune
         self._reset()
 
+    @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if not self.checked:
             refuse_after_fork()
@@ -238,6 +243,7 @@ class ReparameterizedSlice(BlockedStep):
         self._widths, found = self._draw(seed, self.density.ravel(point, np), others, self._widths, flags)
         found = np.asarray(found)
         logp, expansions, shrinkages, stayed = found[:4].tolist()
+        logp += self.density.untouched.on_host(others)
         new = self.density.joined(found[4:], point)
         if not logp < np.inf:
             raise_not_finite(self.density.graph, new, logp)

@@ -18,6 +18,8 @@ from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.tuning import TunedStep
 from pymc_discrete.steps.watch import Watch
+from pymc_discrete.targets.in_32_bits import check_in_32_bits
+from pymc_discrete.targets.model_settings import model_settings, width_of_models
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -70,6 +72,7 @@ class DiscreteStep(TunedStep):
         self.tune, self.tune_draws, self.draws = tune > 0, tune, draws
         self._reset()
 
+    @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if not self.checked:
             self._first(point)
@@ -83,11 +86,15 @@ class DiscreteStep(TunedStep):
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
+        logp += self._density.untouched.on_host(others)
         new = dict(point)
         for name, part in self.target.space.unravel(y).items():
             new[name] = part.astype(point[name].dtype, copy=False)
         if not logp < np.inf:
             raise_not_finite(graph, new, logp)
+        if self.target.space.windowed.any() and not width_of_models():
+            for m in self.target.space.members:
+                check_in_32_bits(m.name, new[m.name])
         self.impossible = logp == -np.inf
         if self.impossible and not self.tune:
             self._raise_impossible()

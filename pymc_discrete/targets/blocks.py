@@ -6,7 +6,7 @@ from typing import Any
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.support import refused
+from pymc_discrete.targets.support import counts_as_floats, refused
 
 DISCRETE, CONTINUOUS = "discrete", "continuous"
 
@@ -15,6 +15,7 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
     """Value variable names of a block given as RVs, names or value variables, one or a list; None is every one of its kind."""
     values = {str(v.name): v for v in model.value_vars}
     if vars is None:
+        refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
         found = free(model, kind)
         names = [n for n in found if not refused(model, n)]
         if not names:
@@ -35,6 +36,7 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
             raise ValueError(f"{name!r} belongs to another model. {known_names(model, kind)}")
         if name in chosen:
             raise ValueError(f"{name!r} is named twice in vars.")
+        refuse_counts_as_floats(model, [name])
         if name not in free(model, kind):
             dtype = values[name].type.dtype
             other = "continuous ({}): sample it with NUTS" if kind == DISCRETE else "discrete ({}): sample it with pmd.AutoStep"
@@ -44,6 +46,19 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
             raise ValueError(f"{name!r} is {reason}.")
         chosen.append(name)
     return chosen
+
+
+def refuse_counts_as_floats(model: pm.Model, names: list[str]) -> None:
+    """Refuse counts that PyMC has written as if they were continuous, of these value variables: NUTS would draw no integers.
+
+    Raises
+    ------
+    ValueError
+    """
+    for rv in model.free_RVs:
+        name = str(model.rvs_to_values[rv].name)
+        if name in names and counts_as_floats(rv) is not None:
+            raise ValueError(f"{rv.name!r} is {refused(model, name)}.")
 
 
 def free(model: pm.Model, kind: str) -> list[str]:

@@ -15,10 +15,13 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.dense import flops
 from pymc_discrete.targets.graph import mark_dependent
+from pymc_discrete.targets.in_32_bits import narrowed
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.logp import logp_graph
+from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.selections import selected
 from pymc_discrete.targets.summands import change, narrow, reference, summands
+from pymc_discrete.targets.untouched import Untouched
 
 
 class ContinuousDensity:
@@ -39,10 +42,13 @@ class ContinuousDensity:
     def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], vectors: dict[str, list[str]] | None = None):
         self.names = names
         self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)), vectors=vectors)
+        if not width_of_models():
+            self.graph = narrowed(self.graph, model, {})
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
         self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
         mark_dependent(self._sum, self.graph)
-        rest = pt.add(pt.constant(0.0), *(t.sum() for _, t in self.graph.untouched))
+        self.untouched = Untouched(self.graph)
+        rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
         self._inputs = [*self.graph.values, *self.graph.others]
         self._total, self._rest = jaxify(self._inputs, [self._sum]), jaxify(self.graph.others, [rest])
         self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
@@ -84,7 +90,7 @@ class ContinuousDensity:
         return jnp.asarray(self._total(*self.parts(q), *others)[0], float).reshape(())
 
     def rest(self, others: list[Any]):
-        """() float, the terms that it is not in."""
+        """() float, the terms that it is not in, as far as they are in JAX."""
         return jnp.asarray(self._rest(*others)[0], float).reshape(())
 
     def logdensity(self, point: Mapping[str, Any]):

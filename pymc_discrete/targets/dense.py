@@ -233,21 +233,24 @@ class DenseRows:
         moved = Reader(self.dependence, state, local, Moves([r.site], [candidates])).read(f.source, r.index)
         return jnp.broadcast_to(moved, (candidates.shape[0], r.index.shape[1], candidates.shape[1]))
 
-    def _delta(self, f: Frontier, n: int, x, state, local, candidates=None):
+    def _delta(self, f: Frontier, n: int, x, state, local, candidates=None, dtype=float):
         """(r, m, moves): how much they change."""
         r = f.rows[n]
         now = Reader(self.dependence, state, local).read(f.source, r.index)
-        change = self._moved(f, n, x, state, local, candidates).astype(jnp.result_type(float)) - now.astype(jnp.result_type(float))
+        change = jnp.asarray(self._moved(f, n, x, state, local, candidates), dtype) - jnp.asarray(now, dtype)
         if r.mask.all():
             return change
-        return jnp.where((r.mask if local is None else jnp.asarray(r.mask)[local])[..., None], change, 0.0)
+        return jnp.where((r.mask if local is None else jnp.asarray(r.mask)[local])[..., None], change, 0)
 
     def _changed(self, f: Frontier, n: int, x, state, currents, local, candidates=None):
         """(r, moves, *shape): the frontier tensor after each move."""
         current = currents[f.var]
         if f.node is not None:
-            moved = current + f.update(self._delta(f, n, x, state, local, candidates), f.rows[n].index, local, self._operands(f, state))
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
+            # floats of 32 bits hold integers up to 2^24 only; those of 64 bits hold all that come up, and are quicker than integers
+            dtype = current.dtype if integer and narrow() else float
+            delta = self._delta(f, n, x, state, local, candidates, dtype)
+            moved = current + f.update(delta, f.rows[n].index, local, self._operands(f, state))
             return jnp.round(moved).astype(current.dtype) if integer else moved
         then, size = self._moved(f, n, x, state, local, candidates), self.graph.size(f.var)
         count, _, k = then.shape

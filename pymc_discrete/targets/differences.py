@@ -15,6 +15,7 @@ from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.space import Space, picked
 from pymc_discrete.targets.summands import change, reference, summands
 from pymc_discrete.targets.tables import Pointwise, difference
+from pymc_discrete.targets.untouched import Untouched
 
 
 class Differences:
@@ -49,7 +50,8 @@ class Differences:
         if tensors:
             needed += context_inputs(tensors, self.graph.values)
         self.leaves = [v for v in dict.fromkeys(needed) if v not in self.graph.dependent]
-        self._leaf_values = jaxify(self.graph.others, [*self.leaves, *(t.sum() for _, t in self.graph.untouched)])
+        self.untouched = Untouched(self.graph)
+        self._leaf_values = jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax])
         inputs = [*self.graph.values, *self.leaves]
         self._total = jaxify(inputs, [total])
         self._inputs = inputs

@@ -1,12 +1,14 @@
 """A target from a plain JAX log density."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
@@ -21,6 +23,9 @@ class FunctionDensity:
     def __init__(self, function: Callable, space: Space, how: str, inputs: Any):
         self.function, self.space, self.how, self._inputs = function, space, how, inputs
         self.exact = how != "gradient"
+
+    def running(self, traced: bool) -> AbstractContextManager:
+        return default_settings()
 
     def prepare(self, inputs: Any) -> Any:
         return inputs
@@ -129,4 +134,6 @@ def target_from_logdensity(fn: Callable, space: Space, *, differences: str = "au
         raise TypeError(f"space must be a Space, got {type(space).__name__}. Build one with pmd.Space.build.")
     if differences not in WAYS:
         raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    if not isinstance(inputs, tuple | list):
+        raise TypeError(f"inputs must be a tuple of arrays, which fn takes after x, got {type(inputs).__name__}. One is (weights,).")
     return Target(FunctionDensity(fn, space, differences, tuple(inputs)))

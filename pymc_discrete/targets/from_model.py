@@ -2,19 +2,25 @@
 
 import functools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.model import modelcontext
 
 from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.conditionals import Conditionals
 from pymc_discrete.targets.differences import Differences
+from pymc_discrete.targets.in_32_bits import narrowed
+from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.logp import logp_graph
-from pymc_discrete.targets.plan import WAYS, Plan
+from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
+from pymc_discrete.targets.plan import Plan, check_way
+from pymc_discrete.targets.rounding import rounding_of
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.support import deviations, is_nominal, support_of
 from pymc_discrete.targets.target import Target
@@ -27,7 +33,13 @@ class ModelDensity:
     ----------
     model, names, point, differences, support, window : as in `target_from_model`, with every option given
     join : whether variables that play the same part in the model become parts of one vector of the space
+
+    Attributes
+    ----------
+    width_of_jax : whether numbers are as wide as JAX is set, and not as PyTensor is
     """
+
+    width_of_jax = False
 
     def __init__(
         self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], differences: str, support, window, join: bool = True
@@ -42,15 +54,19 @@ class ModelDensity:
 
         each = Space.build(supports, shapes, window, scale, nominal)
         self.graph = logp_graph(model, names, point, supports, {v.name: v.kind for v in each.variables} if join else None)
+        if not width_of_models():
+            self.graph = narrowed(self.graph, model, supports)
         labels = [str(v.name) for v in self.graph.values]
-        self.space = each.grouped(self.graph.groups, labels)
+        groups = [self.graph.groups[v] for v in self.graph.values]
+        self.space = each.grouped(groups, labels)
         self.plan = Plan(self.graph, self.space, differences)
         other = self._other_windows(window)
         if other:
             each = Space.build(supports, shapes, **{"window": window, "scale": scale, "nominal": nominal, **other})
-            self.space = each.grouped(self.graph.groups, labels)
+            self.space = each.grouped(groups, labels)
             self.plan = Plan(self.graph, self.space, differences)
         self._evaluate = Differences(self.plan)
+        self.untouched = self._evaluate.untouched
         self.local = self.plan.local is not None
         self.exact = not self.plan.gradients
 
@@ -61,7 +77,7 @@ class ModelDensity:
         values as are cheap.
         """
         asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
-        rows, groups = self.plan.describe(), self.graph.groups
+        rows, groups = self.plan.describe(), [self.graph.groups[v] for v in self.graph.values]
         ours = [not v.finite and all(asked.get(name, "auto") == "auto" for name in groups[n]) for n, v in enumerate(self.space.variables)]
         if not any(ours):
             return {}
@@ -73,6 +89,24 @@ class ModelDensity:
             "whole": [name for n in whole if ours[n] for name in groups[n]],
             "widths": {name: width for n, width in widths.items() if ours[n] for name in groups[n]},
         }
+
+    def running(self, traced: bool) -> AbstractContextManager:
+        if self.width_of_jax:
+            return default_settings()
+        if traced:
+            refuse_another_width()
+            return default_settings()
+        return model_settings()
+
+    @functools.cached_property
+    def _rounding(self):
+        terms = [t.sum() for _, t in self.graph.terms]
+        return rounding_of(pt.add(pt.constant(0.0), *terms), [*self.graph.values, *self.graph.others])
+
+    def rounding(self, point: dict[str, np.ndarray]) -> float:
+        """By how much the log density may be off at a point, in nats over the spacing of floats at 1 (see `rounding_of`)."""
+        with np.errstate(all="ignore"):
+            return float(self._rounding(*self.graph.arguments(point)))
 
     def stale(self) -> bool:
         """Whether pm.Data changed since the graph was built."""
@@ -160,8 +194,7 @@ def target_from_model(
     """
     model = modelcontext(model)
     names = block_of(model, vars)
-    if differences not in WAYS:
-        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    check_way(differences)
     if support is not None and not isinstance(support, dict):
         raise TypeError(f"support must be a dictionary {{name: (lower, upper)}}, got {support!r}.")
     support = {value_name(model, k): v for k, v in (support or {}).items()}
@@ -176,4 +209,5 @@ def target_from_model(
         raise ValueError(f"initial_point has no value for {', '.join(missing)}. Give every value variable, as model.initial_point() does.")
     if not any(np.size(point[name]) for name in names):
         raise ValueError(f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out.")
-    return Target(ModelDensity(model, names, dict(point), differences, support, window))
+    with model_settings():
+        return Target(ModelDensity(model, names, dict(point), differences, support, window))

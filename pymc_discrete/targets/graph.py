@@ -31,7 +31,7 @@ class LogpGraph:
     untouched : [(name, tensor)] of the rest of the log density
     shared : [(shared variable, value when the graph was built)]
     start : {value variable: array}, a point of the model
-    groups : for each of `values` the names of the value variables that it is made of
+    groups : {variable of `values` or `others`: the names of the value variables that it is made of}
     written_as_one : {name of a term: those that it is made of}, where it is made of several
     """
 
@@ -41,7 +41,7 @@ class LogpGraph:
     untouched: list[tuple[str, Variable]]
     shared: list[tuple[SharedVariable, np.ndarray]]
     start: dict[str, np.ndarray]
-    groups: list[list[str]]
+    groups: dict[Variable, list[str]]
     written_as_one: dict[str, list[str]]
     dependent: set[Variable] = field(default_factory=set)
 
@@ -67,10 +67,13 @@ class LogpGraph:
         return int(np.prod(self.shape(var)))
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The values of `values` and `others` at a point of the model."""
-        block = [np.concatenate([np.ravel(point[n]) for n in own]) if len(own) > 1 else point[own[0]] for own in self.groups]
-        given = zip([*self.values, *self.others], [*block, *(point[str(v.name)] for v in self.others)], strict=True)
-        return [np.asarray(a, v.type.dtype) for v, a in given]
+        """The values of `values` and `others` at a point of the model, which may hold a vector whole or in parts."""
+
+        def at(v: Variable) -> np.ndarray:
+            own = self.groups[v]
+            return point[str(v.name)] if v.name in point else np.concatenate([np.ravel(point[name]) for name in own])
+
+        return [np.asarray(at(v), v.type.dtype) for v in [*self.values, *self.others]]
 
 
 def dependent_variables(outputs: Iterable[Variable], roots: Iterable[Variable]) -> set[Variable]:

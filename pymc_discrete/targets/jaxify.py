@@ -9,9 +9,27 @@ import pytensor.link.jax.dispatch  # noqa: F401
 from pytensor.compile import mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.traversal import toposort
 from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.raise_op import CheckAndRaise
 
 from pymc_discrete.targets.integers import with_integer_log_gamma
+
+
+def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
+    """What PyTensor says of the first Op of a graph that has no JAX version, or None; found without starting JAX."""
+    for node in toposort(list(outputs)):
+        if isinstance(node.op, CheckAndRaise):  # left out, with a warning
+            continue
+        try:
+            if not isinstance(node.op, HasInnerGraph) or jax_funcify.dispatch(type(node.op)) is jax_funcify.dispatch(object):
+                jax_funcify(node.op, node=node)
+            elif (refusal := refusal_of_jax(node.op.inner_outputs)) is not None:  # whose constants would start JAX
+                return refusal
+        except NotImplementedError as error:
+            return error
+    return None
 
 
 def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:

@@ -22,6 +22,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.targets.graph import rebuild
+from pymc_discrete.targets.sparse import without_sparse
 
 
 class Moving:
@@ -47,13 +48,19 @@ class Moving:
 
 
 def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """Write what moves in the form that costs least."""
+    """Write what moves in the form that costs least.
+
+    Products with sparse matrices become sums of a few elements, where what moves is discrete.
+    """
     moving = Moving(roots)
+    discrete = not any(r.type.dtype.startswith("float") for r in roots)
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         out = node.outputs[0]
         if len(node.outputs) > 1 or not any(i in moving for i in inputs):
             return None
+        if discrete and (product := without_sparse(node, inputs)) is not None:
+            return product
         for rule in (plain, elementwise, composed, row_by_row):
             new = rule(node, inputs, moving)
             if new is not None and new.type.ndim == out.type.ndim and new.type.dtype == out.type.dtype:

@@ -36,6 +36,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
+from scipy.sparse import issparse
 
 from pymc_discrete.targets.elements import take
 from pymc_discrete.targets.graph import LogpGraph
@@ -57,7 +58,8 @@ def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
     An infinite element would give inf - inf, and a huge one would leave its rounding behind when it goes.
     """
     for v in [*node.inputs, *(i for n in toposort([source], blockers=graph.values) for i in n.inputs)]:
-        if isinstance(v, Constant) and np.size(v.data) and not (np.abs(np.asarray(v.data, float)) <= LARGEST_FACTOR).all():
+        numbers = (v.data.data if issparse(v.data) else v.data) if isinstance(v, Constant) else ()
+        if np.size(numbers) and not (np.abs(np.asarray(numbers, float)) <= LARGEST_FACTOR).all():
             return False
     for n in toposort([source], blockers=graph.values):
         moving = any(i in graph.dependent for i in n.inputs)
@@ -74,10 +76,8 @@ def column_update(op: Op, node: Apply, moving: int, graph: LogpGraph) -> Update 
     return None
 
 
-def one_hot(place: np.ndarray, n: int, rows):
-    return (take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)).astype(
-        jnp.result_type(float)
-    )
+def one_hot(place: np.ndarray, n: int, rows, dtype):
+    return (take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)).astype(dtype)
 
 
 @column_update.register
@@ -94,7 +94,7 @@ def _(op: CAReduce, node: Apply, moving: int, graph: LogpGraph) -> Update | None
         if len(members) == 1:
             out = delta.sum(axis=1)[..., None]
         else:
-            out = jnp.einsum("rmk,rmo->rko", delta, one_hot(result_of[index], len(members), rows))
+            out = jnp.einsum("rmk,rmo->rko", delta, one_hot(result_of[index], len(members), rows, delta.dtype))
         return out.reshape(*out.shape[:2], *shape)
 
     return update
@@ -107,12 +107,12 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
     rows_a, columns_b = graph.size(a) // n, graph.size(b) // n
     shape = graph.shape(node.outputs[0])
 
-    def columns(inputs):
-        other = jnp.asarray(inputs[1 - moving], jnp.result_type(float))
+    def columns(inputs, dtype=float):
+        other = jnp.asarray(inputs[1 - moving], dtype)
         return other.reshape(rows_a, n).T if moving == 1 else other.reshape(n, columns_b)
 
     def update(delta, index, rows, inputs):
-        column = columns(inputs)
+        column = columns(inputs, delta.dtype)
         if moving == 1:  # an element (j, c) of b moves result column c by column j of a
             free, place = columns_b, (index // columns_b, index % columns_b)
         else:  # an element (i, j) of a moves result row i by row j of b
@@ -126,9 +126,9 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
         if free == 1:
             out = (delta[:, 0, :, None] * picked[:, 0, None, :]) if m == 1 else jnp.einsum("rmk,rmo->rko", delta, picked)
         elif moving == 1:
-            out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, picked, one_hot(place[1], free, rows))
+            out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, picked, one_hot(place[1], free, rows, delta.dtype))
         else:
-            out = jnp.einsum("rmk,rmo,rmc->rkco", delta, picked, one_hot(place[1], free, rows))
+            out = jnp.einsum("rmk,rmo,rmc->rkco", delta, picked, one_hot(place[1], free, rows, delta.dtype))
         return out.reshape(*out.shape[:2], *shape)
 
     if (columns_b if moving == 1 else rows_a) == 1:

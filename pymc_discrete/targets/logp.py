@@ -20,12 +20,14 @@ from pytensor.scalar.basic import AND
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
 
 from pymc_discrete.targets.graph import LogpGraph, dependent_variables, opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.guards import index_guards
 from pymc_discrete.targets.lifting import lift
 from pymc_discrete.targets.slices import masked
+from pymc_discrete.targets.sparse import refuse_sparse
 from pymc_discrete.targets.stacking import Stacked
 
 
@@ -52,6 +54,7 @@ def logp_graph(
     """
     raw = written(model)
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
+    refuse_random(list(zip(labels, raw, strict=True)))
     shared = [(v, np.array(v.get_value(), copy=True)) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
     typed = {v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars}
     replace: dict[Variable, Variable] = dict(typed)
@@ -101,8 +104,11 @@ def logp_graph(
     known = dependent_variables(outputs, values)
     named = list(zip(labels, outputs, strict=True))
     touched, untouched = ([(n, t) for n, t in named if (t in known) == whether] for whether in (True, False))
-    start = point | {name: np.concatenate([np.ravel(point[n]) for n in own]) for name, own in (vectors or {}).items()}
-    return LogpGraph(values, others, touched, untouched, shared, start, stacked.groups, stacked.written_as_one)
+    discrete = not any(v.type.dtype.startswith("float") for v in values)
+    if discrete:
+        refuse_sparse(named, known, names)
+    made_of = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
+    return LogpGraph(values, others, touched, untouched, shared, point, made_of, stacked.written_as_one)
 
 
 def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[str, list[Variable]]:
@@ -114,6 +120,21 @@ def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[
 
 
 _terms: weakref.WeakKeyDictionary[pm.Model, tuple[list[Any], list[Variable]]] = weakref.WeakKeyDictionary()
+
+
+def refuse_random(terms: list[tuple[str, Variable]]) -> None:
+    """Refuse a log density that is another number every time it is asked for.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, term in terms:
+        if any(isinstance(v.type, RandomType) for v in graph_inputs([term])):
+            raise ValueError(
+                f"The log density of {name!r} draws random numbers, as pm.Minibatch does: it is another number every time, and no chain "
+                "has the posterior as its distribution. Observe the whole data, and leave total_size out; minibatches are for pm.fit."
+            )
 
 
 def written(model: pm.Model) -> list[Variable]:

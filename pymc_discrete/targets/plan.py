@@ -39,6 +39,11 @@ def wanted(rule: Elements | Entries, n: int, elements: np.ndarray) -> np.ndarray
     return rule.entry[n][elements] if isinstance(rule, Entries) else np.flatnonzero(elements)
 
 
+def check_way(differences: Any) -> None:
+    if differences not in WAYS:
+        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+
+
 class Plan:
     """The way taken for every term of the log density.
 

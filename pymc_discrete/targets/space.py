@@ -105,6 +105,8 @@ class Space:
 
     def __init__(self, variables: list[Variable], members: list[Member] | None = None):
         self.variables = list(variables)
+        if not self.variables:
+            raise ValueError("A space needs at least one variable: pmd.Space.build({name: (lower, upper)}).")
         sizes = [v.size for v in variables]
         self.d = sum(sizes)
         self.starts = [sum(sizes[:n]) for n in range(len(sizes))]
@@ -153,11 +155,18 @@ class Space:
         widths : {name: steps between the ends of a stretch of values that Gibbs sampling draws from}
         """
         variables = []
-        for what, given in (("window", window), ("shapes", shapes)):
+        if not isinstance(supports, Mapping):
+            raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
+        if isinstance(nominal, str):
+            raise TypeError(f"nominal must be a list of names, got {nominal!r}. One name is [{nominal!r}].")
+        for what, given in (("window", window), ("shapes", shapes), ("nominal", dict.fromkeys(nominal))):
             for name in given if isinstance(given, Mapping) else ():
                 if name not in supports:
                     raise ValueError(f"{what} names {name!r}, which is no variable of the block: {', '.join(supports)}.")
-        for name, (low, high) in supports.items():
+        for name, given in supports.items():
+            if not (isinstance(given, tuple | list) and len(given) == 2):
+                raise ValueError(f"The support of {name!r} must be (lower, upper), both inclusive, got {given!r}.")
+            low, high = given
             endless = any(b is None or (np.asarray(b).dtype.kind == "f" and np.isinf(b).any()) for b in (low, high))
             low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
             shape = np.broadcast_shapes(low.shape, high.shape) if shapes is None else shape_of(name, shapes.get(name, ()))

@@ -361,7 +361,7 @@ class Stacked:
     ----------
     terms : [(name, tensor)] in terms of the new values
     values, others : value variables, or the vectors that they are parts of, in the order of the first of these
-    groups : for each of `values` the names of its members
+    groups, groups_of_others : for each of these the names of its members
     written_as_one : {name of a term: the names of those that it is made of}
     """
 
@@ -373,6 +373,7 @@ class Stacked:
         every += [[n.inputs[j] for j in rows] for n in toposort([part for _, part in parts]) for rows in similar.inputs(n)]
         united = groups_of(values, kinds, every)
         self.groups = [[str(v.name) for v in own] for own in united]
+        self.groups_of_others = [[str(v.name) for v in own] for own in others.values()]
         block = {shown(names, quoted=False): own for names, own in zip(self.groups, united, strict=True)}
         vectors = Vectors(block | dict(others))
         self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]

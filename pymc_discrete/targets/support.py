@@ -178,6 +178,15 @@ def _(rv):
     return None if found is None else tightest(found, known(lower), known(upper))
 
 
+def counts_as_floats(rv: Variable) -> str | None:
+    """The name of the discrete distribution that a random variable of floats truncates, or None where it does not."""
+    if not isinstance(rv.owner.op, TruncatedRV) or not rv.type.dtype.startswith("float"):
+        return None
+    base = rv.owner.op.base_rv_op
+    discrete = base.make_node(*rv.owner.inputs[:-2]).default_output().type.dtype.startswith("int")
+    return type(base).__name__.removesuffix("RV") if discrete else None
+
+
 def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None) -> Bounds:
     """Bounds within [lower, upper]; a limit that depends on another variable is left to the target."""
     low, high = bounds
@@ -279,6 +288,12 @@ def refused(model: pm.Model, name: str) -> str | None:
         return (
             f"a constrained array ({type(rv.owner.op).__name__.removesuffix('RV')}) without its transform: it fills no volume, "
             "and a line through it leaves the support at once. Leave default_transform as it is"
+        )
+    if (base := counts_as_floats(rv)) is not None:
+        return (
+            f"pm.Truncated of {base}, which PyMC writes in floats with an interval transform, as if it were continuous: what is drawn are "
+            f"no integers. Write it as a choice among its values, lower + pm.Categorical({rv.name!r}, logit_p=pm.logp(pm.{base}.dist(...), "
+            "np.arange(lower, upper + 1)))"
         )
     return None
 

@@ -1,5 +1,6 @@
 """The target of a sampler: a log density over a discrete space, with its local differences."""
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import jax
@@ -16,6 +17,9 @@ class Density(Protocol):
     space: Space
     local: bool
     exact: bool
+
+    def running(self, traced: bool) -> AbstractContextManager:
+        """JAX's settings for the functions below; `traced`: as a part of a program that JAX traces."""
 
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
         """x, the context's inputs, and the point, of a full point."""
@@ -44,6 +48,11 @@ class Density(Protocol):
         """The differences of some sites only: `colours`, `scanned`, `rows`, `logits`, `carried`, `row` and `moved` (see `Conditionals`)."""
 
     def describe(self) -> dict[str, dict[str, Any]]: ...
+
+
+def is_traced(tree: Any) -> bool:
+    """Whether JAX traces a program that holds some of these arrays."""
+    return any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(tree))
 
 
 @jax.tree_util.register_pytree_node_class
@@ -75,15 +84,15 @@ class Target:
 
     def _ready(self):
         if self.context is None:
-            with jax.ensure_compile_time_eval():  # a context made inside a trace must outlive it
+            with self.density.running(traced=False), jax.ensure_compile_time_eval():  # a context made inside a trace must outlive it
                 self.context = self.density.prepare(self.density.default_inputs())
         return self.context
 
     def _run(self, what: str, x):
-        function, x, context = getattr(self.density, what), jnp.asarray(x), self._ready()
-        if any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((x, context))):
-            return function(x, context)
-        return self._compiled(what, function)(x, context)
+        function, context = getattr(self.density, what), self._ready()
+        traced = is_traced((x, context))
+        with self.density.running(traced):
+            return (function if traced else self._compiled(what, function))(jnp.asarray(x), context)
 
     def _compiled(self, what: str, function):
         """One compiled function per density, whoever asks."""
@@ -94,11 +103,14 @@ class Target:
 
     def with_inputs(self, inputs: Any) -> "Target":
         """The same density in another context; traceable."""
-        return Target(self.density, self.density.prepare(inputs))
+        with self.density.running(is_traced(inputs)):
+            return Target(self.density, self.density.prepare(inputs))
 
     def centred(self, x) -> "Target":
         """The same target, its log density counted from that at x as a sum of changes: what float32 asks for; traceable."""
-        return Target(self.density, self.density.centred(x, self._ready()))
+        context = self._ready()
+        with self.density.running(is_traced((x, context))):
+            return Target(self.density, self.density.centred(jnp.asarray(x), context))
 
     def at(self, point: dict[str, Any]) -> tuple[np.ndarray, "Target"]:
         """Split a point of the model.
@@ -113,7 +125,8 @@ class Target:
         target : Target, in the context of the point's other values
         """
         x, inputs, full = self.density.split(point)
-        target = Target(self.density, self._compiled("prepare", self.density.prepare)(inputs))
+        with self.density.running(traced=False):
+            target = Target(self.density, self._compiled("prepare", self.density.prepare)(inputs))
         target._point = full
         return x, target
 

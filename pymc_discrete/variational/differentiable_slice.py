@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, reach, search
 
 
@@ -28,6 +29,7 @@ class SlicePath(NamedTuple):
     differentiable: Any
 
 
+@default_settings()
 def differentiable_slice_sample(
     key,
     logdensity: Callable,
@@ -95,13 +97,12 @@ def differentiable_slice_sample(
             raise ValueError(
                 f"logdensity is {value} at the start x = {x}, and a slice needs a height there. Start where the density is finite."
             )
-    keys = jax.random.split(key, n_steps)
+    block = isqrt(n_steps) if checkpoint else n_steps
+    n_blocks = -(-n_steps // block)
+    keys = jax.random.split(key, n_blocks * block)  # whole blocks; what is too many is cut off
     walk = partial(jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper)))
     if not checkpoint:
         return walk(x, keys)[1]
-    block = isqrt(n_steps)
-    n_blocks = -(-n_steps // block)
-    keys = jnp.concatenate([keys, keys[: n_blocks * block - n_steps]])  # to whole blocks; what is too many is cut off
     _, blocks = jax.lax.scan(jax.checkpoint(walk), x, keys.reshape(n_blocks, block, *keys.shape[1:]))
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_steps], blocks)
 

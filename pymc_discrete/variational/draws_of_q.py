@@ -11,8 +11,10 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_discrete.kernels import slice as slices
+from pymc_discrete.kernels.keys import key_of
 from pymc_discrete.sampling.points import Points
-from pymc_discrete.sampling.program import recorded, recorder
+from pymc_discrete.sampling.program import recorded
+from pymc_discrete.sampling.recorder import Recorder
 from pymc_discrete.sampling.results import data_tree
 from pymc_discrete.targets.continuous import ContinuousDensity
 
@@ -50,7 +52,7 @@ def draws_of_q(
         tuned = jax.lax.fori_loop(0, tune, move, (z, jax.tree.map(jnp.asarray, slices.start(d))))
         return jax.lax.scan(record, tuned, jnp.arange(draws))[1]
 
-    keys = jax.random.split(jax.random.key(rng.integers(2**31)), chains)
+    keys = jax.random.split(key_of(int(rng.integers(2**31))), chains)
     begin = jnp.asarray(starts[rng.integers(len(starts), size=chains)])
     z = jax.jit(lambda params: jax.lax.map(lambda a: chain(params, *a), (keys, begin)))(params)
     target = density.differentiable(begin[0], [])
@@ -62,17 +64,16 @@ def draws_of_q(
         return lp + density.rest([]), log_q, of_p - of_q
 
     outputs = recorded(model, None)
-    variables = recorder(model, outputs, Points([]), {})
-    names = density.names
+    recorder, names = Recorder(model, outputs, Points([]), {}), density.names
     flat = z.reshape(-1, d)
     lp, log_q, gap = jax.jit(lambda z: jax.lax.map(told, z))(flat)
-    values = jax.jit(jax.vmap(lambda z: variables(dict(zip(names, density.parts(z), strict=True)))))(flat)
+    values = jax.jit(jax.vmap(lambda z: recorder(dict(zip(names, density.parts(z), strict=True)))))(flat)
     covariance = jnp.cov(flat.T).reshape(d, d)
     score_gap = jnp.einsum("ni,ij,nj->n", gap, covariance, gap) / d
 
     def by_chain(a: Any) -> np.ndarray:
         return np.asarray(a).reshape(chains, draws, *a.shape[1:])
 
-    kept = {v.name: by_chain(values[v.name]) for v in outputs}
+    kept = recorder.on_host({str(v.name): by_chain(values[str(v.name)]) for v in outputs})
     stats = {"lp": by_chain(lp), "log_q": by_chain(log_q), "score_gap": by_chain(score_gap)}
     return data_tree(model, kept, stats, None, {"sampler": "pymc_discrete.fit_energy_posterior", "thin": thin}, {})

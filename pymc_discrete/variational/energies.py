@@ -3,6 +3,9 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.targets.arguments import check_count
 
 
 class TiltedNormal(eqx.Module):
@@ -33,6 +36,12 @@ class TiltedNormal(eqx.Module):
 
     def __init__(self, mean, scale, *, width: int = 32, depth: int = 2, key):
         self.mean = jnp.asarray(mean, float)
+        if self.mean.ndim != 1 or not self.mean.size:
+            raise ValueError(f"mean must be of shape (d,), the mean of a normal to start from, got shape {self.mean.shape}.")
+        if not isinstance(scale, jax.core.Tracer) and not (np.isfinite(scale).all() and (np.asarray(scale) > 0).all()):
+            raise ValueError(f"scale must hold positive numbers, standard deviations, got {scale!r}.")
+        check_count("width", width, 1)
+        check_count("depth", depth, 0)
         self.log_scale = jnp.log(jnp.broadcast_to(jnp.asarray(scale, float), self.mean.shape))
         d = len(self.mean)
         self.lower = jnp.zeros((d, d))

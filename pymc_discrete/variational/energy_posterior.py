@@ -15,10 +15,13 @@ from pymc.model import modelcontext
 from xarray import DataTree
 
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.sampling.options import all_in_jax, check_count, seed_of
+from pymc_discrete.kernels.keys import key_of
+from pymc_discrete.sampling.options import all_in_jax, seed_of
 from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.targets.arguments import check_count
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample
 from pymc_discrete.variational.draws_of_q import draws_of_q
 from pymc_discrete.variational.energies import TiltedNormal
@@ -49,6 +52,7 @@ class EnergyPosterior:
         self.model, self.energy, self.history, self.names = model, energy, history, density.names
         self._density, self._z = density, z
 
+    @model_settings()
     def sample(self, draws: int = 1000, *, tune: int = 500, chains: int = 4, thin: int = 1, random_seed: Any = None) -> DataTree:
         """Draws of q, by the exact slice sampler of `ReparameterizedSlice`.
 
@@ -105,6 +109,7 @@ class EnergyPosterior:
         }
 
 
+@model_settings()
 def fit_energy_posterior(
     model: pm.Model | None = None,
     energy: Callable | None = None,
@@ -177,9 +182,10 @@ def fit_energy_posterior(
     for name, value in (("iterations", iterations), ("chains", chains), ("n_steps", 1 if n_steps == "auto" else n_steps)):
         check_count(name, value, 2 if name == "chains" else 1)
     model = modelcontext(model)
-    names, density, start = block_of_all(model)
-    seed = np.random.default_rng(seed_of(random_seed)).integers(2**31)
-    key_energy, key_start, key_run = jax.random.split(jax.random.key(seed), 3)
+    with all_in_jax("pmd.fit_energy_posterior"):
+        names, density, start = block_of_all(model)
+    seed = int(np.random.default_rng(seed_of(random_seed)).integers(2**31))
+    key_energy, key_start, key_run = jax.random.split(key_of(seed), 3)
     d = density.size
     with all_in_jax("pmd.fit_energy_posterior"):
         energy = TiltedNormal(start, 1.0, key=key_energy) if energy is None else energy
@@ -282,6 +288,7 @@ def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndar
     if left:
         block_of(model, left, CONTINUOUS)  # raises, with the reason
     density = ContinuousDensity(model, names, point)
+    density.untouched.check_in_jax()
     density.check_gradient()
     return names, density, density.ravel(point, np)
 

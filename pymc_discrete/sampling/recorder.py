@@ -1,0 +1,90 @@
+"""What is recorded of a point: computed in the program, and made whole again on the host."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_discrete.sampling.points import Points
+from pymc_discrete.targets.bounds import hull
+from pymc_discrete.targets.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
+from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.model_settings import width_of_models
+from pymc_discrete.targets.stacking import in_vectors
+
+
+class Recorder:
+    """A JAX function (point) -> {name: array} of `outputs`; of what `Points` holds in a vector the whole vector.
+
+    Where numbers have 32 bits, an integer that may leave them comes as two words. `on_host` makes all of it what the model means.
+
+    Parameters
+    ----------
+    model : pm.Model
+    outputs : variables of the model, in terms of its value variables
+    points : how a chain holds its values
+    dtypes : {variable or vector: type}, of those that are not recorded in the type that the model gives them
+    """
+
+    def __init__(self, model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]):
+        shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+        if any(not hasattr(v.type, "dtype") for v in shared):
+            raise ValueError(
+                "A Deterministic draws random numbers of its own, which is not done here. Leave it out with var_names=, and draw it with "
+                "pm.sample_posterior_predictive."
+            )
+        values = {str(v.name): v for v in model.value_vars}
+        parts = {m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype) for own in points.vectors.values() for m in own}
+        self._points, self._dtypes, self._wanted = points, dtypes, {str(v.name) for v in outputs}
+        self._whole = [name for name, own in points.vectors.items() if any(m.name in self._wanted for m in own)]
+        rest = [v for v in outputs if v.name not in parts]
+        self._names = [str(v.name) for v in rest]
+        replaced = {v: pt.constant(v.get_value()) for v in shared} | {values[name]: v for name, v in parts.items()}
+        groups = {name: [parts[m.name] for m in own] for name, own in points.vectors.items()}
+        vectors, graphs = in_vectors(clone_replace(rest, replaced), groups)
+        inputs = [*(v for name, v in values.items() if name not in parts), *vectors]
+        self._inputs = [str(v.name) for v in inputs]
+        self._in_words: set[str] = set()
+        self._counts: set[str] = set()
+        if not width_of_models():
+            known = bounds_of_values(model, {})
+            made_of = {v: points.names.get(str(v.name), [str(v.name)]) for v in inputs}
+            bounds = {v: hull(*(known[name] for name in own)) for v, own in made_of.items() if set(own) <= set(known)}
+            made = In32Bits(list(zip(self._names, graphs, strict=True)), bounds)
+            self._in_words = {name for name, v in zip(self._names, graphs, strict=True) if made.is_wide(v)}
+            self._counts = set(known)
+            graphs = [made.words(v) if made.is_wide(v) else made.plain(v) for v in graphs]
+        self._compute = jaxify(inputs, graphs)
+
+    def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
+        found = dict(zip(self._names, self._compute(*(point[name] for name in self._inputs)), strict=True))
+        found |= {name: point[name] for name in self._whole}
+        return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in found.items()}
+
+    def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The draws {name: (chains, draws, ...)} as the model means them.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+            Where a count comes near the end of 32 bits.
+        """
+        found = {}
+        for name, a in self._points.unpacked(draws, lead=2).items():
+            if name in self._counts:
+                check_in_32_bits(name, a)
+            if name in self._wanted:
+                found[name] = together(a) if name in self._in_words else a
+        return found
+
+
+def together(words: np.ndarray) -> np.ndarray:
+    """(...) int64 of their lower and upper 32 bits (..., 2)."""
+    low, high = words[..., 0].astype(np.int64), words[..., 1].astype(np.int64)
+    return (high << 32) + (low & 0xFFFFFFFF)

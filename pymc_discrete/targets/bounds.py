@@ -1,0 +1,264 @@
+"""Between which numbers an integer tensor of a graph lies, by interval arithmetic."""
+
+import math
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import (
+    AND,
+    OR,
+    XOR,
+    Abs,
+    Add,
+    Cast,
+    Clip,
+    Identity,
+    IntDiv,
+    Invert,
+    Mod,
+    Mul,
+    Neg,
+    Pow,
+    ScalarMaximum,
+    ScalarMinimum,
+    Second,
+    Sign,
+    Sqr,
+    Sub,
+    Switch,
+)
+from pytensor.tensor.basic import Alloc, AllocDiag, ARange, ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp, Repeat
+from pytensor.tensor.math import Dot
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.sort import SortOp
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+
+Bounds = tuple[float, float]  # inclusive; infinite where nothing is known
+UNKNOWN: Bounds = (-math.inf, math.inf)
+# data that only move: how many of the inputs are data, the rest being places and shapes
+MOVING: dict[type, int | None] = {
+    Alloc: 1, DimShuffle: 1, ExtractDiag: 1, Join: None, JoinDims: 1, MakeVector: None, Repeat: 1, Reshape: 1, ScalarFromTensor: 1,
+    CheckAndRaise: 1, SortOp: 1, SpecifyShape: 1, Split: 1, SplitDims: 1, TensorFromScalar: 1, AdvancedSubtensor: 1, Subtensor: 1,
+    ViewOp: 1,
+}  # fmt: skip
+
+
+def is_whole(var: Variable) -> bool:
+    """Whether a variable holds integers or booleans."""
+    return str(getattr(var.type, "dtype", "")).startswith(("int", "uint", "bool"))
+
+
+def integer_bounds(var: Variable, known: dict[Variable, Bounds]) -> Bounds:
+    """Bounds of an integer tensor.
+
+    Parameters
+    ----------
+    known : those of the variables that the graph begins with; those in between are added
+    """
+    for node in toposort([var], blockers=list(known)):
+        inputs = [bounds_of_leaf(i, known) for i in node.inputs]
+        for out in node.outputs:
+            if out not in known and is_whole(out):
+                found = bounds_after(node.op, node, inputs)
+                known[out] = UNKNOWN if any(map(math.isnan, found)) else within_type(found, out.type.dtype)
+    return bounds_of_leaf(var, known)
+
+
+def bounds_of_leaf(var: Variable, known: dict[Variable, Bounds]) -> Bounds:
+    if var not in known and isinstance(var, Constant) and is_whole(var):
+        data = np.asarray(var.data)
+        known[var] = (float(data.min()), float(data.max())) if data.size else (math.inf, -math.inf)
+    if str(getattr(var.type, "dtype", "")) == "bool":
+        return (0.0, 1.0)
+    return known.get(var, UNKNOWN)
+
+
+def within_type(bounds: Bounds, dtype: str) -> Bounds:
+    """The same where the type of the integers holds them; else they wrap around, and may be any."""
+    if dtype == "bool":
+        return 0.0, 1.0
+    limits = np.iinfo(dtype)
+    narrow = limits.bits < 64 and not (limits.min <= bounds[0] and bounds[1] <= limits.max)
+    return (float(limits.min), float(limits.max)) if narrow else bounds
+
+
+def times(a: float, b: float) -> float:
+    return 0.0 if a == 0 or b == 0 else a * b  # of 0 and an infinite bound too
+
+
+def product(a: Bounds, b: Bounds) -> Bounds:
+    corners = [times(x, y) for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def hull(*parts: Bounds) -> Bounds:
+    return min(low for low, _ in parts), max(high for _, high in parts)
+
+
+def power(a: Bounds, n: float) -> Bounds:
+    """Of a to the n-th, n a whole number of at least 0."""
+    size = max(map(abs, a))
+    try:
+        top = size**n
+    except OverflowError:
+        top = math.inf
+    if a[0] >= 0:
+        return (a[0] ** n if a[0] < 2 or top < math.inf else 0.0), top
+    return (0.0 if n % 2 == 0 else -top), top
+
+
+def size_of(bounds: Bounds) -> float:
+    return max(map(abs, bounds))
+
+
+@singledispatch
+def bounds_after(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
+    """The bounds of an integer output of a node, given those of its inputs."""
+    if type(op) in MOVING:
+        data = MOVING[type(op)]
+        return hull(*(inputs if data is None else inputs[:data]))
+    return UNKNOWN
+
+
+@bounds_after.register
+def _(op: Elemwise, node: Apply, inputs: list[Bounds]) -> Bounds:
+    scalar, first = op.scalar_op, inputs[0]
+    if isinstance(scalar, Add):
+        return sum(low for low, _ in inputs), sum(high for _, high in inputs)
+    if isinstance(scalar, Sub):
+        return first[0] - inputs[1][1], first[1] - inputs[1][0]
+    if isinstance(scalar, Mul):
+        for other in inputs[1:]:
+            first = product(first, other)
+        return first
+    if isinstance(scalar, Neg):
+        return -first[1], -first[0]
+    if isinstance(scalar, Invert):
+        return -first[1] - 1, -first[0] - 1
+    if isinstance(scalar, Abs):
+        return (0.0 if first[0] <= 0 <= first[1] else min(map(abs, first))), size_of(first)
+    if isinstance(scalar, Sqr):
+        return power(first, 2)
+    if isinstance(scalar, Pow):
+        low, high = inputs[1]
+        return hull(power(first, low), power(first, high), (-size_of(first) if first[0] < 0 else 0.0, 1.0)) if low >= 0 else UNKNOWN
+    if isinstance(scalar, ScalarMaximum):
+        return max(low for low, _ in inputs), max(high for _, high in inputs)
+    if isinstance(scalar, ScalarMinimum):
+        return min(low for low, _ in inputs), min(high for _, high in inputs)
+    if isinstance(scalar, Clip):
+        return max(first[0], inputs[1][0]), min(first[1], inputs[2][1])
+    if isinstance(scalar, Switch):
+        return hull(*inputs[1:])
+    if isinstance(scalar, Cast | Identity):
+        return first
+    if isinstance(scalar, Second):
+        return inputs[1]
+    if isinstance(scalar, Sign):
+        return -1.0, 1.0
+    if isinstance(scalar, IntDiv):
+        return (0.0 if first[0] >= 0 and inputs[1][0] > 0 else -size_of(first)), size_of(first)
+    if isinstance(scalar, Mod):
+        return (0.0, inputs[1][1] - 1) if inputs[1][0] > 0 else (-size_of(inputs[1]), size_of(inputs[1]))
+    if isinstance(scalar, AND | OR | XOR):
+        size = max(map(size_of, inputs))
+        top = math.inf if size == math.inf else 2.0 ** math.ceil(math.log2(size + 1))
+        return (0.0 if all(low >= 0 for low, _ in inputs) else -top), top
+    return UNKNOWN
+
+
+def count(node: Apply, axes: Any) -> float:
+    """How many elements a reduction of the first input over `axes` takes together."""
+    shape = node.inputs[0].type.shape
+    over = range(len(shape)) if axes is None else np.atleast_1d(axes)
+    sizes = [shape[a] for a in over]
+    return math.inf if None in sizes else float(np.prod(sizes))
+
+
+def added(bounds: Bounds, n: float) -> Bounds:
+    """Of a sum of n numbers."""
+    return times(bounds[0], n), times(bounds[1], n)
+
+
+@bounds_after.register
+def _(op: CAReduce, node: Apply, inputs: list[Bounds]) -> Bounds:
+    n = count(node, op.axis)
+    if isinstance(op.scalar_op, Add):
+        return added(inputs[0], n)
+    if isinstance(op.scalar_op, Mul):
+        return products(inputs[0], n)
+    return inputs[0] if isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum) else UNKNOWN
+
+
+def products(bounds: Bounds, n: float) -> Bounds:
+    """Of a product of up to n numbers."""
+    if size_of(bounds) <= 1:
+        return min(bounds[0], 0.0) if bounds[0] >= 0 else -1.0, 1.0
+    top = size_of(power((0.0, size_of(bounds)), n)) if n < math.inf else math.inf
+    return (0.0 if bounds[0] >= 0 else -top), top
+
+
+@bounds_after.register
+def _(op: CumOp, node: Apply, inputs: list[Bounds]) -> Bounds:
+    n = count(node, op.axis)
+    return hull(inputs[0], added(inputs[0], n)) if op.mode == "add" else products(inputs[0], n)
+
+
+@bounds_after.register(Dot)
+def of_dot(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
+    (a, b), n = node.inputs, node.inputs[0].type.shape[-1]
+    for matrix, other, axis in ((a, inputs[1], -1), (b, inputs[0], -2 if b.type.ndim > 1 else -1)):
+        if isinstance(matrix, Constant) and np.size(matrix.data):  # by the entries of its rows, or columns
+            data = np.asarray(matrix.data, float)
+            up, down = (np.maximum(sign * data, 0).sum(axis=axis).max() for sign in (1, -1))
+            ends = [times(up, e) for e in other] + [times(-down, e) for e in other]
+            return min(ends[0], 0.0) + min(ends[3], 0.0), max(ends[1], 0.0) + max(ends[2], 0.0)
+    return added(product(*inputs), math.inf if n is None else n)
+
+
+@bounds_after.register
+def _(op: Blockwise, node: Apply, inputs: list[Bounds]) -> Bounds:
+    return added(product(*inputs), node.inputs[0].type.shape[-1] or math.inf) if isinstance(op.core_op, Dot) else UNKNOWN
+
+
+@bounds_after.register(IncSubtensor)
+@bounds_after.register(AdvancedIncSubtensor)
+def _(op: Any, node: Apply, inputs: list[Bounds]) -> Bounds:
+    if op.set_instead_of_inc:
+        return hull(*inputs[:2])
+    elements = node.inputs[1].type.shape
+    n = 1.0 if isinstance(op, IncSubtensor) else math.inf if None in elements else float(np.prod(elements))
+    low, high = added(inputs[1], n)
+    return inputs[0][0] + min(low, 0.0), inputs[0][1] + max(high, 0.0)
+
+
+@bounds_after.register
+def _(op: ARange, node: Apply, inputs: list[Bounds]) -> Bounds:
+    return hull(*inputs[:2])
+
+
+@bounds_after.register
+def _(op: AllocDiag, node: Apply, inputs: list[Bounds]) -> Bounds:
+    return hull(inputs[0], (0.0, 0.0))
+
+
+@bounds_after.register(Shape)
+@bounds_after.register(Shape_i)
+def _(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
+    return 0.0, float(np.iinfo(np.int32).max)
+
+
+def extent(support: tuple[Any, Any], unbounded: float = math.inf) -> Bounds:
+    """The bounds of a variable of which the lower and upper limits of all elements are known, None where there is none."""
+    low, high = support
+    return -unbounded if low is None else float(np.min(low)), unbounded if high is None else float(np.max(high))
