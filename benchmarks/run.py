@@ -66,13 +66,18 @@ def environment():
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
     return {
         "hardware": hardware,
         "versions": versions,
-        "commit": git.stdout.strip() or "unknown",
+        "commit": commit(ROOT),
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def commit(folder):
+    """The commit that is checked out in a folder."""
+    git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=folder, capture_output=True, text=True)
+    return git.stdout.strip() or "unknown"
 
 
 # ---------------------------------------------------------------- all runs (in the parent)

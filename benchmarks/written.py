@@ -9,7 +9,6 @@ import argparse
 import json
 import logging
 import math
-import os
 import sys
 import time
 import warnings
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.run import RESULT, ROOT, environment, keep, origins, publish, record_of
+from benchmarks.run import RESULT, ROOT, commit, environment, keep, origins, publish, record_of
 
 K = 3
 MEANS = np.array([-3.0, 0.0, 3.0])
@@ -201,7 +200,11 @@ def starts(model):
 SAMPLERS = ("pm.sample, AutoStep", "pmd.sample", "pm.sample, its own steps")
 
 
-def run_one(kind, name, sampler, limit):
+def run_one(kind, name, sampler, folder, limit):
+    sys.path.insert(0, folder)
+    import pymc_discrete
+
+    assert Path(pymc_discrete.__file__).is_relative_to(folder), f"pymc_discrete of {pymc_discrete.__file__}, not of {folder}"
     for logger in ("pymc", "pymc.discrete"):
         logging.getLogger(logger).setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
@@ -296,7 +299,7 @@ def main():
     p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
     p.add_argument("--limit", type=float, default=300, help="seconds for a row")
     p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
-    p.add_argument("--one", nargs=3, metavar=("KIND", "MODEL", "SAMPLER"), help=argparse.SUPPRESS)
+    p.add_argument("--one", nargs=4, metavar=("KIND", "MODEL", "SAMPLER", "CHECKOUT"), help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.one:
         print(RESULT + json.dumps(run_one(*args.one, args.limit)), flush=True)
@@ -310,12 +313,10 @@ def main():
     rows += [("sampled", name, sampler, ROOT) for name in args.models if name in SAMPLED for sampler in SAMPLERS]
     records = []
     for kind, name, sampler, folder in rows:
-        package = "now" if folder == ROOT else "before"
-        command = ["benchmarks.written", "--one", kind, name, sampler, "--limit", str(args.limit)]
-        env = os.environ | {"PYTHONPATH": str(folder.resolve())}
-        records.append(
-            r := record_of({"kind": kind, "model": name, "sampler": sampler, "package": package}, command, 1.5 * args.limit, env)
-        )
+        package = "now" if folder == ROOT else f"before, {commit(folder)}"
+        command = ["benchmarks.written", "--one", kind, name, sampler, str(folder.resolve()), "--limit", str(args.limit)]
+        r = record_of({"kind": kind, "model": name, "sampler": sampler, "package": package}, command, 1.5 * args.limit)
+        records.append(r)
         shown = {k: round(v, 1) for k, v in r.items() if isinstance(v, float)}
         print(f"{kind} {name} {sampler} {package}: {r.get('reason') or shown}", file=sys.stderr, flush=True)
         keep(records, args.out)

@@ -11,7 +11,7 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.sparse.math import Dot, StructuredDot
 from pytensor.sparse.type import SparseTensorType
 
-LARGEST_GROUP = 64  # entries of a row that are added up one by one, as in `rules`; a matrix with more becomes a dense one
+LARGEST_GROUP = 64  # entries of a row that are added up one by one; a matrix with more becomes a dense one
 LARGEST_DENSE = 4_000_000  # entries of a dense one
 
 
