@@ -128,7 +128,7 @@ def small(build, form):
             pm.Potential("dense", -0.2 * pt.sqr(together - 2).sum())
     with pytest.MonkeyPatch.context() as patch:
         if form == "scan":  # so few sites would not count as dense
-            patch.setattr(Dependence, "largest", 1)
+            patch.setattr(Dependence, "largest", 0)
         target = pmd.target_from_model(model, **options)
     if form == "function":
         target = pmd.target_from_logdensity(target.logdensity, target.space)
