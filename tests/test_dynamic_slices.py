@@ -60,6 +60,19 @@ def of_sites():
     pm.Normal("y", x[:t].sum() - x[t:].sum(), 1.0, observed=1.0)
 
 
+def chosen():
+    """By bools, none of which is true at the start."""
+    z, x = pm.Bernoulli("z", 0.4, shape=9, initval=np.zeros(9, int)), pm.Normal("x", shape=9)
+    rows = pt.constant(M.T)[z > 0].sum(axis=0)[1]
+    pm.Potential("p", (x[z > 0] * pt.constant(A)[z > 0]).sum() + pt.sqr(x[pt.eq(z, 0)] - 1).sum() + rows)
+
+
+def how_many_are_chosen():
+    z = pm.Bernoulli("z", 0.4, shape=5, initval=np.ones(5, int))
+    part = pt.constant(A[:5])[z > 0]
+    pm.Potential("p", pt.switch(part.shape[0] > 0, part.sum() + part.shape[0], 0.5))
+
+
 def its_length():
     t = k(1, 8)
     part = pt.constant(A)[:t]
@@ -75,7 +88,19 @@ def increased_beyond_the_end():
     pm.Normal("y", pt.inc_subtensor(pt.ones(4)[k(-6, 5) + 1], 1.5), 0.3, observed=np.ones(4))
 
 
-MODELS = [summed, before_and_after, of_a_matrix, from_the_end, set_up_to, joined, between_two, of_sites, its_length]
+MODELS = [
+    summed,
+    before_and_after,
+    of_a_matrix,
+    from_the_end,
+    set_up_to,
+    joined,
+    between_two,
+    of_sites,
+    its_length,
+    chosen,
+    how_many_are_chosen,
+]
 MODELS += [written_beyond_the_end, increased_beyond_the_end]
 
 
@@ -92,6 +117,15 @@ def test_a_wrong_end_is_found(monkeypatch):
     monkeypatch.setattr(slices, "place", lambda end, length, missing: place(end if end is None else end + 1, length, missing))
     with pm.Model() as model:
         before_and_after()
+    with pytest.raises(AssertionError):
+        compare(model)
+
+
+def test_a_wrong_choice_is_found(monkeypatch):
+    mask = slices.Chosen.mask
+    monkeypatch.setattr(slices.Chosen, "mask", lambda cut, ndim: ~mask(cut, ndim))
+    with pm.Model() as model:
+        chosen()
     with pytest.raises(AssertionError):
         compare(model)
 
@@ -117,8 +151,9 @@ def test_with_nuts():
         (lambda t: pt.sort(pt.constant(A)[:t])[0], "SortOp.*depends on a variable of the model \\(k\\).*pt.switch"),
         (lambda t: (pt.constant(A)[:t] * pt.constant(A)[t:]).sum(), "Mul.*only sums"),
         (lambda t: pt.constant(A)[:t:2].sum(), "with a step"),
+        (lambda t: pt.sort(pt.constant(A)[pt.arange(9) < t])[0], "SortOp.*only sums"),
     ],
-    ids=["sorted", "of two lengths", "a step"],
+    ids=["sorted", "of two lengths", "a step", "chosen and sorted"],
 )
 def test_what_is_refused(build, message):
     with pm.Model() as model:

@@ -1,4 +1,4 @@
-"""Slices whose length depends on a variable of the model, `y[:k].sum()`, with a mask in place of the length.
+"""Slices whose length depends on a variable of the model, `y[:k].sum()` and `y[z > 0].sum()`, with a mask in place of the length.
 
 JAX compiles programs of fixed shapes. A slice that is summed, or compared, multiplied or joined and then summed, is the whole axis with
 what lies outside replaced by what a sum ignores.
@@ -16,7 +16,7 @@ from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.shape import Shape
-from pytensor.tensor.subtensor import IncSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.targets.graph import remade
 
@@ -37,18 +37,48 @@ class Cut(NamedTuple):
         place = pt.constant(np.arange(self.length)).dimshuffle(*("x" if d != self.axis else 0 for d in range(ndim)))
         return (place >= self.begin) & (place < self.end)
 
+    @property
+    def count(self) -> Variable:
+        """How many places are left."""
+        return pt.maximum(self.end - self.begin, 0)
+
     def on(self, axis: int) -> "Cut":
         return self._replace(axis=axis)
 
-    def same(self, other: "Cut") -> bool:
-        return (self.axis, self.length) == (other.axis, other.length) and equal_computations([*self[2:]], [*other[2:]])
+    def same(self, other: "Cut | Chosen") -> bool:
+        return (
+            isinstance(other, Cut)
+            and (self.axis, self.length) == (other.axis, other.length)
+            and equal_computations([*self[2:]], [*other[2:]])
+        )
+
+
+class Chosen(NamedTuple):
+    """What a vector of bools leaves of an axis, `x[chosen]`."""
+
+    axis: int
+    chosen: Variable
+
+    def mask(self, ndim: int) -> Variable:
+        """True where it chooses, along the axis of a tensor of so many dimensions."""
+        return self.chosen.dimshuffle(*("x" if d != self.axis else 0 for d in range(ndim)))
+
+    @property
+    def count(self) -> Variable:
+        return self.chosen.sum()
+
+    def on(self, axis: int) -> "Chosen":
+        return self._replace(axis=axis)
+
+    def same(self, other: "Cut | Chosen") -> bool:
+        return isinstance(other, Chosen) and self.axis == other.axis and equal_computations([self.chosen], [other.chosen])
 
 
 class Sliced(NamedTuple):
     """A tensor of which only what the cuts leave counts."""
 
     whole: Variable
-    cuts: list[Cut]
+    cuts: list[Cut | Chosen]
 
     def filled(self, value) -> Variable:
         """The whole, with a value outside."""
@@ -77,6 +107,8 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
         new: list[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
             new, found = [sliced(node, inputs, cuts)], True
+        elif chosen(node, moving) is not None and not any(isinstance(i, Sliced) for i in inputs):
+            new, found = [Sliced(inputs[0], [Chosen(0, inputs[1])])], True
         elif any(isinstance(i, Sliced) for i in inputs):
             new = passed_on(node, inputs)
         elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
@@ -87,6 +119,15 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     results = [known.get(o, o) for o in outputs]
     # the elements of a term are added up
     return [r.filled(0.0) if isinstance(r, Sliced) else r for r in results]
+
+
+def chosen(node: Apply, moving: set[Variable]) -> Variable | None:
+    """The vector of bools that depends on a variable and chooses along the first axis, if that is what a node does."""
+    if isinstance(node.op, AdvancedSubtensor) and len(node.inputs) == 2 and node.inputs[1] in moving:
+        (index,) = indices_from_subtensor(node.inputs[1:], node.op.idx_list)[:1]
+        if index is node.inputs[1] and index.type.dtype == "bool" and index.type.ndim == 1:
+            return index
+    return None
 
 
 def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
@@ -110,7 +151,8 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], cuts: dict[int, slice])
     if isinstance(x, Sliced):
         raise refused(node)
     index = [slice(None) if d in cuts else i for d, i in enumerate(indices_from_subtensor(flat, node.op.idx_list))]
-    made, axis = [], 0
+    made: list[Cut | Chosen] = []
+    axis = 0
     for d, i in enumerate(index):
         if d in cuts:
             length = x.type.shape[d]
@@ -149,7 +191,7 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | S
     if isinstance(op, Shape):
         shape = list(pt.shape(parts[0].whole))
         for cut in cuts:
-            shape[cut.axis] = pt.maximum(cut.end - cut.begin, 0)
+            shape[cut.axis] = cut.count
         return [pt.stack([pt.cast(n, "int64") for n in shape])]
     if isinstance(op, Elemwise):
         for i, old in zip(inputs, node.inputs, strict=True):
@@ -173,11 +215,13 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | S
         reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
         (out,) = reduction.make_node(whole).outputs
         if gone and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum):  # of nothing there is none
-            out = pt.switch(reduce(pt.and_, [cut.end > cut.begin for cut in gone]), out, np.nan)
+            out = pt.switch(reduce(pt.and_, [cut.count > 0 for cut in gone]), out, np.nan)
         left = [cut.on(cut.axis - sum(a < cut.axis for a in axes)) for cut in cuts if cut.axis not in axes]
         return [Sliced(out, left) if left else out]
     if isinstance(op, Join) and len(inputs) == 2 and len(parts) == 2 and all(len(p.cuts) == 1 for p in parts):
         before, after = (p.cuts[0] for p in parts)
+        if not (isinstance(before, Cut) and isinstance(after, Cut)):
+            raise refused(node)
         axis = op.axis % parts[0].whole.ndim
         # a[:k] and b[k:] of one length: the first up to k, the second from there
         fits = before.axis == after.axis == axis and before.length == after.length and equal_computations([before.end], [after.begin])
