@@ -152,8 +152,9 @@ def test_with_nuts():
         (lambda t: (pt.constant(A)[:t] * pt.constant(A)[t:]).sum(), "Mul.*only sums"),
         (lambda t: pt.constant(A)[:t:2].sum(), "with a step"),
         (lambda t: pt.sort(pt.constant(A)[pt.arange(9) < t])[0], "SortOp.*only sums"),
+        (lambda t: pt.constant(np.arange(9))[:t].max(), "of integers in a slice.*pt.cast"),
     ],
-    ids=["sorted", "of two lengths", "a step", "chosen and sorted"],
+    ids=["sorted", "of two lengths", "a step", "chosen and sorted", "the largest integer"],
 )
 def test_what_is_refused(build, message):
     with pm.Model() as model:

@@ -211,6 +211,11 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | S
     if isinstance(op, CAReduce) and type(op.scalar_op) in IGNORED:
         axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
         gone = [cut for cut in cuts if cut.axis in axes]
+        if gone and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum) and parts[0].whole.dtype not in ("float32", "float64"):
+            raise NotImplementedError(
+                f"{op} of integers in a slice whose length depends on a variable of the model: the slice may be empty, and no integer "
+                "stands for the largest or smallest of nothing. Make them floats first, pt.cast(x, 'float64')[:k].max()."
+            )
         whole = Sliced(parts[0].whole, gone).filled(IGNORED[type(op.scalar_op)])
         reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
         (out,) = reduction.make_node(whole).outputs
