@@ -153,8 +153,12 @@ def test_with_nuts():
         (lambda t: pt.constant(A)[:t:2].sum(), "with a step"),
         (lambda t: pt.sort(pt.constant(A)[pt.arange(9) < t])[0], "SortOp.*only sums"),
         (lambda t: pt.constant(np.arange(9))[:t].max(), "of integers in a slice.*pt.cast"),
+        (lambda t: pt.ones(t).sum(), "Alloc.*size depends on a variable of the model .k."),
+        (lambda t: pt.arange(t).sum(), "ARange.*size depends"),
+        (lambda t: pt.repeat(pt.constant(A), t).sum(), "size depends|only sums"),
+        (lambda t: pt.constant(A)[pt.nonzero(pt.arange(9) < t)[0]].sum(), "Nonzero.*size depends"),
     ],
-    ids=["sorted", "of two lengths", "a step", "chosen and sorted", "the largest integer"],
+    ids=["sorted", "of two lengths", "a step", "chosen and sorted", "the largest integer", "ones", "a range", "repeated", "places"],
 )
 def test_what_is_refused(build, message):
     with pm.Model() as model:

@@ -12,16 +12,21 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
-from pytensor.tensor.basic import Join
+from pytensor.tensor.basic import Alloc, ARange, Join, Nonzero
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import Repeat, Unique
 from pytensor.tensor.math import Prod, Sum
-from pytensor.tensor.shape import Shape
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.targets.graph import remade
 
 # what the reductions ignore
 IGNORED = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
+
+
+# Ops whose output has a size that depends on the values of their inputs, by the first of these inputs
+SIZED: dict[int, tuple[type, ...]] = {0: (ARange, Nonzero, Unique), 1: (Alloc, Repeat)}
 
 
 class Cut(NamedTuple):
@@ -102,8 +107,14 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     for node in toposort(outputs):
         inputs = [known.get(i, i) for i in node.inputs]
         # a shape does not depend on values, unless of what is sliced
-        if any(i in moving for i in node.inputs) and not (isinstance(node.op, Shape) and isinstance(inputs[0], Variable)):
+        if any(i in moving for i in node.inputs) and not (isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)):
             moving.update(node.outputs)
+        for first, ops in SIZED.items():  # by a first state alone it would not be known what these read: there may be nothing of them
+            if isinstance(node.op, ops) and any(i in moving for i in node.inputs[first:]):
+                raise NotImplementedError(
+                    f"{node.op} makes a tensor whose size depends on a variable of the model ({names_in(node)}), and JAX compiles programs "
+                    f"of fixed shapes. {REMEDY}"
+                )
         new: list[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
             new, found = [sliced(node, inputs, cuts)], True
@@ -236,9 +247,14 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | S
     raise refused(node)
 
 
+def names_in(node: Apply) -> str:
+    """The variables that a node depends on."""
+    leaves = {v for i in node.inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant)}
+    return ", ".join(sorted(str(v.name) for v in leaves if v.name))
+
+
 def refused(node: Apply) -> NotImplementedError:
-    names = sorted({str(v.name) for i in node.inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant) and v.name})
     return NotImplementedError(
-        f"{node.op} reads a slice whose length depends on a variable of the model ({', '.join(names)}): only sums and other reductions "
+        f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node)}): only sums and other reductions "
         f"over such a slice can be compiled. {REMEDY}"
     )
