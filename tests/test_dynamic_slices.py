@@ -67,6 +67,12 @@ def chosen():
     pm.Potential("p", (x[z > 0] * pt.constant(A)[z > 0]).sum() + pt.sqr(x[pt.eq(z, 0)] - 1).sum() + rows)
 
 
+def rows_chosen():
+    """All of a matrix: PyTensor's own rewrite for JAX puts the bools along the last axis in place of the first."""
+    z = pm.Bernoulli("z", 0.4, shape=3, initval=np.array([1, 0, 1]))
+    pm.Potential("p", pt.constant(M[:3, :3])[z > 0].sum() + pt.constant(M[:3, :1])[z.astype("bool")].sum())
+
+
 def how_many_are_chosen():
     z = pm.Bernoulli("z", 0.4, shape=5, initval=np.ones(5, int))
     part = pt.constant(A[:5])[z > 0]
@@ -157,8 +163,22 @@ def test_with_nuts():
         (lambda t: pt.arange(t).sum(), "ARange.*size depends"),
         (lambda t: pt.repeat(pt.constant(A), t).sum(), "size depends|only sums"),
         (lambda t: pt.constant(A)[pt.nonzero(pt.arange(9) < t)[0]].sum(), "Nonzero.*size depends"),
+        (lambda t: pt.constant(M)[:, pt.arange(9) < t].sum(), "AdvancedSubtensor.*pt.switch"),
     ],
-    ids=["sorted", "of two lengths", "a step", "chosen and sorted", "the largest integer", "ones", "a range", "repeated", "places"],
+    ids=[
+        ,
+    ],
+        "sorted",
+        "of two lengths",
+        "a step",
+        "chosen and sorted",
+        "the largest integer",
+        "ones",
+        "a range",
+        "repeated",
+        "places",
+        "columns",
+    ],
 )
 def test_what_is_refused(build, message):
     with pm.Model() as model:

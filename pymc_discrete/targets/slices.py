@@ -120,6 +120,8 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
             new, found = [sliced(node, inputs, cuts)], True
         elif chosen(node, moving) is not None and not any(isinstance(i, Sliced) for i in inputs):
             new, found = [Sliced(inputs[0], [Chosen(0, inputs[1])])], True
+        elif isinstance(node.op, AdvancedSubtensor) and any(i in moving and i.type.dtype == "bool" for i in node.inputs[1:]):
+            raise refused(node)  # by several axes at once, or of what is sliced already
         elif any(isinstance(i, Sliced) for i in inputs):
             new = passed_on(node, inputs)
         elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
