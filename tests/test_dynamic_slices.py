@@ -166,8 +166,6 @@ def test_with_nuts():
         (lambda t: pt.constant(M)[:, pt.arange(9) < t].sum(), "AdvancedSubtensor.*pt.switch"),
     ],
     ids=[
-        ,
-    ],
         "sorted",
         "of two lengths",
         "a step",
