@@ -73,6 +73,28 @@ def rows_chosen():
     pm.Potential("p", pt.constant(M[:3, :3])[z > 0].sum() + pt.constant(M[:3, :1])[z.astype("bool")].sum())
 
 
+def columns_and_elements_chosen():
+    z, x = pm.Bernoulli("z", 0.4, shape=(2, 3), initval=np.zeros((2, 3), int)), pm.Normal("x", shape=(2, 3))
+    of_both = x[z > 0].sum() + pt.constant(M[:2, :3, None] * A[:4])[z > 0].prod(axis=0)[2]
+    pm.Potential("p", of_both + x[:, z[0] > 0].sum() + pt.sqr(x[:, pt.eq(z[1], 0)]).sum(axis=1)[1])
+
+
+def set_where_chosen():
+    z, x = pm.Bernoulli("z", 0.4, shape=4, initval=np.zeros(4, int)), pm.Normal("x", shape=4)
+    rate = pt.set_subtensor(x[z > 0], 1.5)
+    rows = pt.inc_subtensor((x[:, None] * A[:3])[pt.eq(z, 0)], A[3:6])
+    columns = pt.set_subtensor((x * M[:2, :4])[:, z > 0], x[z > 0] * 2)
+    pm.Potential("p", (rate * A[:4]).sum() + pt.sqr(rows).sum() + pt.sqr(columns - 1).sum())
+
+
+def chosen_by_data():
+    """Bools that are known, along the first axis of a matrix and along both."""
+    u, x = pm.Bernoulli("u", 0.4, shape=(3, 3)), pm.Normal("x", shape=(3, 3))
+    seen = pm.Data("seen", np.array([True, False, True]))
+    pm.Potential("p", (u * x)[seen].sum() + (u * M[:3, :3])[pt.eq(pm.Data("number", [[1, 0, 1], [0, 0, 1], [1, 1, 1]]), 1)].sum())
+    pm.Normal("y", pt.set_subtensor(u[:, 0][seen], 2).sum() + (u * M[:3, :3])[pt.constant([False, True, True])].cumsum(), 1, observed=A[:6])
+
+
 def how_many_are_chosen():
     z = pm.Bernoulli("z", 0.4, shape=5, initval=np.ones(5, int))
     part = pt.constant(A[:5])[z > 0]
@@ -105,6 +127,10 @@ MODELS = [
     of_sites,
     its_length,
     chosen,
+    rows_chosen,
+    columns_and_elements_chosen,
+    set_where_chosen,
+    chosen_by_data,
     how_many_are_chosen,
 ]
 MODELS += [written_beyond_the_end, increased_beyond_the_end]
@@ -161,9 +187,10 @@ def test_with_nuts():
         (lambda t: pt.constant(np.arange(9))[:t].max(), "of integers in a slice.*pt.cast"),
         (lambda t: pt.ones(t).sum(), "Alloc.*size depends on a variable of the model .k."),
         (lambda t: pt.arange(t).sum(), "ARange.*size depends"),
-        (lambda t: pt.repeat(pt.constant(A), t).sum(), "size depends|only sums"),
+        (lambda t: pt.repeat(pt.constant(A), pt.eq(np.arange(9), t).astype(int)).sum(), "Repeat.*size depends"),
         (lambda t: pt.constant(A)[pt.nonzero(pt.arange(9) < t)[0]].sum(), "Nonzero.*size depends"),
-        (lambda t: pt.constant(M)[:, pt.arange(9) < t].sum(), "AdvancedSubtensor.*pt.switch"),
+        (lambda t: pt.constant(M.T)[pt.arange(9) < t, 0].sum(), "AdvancedSubtensor.*pt.switch"),
+        (lambda t: pt.set_subtensor(pt.zeros(9)[pt.arange(9) < t], A[:3]).sum(), "AdvancedSetSubtensor.*pt.switch"),
     ],
     ids=[
         "sorted",
@@ -175,7 +202,8 @@ def test_with_nuts():
         "a range",
         "repeated",
         "places",
-        "columns",
+        "beside an index",
+        "set to several",
     ],
 )
 def test_what_is_refused(build, message):
@@ -183,3 +211,19 @@ def test_what_is_refused(build, message):
         pm.Potential("p", build(k()))
     with pytest.raises(NotImplementedError, match=message):
         pmd.target_from_model(model)
+
+
+@pytest.mark.parametrize(
+    "refused", [lambda t: pt.arange(t).sum(), lambda t: pt.ones(t).sum(), lambda t: pt.sort(pt.constant(A)[: pt.maximum(t, 0) + 1])[0]]
+)
+def test_elsewhere_in_the_model(refused):
+    """A term of no fixed size hinders no step whose variables it does not read, and its own are left to PyMC."""
+    with pm.Model():
+        z = pm.Bernoulli("z", 0.3, shape=4)
+        pm.Normal("y", z, 1, observed=np.ones(4))
+        pm.Potential("p", 0.1 * refused(k(0, 7)))
+        step = pmd.AutoStep()
+        assert [type(s).__name__ for s in step.methods][-1] == "BlockGibbs"
+        idata = pm.sample(20, tune=5, chains=1, cores=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+    lp = idata["sample_stats"]["lp"].values[..., -1]
+    assert np.isfinite(lp).all()

@@ -26,7 +26,7 @@ from pytensor.tensor.shape import Shape
 from pymc_discrete.targets.graph import LogpGraph, dependent_variables, opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.guards import index_guards
 from pymc_discrete.targets.lifting import lift
-from pymc_discrete.targets.slices import masked
+from pymc_discrete.targets.slices import masked, refusal_of_sizes
 from pymc_discrete.targets.sparse import refuse_sparse
 from pymc_discrete.targets.stacking import Stacked
 
@@ -86,8 +86,7 @@ def logp_graph(
             if isinstance(node.op, CheckAndRaise):
                 first.setdefault(node, name)
     named = [*zip(labels, terms, strict=True), *((first.get(node, labels[0]), guard) for node, guard in guards)]
-    outputs = masked([t for _, t in named], [*block.values(), *others])
-    named = list(zip([name for name, _ in named], outputs, strict=True))
+    named = fixed_in_size(named, list(block.values()), others)
     stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
     fg = FunctionGraph([*stacked.values, *stacked.others], [t for _, t in stacked.terms], clone=False)
     rewrite(fg)
@@ -109,6 +108,18 @@ def logp_graph(
         refuse_sparse(named, known, names)
     made_of = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
     return LogpGraph(values, others, touched, untouched, shared, point, made_of, stacked.written_as_one)
+
+
+def fixed_in_size(named: list[tuple[str, Variable]], block: list[Variable], others: list[Variable]) -> list[tuple[str, Variable]]:
+    """Terms with masks in place of slices of unknown size. A term for which that cannot be done, and that the block does not enter, stays
+    as it is: it is evaluated without JAX.
+    """
+    roots = [*block, *others]
+    try:
+        return list(zip([name for name, _ in named], masked([t for _, t in named], roots), strict=True))
+    except NotImplementedError:
+        moving = dependent_variables([t for _, t in named], block)
+        return [(name, t if t not in moving and refusal_of_sizes(t) else masked([t], roots)[0]) for name, t in named]
 
 
 def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[str, list[Variable]]:

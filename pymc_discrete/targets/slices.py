@@ -1,32 +1,32 @@
-"""Slices whose length depends on a variable of the model, `y[:k].sum()` and `y[z > 0].sum()`, with a mask in place of the length.
+"""Masks in place of slices and selections whose size depends on a variable of the model: `y[:k].sum()`, `y[z > 0].sum()`.
 
 JAX compiles programs of fixed shapes. A slice that is summed, or compared, multiplied or joined and then summed, is the whole axis with
-what lies outside replaced by what a sum ignores.
+what lies outside replaced by what a sum ignores. So are the elements that a tensor of bools selects: PyTensor's own rewrite of their sum
+for JAX (`boolean_indexing_sum`) lays the bools along the last axis of a matrix in place of the first.
 """
 
 from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
-from pytensor.graph.traversal import ancestors, toposort
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
 from pytensor.tensor.basic import Alloc, ARange, Join, Nonzero
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import Repeat, Unique
 from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.subtensor import AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.targets.graph import remade
 
 # what the reductions ignore
 IGNORED = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
-
-
-# Ops whose output has a size that depends on the values of their inputs, by the first of these inputs
-SIZED: dict[int, tuple[type, ...]] = {0: (ARange, Nonzero, Unique), 1: (Alloc, Repeat)}
+# {Op: position of the first of the inputs whose values give the size of the output}
+SIZED_BY = {ARange: 0, Nonzero: 0, Unique: 0, Alloc: 1, Repeat: 1}
 
 
 class Cut(NamedTuple):
@@ -44,7 +44,7 @@ class Cut(NamedTuple):
 
     @property
     def count(self) -> Variable:
-        """How many places are left."""
+        """() int64, the number of elements of the slice along its axis."""
         return pt.maximum(self.end - self.begin, 0)
 
     def on(self, axis: int) -> "Cut":
@@ -59,17 +59,18 @@ class Cut(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What a vector of bools leaves of an axis, `x[chosen]`."""
+    """What indexing an axis with a vector of bools keeps of it: the elements where the vector is True, as in `x[z > 0]`."""
 
     axis: int
     chosen: Variable
 
     def mask(self, ndim: int) -> Variable:
-        """True where it chooses, along the axis of a tensor of so many dimensions."""
+        """The vector of bools, broadcastable against a tensor of `ndim` dimensions."""
         return self.chosen.dimshuffle(*("x" if d != self.axis else 0 for d in range(ndim)))
 
     @property
     def count(self) -> Variable:
+        """() int64, the number of elements kept."""
         return self.chosen.sum()
 
     def on(self, axis: int) -> "Chosen":
@@ -93,8 +94,17 @@ class Sliced(NamedTuple):
         return out
 
 
+def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
+    """What `masked` says of a term whose variables are all unknown, or None if it can be compiled."""
+    try:
+        masked([output], list(explicit_graph_inputs([output])))
+    except NotImplementedError as error:
+        return error
+    return None
+
+
 def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """The graph with masks in place of slices whose ends depend on `roots`.
+    """The graph with masks in place of slices and selections whose sizes depend on `roots`, and places in place of bools that are known.
 
     Raises
     ------
@@ -109,21 +119,21 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
         # a shape does not depend on values, unless of what is sliced
         if any(i in moving for i in node.inputs) and not (isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)):
             moving.update(node.outputs)
-        for first, ops in SIZED.items():  # by a first state alone it would not be known what these read: there may be nothing of them
-            if isinstance(node.op, ops) and any(i in moving for i in node.inputs[first:]):
-                raise NotImplementedError(
-                    f"{node.op} makes a tensor whose size depends on a variable of the model ({names_in(node)}), and JAX compiles programs "
-                    f"of fixed shapes. {REMEDY}"
-                )
+        first = SIZED_BY.get(type(node.op))
+        if first is not None and any(i in moving for i in node.inputs[first:]):
+            raise NotImplementedError(
+                f"{node.op} makes a tensor whose size depends on a variable of the model ({names_in(node)}), and JAX compiles programs of "
+                f"fixed shapes. {REMEDY}"
+            )
         new: list[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
             new, found = [sliced(node, inputs, cuts)], True
-        elif chosen(node, moving) is not None and not any(isinstance(i, Sliced) for i in inputs):
-            new, found = [Sliced(inputs[0], [Chosen(0, inputs[1])])], True
-        elif isinstance(node.op, AdvancedSubtensor) and any(i in moving and i.type.dtype == "bool" for i in node.inputs[1:]):
-            raise refused(node)  # by several axes at once, or of what is sliced already
+        elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and (masks := bools(node, moving)):
+            new, found = [selected(node, inputs, masks)], True
         elif any(isinstance(i, Sliced) for i in inputs):
             new = passed_on(node, inputs)
+        elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and bools(node, None):
+            new, found = [by_places(node, inputs)], True
         elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
             new = list(remade(node, [i for i in inputs if isinstance(i, Variable)]))
         known.update(zip(node.outputs, new if new is not None else node.outputs, strict=True))
@@ -134,13 +144,60 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     return [r.filled(0.0) if isinstance(r, Sliced) else r for r in results]
 
 
-def chosen(node: Apply, moving: set[Variable]) -> Variable | None:
-    """The vector of bools that depends on a variable and chooses along the first axis, if that is what a node does."""
-    if isinstance(node.op, AdvancedSubtensor) and len(node.inputs) == 2 and node.inputs[1] in moving:
-        (index,) = indices_from_subtensor(node.inputs[1:], node.op.idx_list)[:1]
-        if index is node.inputs[1] and index.type.dtype == "bool" and index.type.ndim == 1:
-            return index
-    return None
+def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
+    """{position among the indices: tensor of bools} of an indexing with bools, those in `moving` if that is given."""
+    flat = node.inputs[1 if isinstance(node.op, AdvancedSubtensor) else 2 :]
+    indices = enumerate(indices_from_subtensor(flat, node.op.idx_list))
+    return {p: i for p, i in indices if isinstance(i, Variable) and i.type.dtype == "bool" and (moving is None or i in moving)}
+
+
+def by_places(node: Apply, inputs: list[Variable]) -> Variable:
+    """An indexing with bools that depend on no variable of the model, with the places where they are True in place of the bools."""
+    first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
+    index: list[Variable | slice] = []
+    for i in indices_from_subtensor(inputs[first:], node.op.idx_list):
+        if isinstance(i, Variable) and i.type.dtype == "bool":
+            value = i.data if isinstance(i, Constant) else pytensor.function([], i, mode="FAST_COMPILE")()
+            index += [pt.constant(places) for places in np.nonzero(value)]
+        else:
+            index.append(i)
+    part = inputs[0][tuple(index)]
+    if first == 1:
+        return part
+    write = pt.set_subtensor if node.op.set_instead_of_inc else pt.inc_subtensor
+    return write(part, inputs[1])
+
+
+def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Variable]) -> Variable | Sliced:
+    """What an indexing with one tensor of bools, and `:` for all other axes, reads; or the tensor in which it has written."""
+    reads = isinstance(node.op, AdvancedSubtensor)
+    x, flat = inputs[0], inputs[1 if reads else 2 :]
+    indices = indices_from_subtensor(flat, node.op.idx_list)
+    if isinstance(x, Sliced) or any(isinstance(i, Sliced) for i in flat) or len(masks) > 1:
+        raise refused(node)
+    (axis,) = masks
+    if any(i != slice(None) for p, i in enumerate(indices) if p != axis):
+        raise refused(node)
+    mask = indices[axis]
+    if mask.type.ndim != 1:  # of several axes: they become one
+        if not reads or not mask.type.ndim:
+            raise refused(node)
+        last = axis + mask.type.ndim
+        x = x.reshape((*x.shape[:axis], -1, *x.shape[last:]), ndim=x.type.ndim - mask.type.ndim + 1)
+        mask = mask.flatten()
+    choice = Chosen(axis, mask)
+    if reads:
+        return Sliced(x, [choice])
+    y = inputs[1]
+    whole = y.whole if isinstance(y, Sliced) else y
+    ahead = x.type.ndim - whole.type.ndim
+    if isinstance(y, Sliced):
+        if len(y.cuts) != 1 or not choice.same(y.cuts[0].on(y.cuts[0].axis + ahead)):
+            raise refused(node)
+    elif axis >= ahead and not whole.type.broadcastable[axis - ahead]:
+        raise refused(node)  # a value for every True, whose number is not known
+    new = whole if node.op.set_instead_of_inc else x + whole
+    return pt.switch(choice.mask(x.type.ndim), new, x).astype(x.dtype)
 
 
 def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
@@ -155,7 +212,9 @@ def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
     return found
 
 
-REMEDY = "Write a comparison of places in its place, pt.switch(np.arange(n) < k, a, b)."
+REMEDY = (
+    "Write a switch over all elements in its place: pt.switch(np.arange(n) < k, a, b) for a slice, pt.switch(z > 0, a, b) for a selection."
+)
 
 
 def sliced(node: Apply, inputs: list[Variable | Sliced], cuts: dict[int, slice]) -> Variable | Sliced:
@@ -250,7 +309,7 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | S
 
 
 def names_in(node: Apply) -> str:
-    """The variables that a node depends on."""
+    """The names, for a message, of the variables of the model that the inputs of a node are computed from."""
     leaves = {v for i in node.inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant)}
     return ", ".join(sorted(str(v.name) for v in leaves if v.name))
 

@@ -12,6 +12,7 @@ from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.targets.graph import LogpGraph
 from pymc_discrete.targets.jaxify import refusal_of_jax
+from pymc_discrete.targets.slices import refusal_of_sizes
 
 
 class Untouched:
@@ -24,7 +25,7 @@ class Untouched:
 
     def __init__(self, graph: LogpGraph):
         self._inputs = graph.others
-        found = [(t.sum(), refusal_of_jax([t])) for _, t in graph.untouched]
+        found = [(t.sum(), refusal_of_term(t)) for _, t in graph.untouched]
         self.in_jax = [t for t, refusal in found if refusal is None]
         self._left = [(t, refusal) for t, refusal in found if refusal is not None]
 
@@ -50,11 +51,16 @@ class Untouched:
             raise refusal
 
 
+def refusal_of_term(term: Variable) -> NotImplementedError | None:
+    """Why a term cannot be compiled, an Op without a JAX version or a size that is not fixed, or None."""
+    return refusal_of_jax([term]) or refusal_of_sizes(term)
+
+
 def terms_without_jax(terms: list[tuple[str, Variable]], names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
-    """{value variable of `names`: (a term that it enters, what JAX says of it)}, where a term has an Op without a JAX version."""
+    """{value variable of `names`: (a term that it enters, what JAX says of it)}, where JAX cannot compile a term."""
     found: dict[str, tuple[str, NotImplementedError]] = {}
     for label, term in terms:
-        refusal = refusal_of_jax([term])
+        refusal = refusal_of_term(term)
         if refusal is not None:
             found.update({str(v.name): (label, refusal) for v in graph_inputs([term]) if v.name in names})
     return found
