@@ -24,7 +24,7 @@ def summed():
 def before_and_after():
     """A changepoint as it is often written."""
     t, mu = k(), pm.Normal("mu", 0, 1, shape=2)
-    before, after = pt.constant(A)[:t], pt.constant(A)[t:]
+    before, after = pm.Deterministic("before", pt.constant(A)[:t]), pt.constant(A)[t:]
     pm.Potential("p", pm.logp(pm.Normal.dist(mu[0], 1), before).sum() + pm.logp(pm.Normal.dist(mu[1], 2), after).sum())
 
 
@@ -166,7 +166,8 @@ def test_with_nuts():
     """The gradient by mu is that of the masked sums."""
     with pm.Model():
         before_and_after()
-        idata = pmd.sample(300, tune=300, chains=2, random_seed=1, progressbar=False, compute_convergence_checks=False)
+        options = {"random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
+        idata = pmd.sample(300, tune=300, chains=2, var_names=["k", "mu"], **options)
     t, mu = (idata["posterior"][name].values.reshape(600, -1) for name in ("k", "mu"))
     # at each k the means are conjugate: precision 1 + n / variance
     n = np.concatenate([t, 9 - t], axis=1)
@@ -175,6 +176,21 @@ def test_with_nuts():
     z = (mu - total / np.array([1.0, 4.0]) / precision) * np.sqrt(precision)
     assert abs(z.mean()) < 5 / np.sqrt(z.size / 4)
     assert abs(z.std() - 1) < 0.2
+
+
+def test_deterministics():
+    """What pmd.sample records of slices and selections is what NumPy makes of the same draws."""
+    with pm.Model():
+        z, x = pm.Bernoulli("z", 0.5, shape=3), pm.Normal("x", shape=3)
+        pm.Deterministic("rows", (x * M[:3, :3])[z > 0].sum())
+        pm.Deterministic("slice", x[: z.sum()].sum())
+        pm.Deterministic("part", x[z > 0])
+        options = {"tune": 20, "chains": 1, "random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
+        draws = pmd.sample(50, var_names=["z", "x", "rows", "slice"], **options)["posterior"].isel(chain=0)
+        with pytest.raises(NotImplementedError, match=r"'part' has a size that differs from draw to draw.*var_names="):
+            pmd.sample(50, **options)
+    for z, x, rows, part in zip(*(draws[name].values for name in ("z", "x", "rows", "slice")), strict=True):
+        np.testing.assert_allclose([rows, part], [(x * M[:3, :3])[z > 0].sum(), x[: z.sum()].sum()], atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,8 @@ def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
         yield
     except NotImplementedError as error:
         found = re.search(r"`Op`: (.*)", str(error))
-        what = f"the Op {found[1].strip()}, which has no JAX version" if found else f"what JAX cannot do ({str(error).splitlines()[0]})"
+        said = str(error).splitlines()[0].rstrip(".")
+        what = f"the Op {found[1].strip()}, which has no JAX version" if found else f"what JAX cannot do ({said})"
         raise NotImplementedError(
             f"{who} runs the whole model in JAX, and the model has {what}. Use pm.sample, with step=pmd.AutoStep(...) for the "
             "discrete variables that it does not touch, or register a version with pytensor.link.jax.dispatch.jax_funcify."

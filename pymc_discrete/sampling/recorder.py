@@ -16,6 +16,7 @@ from pymc_discrete.targets.bounds import hull
 from pymc_discrete.targets.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.model_settings import width_of_models
+from pymc_discrete.targets.slices import Sliced, with_masks
 from pymc_discrete.targets.stacking import in_vectors
 
 
@@ -47,7 +48,15 @@ class Recorder:
         self._names = [str(v.name) for v in rest]
         replaced = {v: pt.constant(v.get_value()) for v in shared} | {values[name]: v for name, v in parts.items()}
         groups = {name: [parts[m.name] for m in own] for name, own in points.vectors.items()}
-        vectors, graphs = in_vectors(clone_replace(rest, replaced), groups)
+        unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
+        made_in_jax = with_masks(clone_replace(rest, replaced), unknown)
+        for name, graph in zip(self._names, made_in_jax, strict=True):
+            if isinstance(graph, Sliced):
+                raise NotImplementedError(
+                    f"The Deterministic {name!r} has a size that differs from draw to draw. Leave it out with var_names=, or record it "
+                    "with a value where nothing is selected, pt.switch(z > 0, x, np.nan)."
+                )
+        vectors, graphs = in_vectors([graph for graph in made_in_jax if isinstance(graph, Variable)], groups)
         inputs = [*(v for name, v in values.items() if name not in parts), *vectors]
         self._inputs = [str(v.name) for v in inputs]
         self._in_words: set[str] = set()

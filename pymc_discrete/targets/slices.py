@@ -5,12 +5,14 @@ what lies outside replaced by what a sum ignores. So are the elements that a ten
 for JAX (`boolean_indexing_sum`) lays the bools along the last axis of a matrix in place of the first.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
@@ -104,12 +106,23 @@ def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
 
 
 def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """The graph with masks in place of slices and selections whose sizes depend on `roots`, and places in place of bools that are known.
+    """Terms of a log density, whose elements are added up, with masks in place of slices and selections whose sizes depend on `roots`.
 
     Raises
     ------
     NotImplementedError
-        Where something else than a reduction asks for such a slice.
+        See `with_masks`.
+    """
+    return [t.filled(0.0) if isinstance(t, Sliced) else t for t in with_masks(outputs, roots)]
+
+
+def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable | Sliced]:
+    """A graph with masks in place of slices and selections whose sizes depend on `roots`, and places in place of bools that are known.
+
+    Raises
+    ------
+    NotImplementedError
+        Where something else than a reduction asks for such a slice, or another tensor has a size that depends on `roots`.
     """
     known: dict[Variable, Variable | Sliced] = {}
     moving = set(roots)
@@ -125,7 +138,7 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
                 f"{node.op} makes a tensor whose size depends on a variable of the model ({names_in(node)}), and JAX compiles programs of "
                 f"fixed shapes. {REMEDY}"
             )
-        new: list[Variable | Sliced] | None = None
+        new: Sequence[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
             new, found = [sliced(node, inputs, cuts)], True
         elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and (masks := bools(node, moving)):
@@ -137,11 +150,7 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
         elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
             new = list(remade(node, [i for i in inputs if isinstance(i, Variable)]))
         known.update(zip(node.outputs, new if new is not None else node.outputs, strict=True))
-    if not found:
-        return outputs
-    results = [known.get(o, o) for o in outputs]
-    # the elements of a term are added up
-    return [r.filled(0.0) if isinstance(r, Sliced) else r for r in results]
+    return [known.get(o, o) for o in outputs] if found else list(outputs)
 
 
 def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
@@ -256,7 +265,7 @@ def place(end: Variable | None, length: int, missing: int) -> Variable:
     return pt.clip(pt.switch(end < 0, end + length, end), 0, length)
 
 
-def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable | Sliced]:
     """What becomes of slices in the Op that reads them."""
     op, parts = node.op, [i for i in inputs if isinstance(i, Sliced)]
     cuts = parts[0].cuts
@@ -275,6 +284,8 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | S
                 raise refused(node)
         wholes = [i.whole if isinstance(i, Sliced) else i for i in inputs]
         return [Sliced(out, cuts) for out in op.make_node(*wholes).outputs]
+    if isinstance(op, ViewOp):  # a Deterministic
+        return [parts[0]]
     if isinstance(op, DimShuffle):
         order = list(op.new_order)
         if any(cut.axis not in order for cut in cuts):
