@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,9 @@ MODELS = (changepoint, mixture, lattice, selection, counts, chain, scalars, cova
 
 
 # ---------------------------------------------------------------- samplers
+IN_ONE_PROGRAM = ("GibbsWithGradients n_flips=adapt", "PathAuxiliary", "DiscreteLangevin dlmc", "PerturbAndMaxProduct")
+
+
 def steps(pmd):
     """Every step, with every option that is a program of its own: {name: names of the discrete variables -> step}."""
     g, p, d = pmd.GibbsWithGradients, pmd.PathAuxiliary, pmd.DiscreteLangevin
@@ -138,6 +142,10 @@ def by_sample(model, pmd, step, dtype):
     return digest(idata[group][name].values for group in ("posterior", "sample_stats") for name in sorted(idata[group].data_vars))
 
 
+def by_sliced_sample(model, pmd, continuous, dtype):
+    return by_sample(model, pmd, made(model, lambda: pmd.ReparameterizedSlice(continuous)), dtype)
+
+
 def digest(arrays):
     found = hashlib.sha256()
     for a in arrays:
@@ -167,9 +175,9 @@ def draws_of(name, dtype, words):
     asked = {k: (lambda make=make: by_step(model, lambda: make(discrete))) for k, make in steps(pmd).items()}
     if continuous:
         asked["ReparameterizedSlice"] = lambda: by_step(model, lambda: pmd.ReparameterizedSlice(continuous))
-        asked["pmd.sample, ReparameterizedSlice"] = lambda: by_sample(model, pmd, made(model, lambda: pmd.ReparameterizedSlice(continuous)), dtype)
+        asked["pmd.sample, ReparameterizedSlice"] = partial(by_sliced_sample, model, pmd, continuous, dtype)
     asked["pmd.sample"] = lambda: by_sample(model, pmd, None, dtype)
-    for step in ("GibbsWithGradients n_flips=adapt", "PathAuxiliary", "DiscreteLangevin dlmc", "PerturbAndMaxProduct"):
+    for step in IN_ONE_PROGRAM:
         make = steps(pmd)[step]
         asked[f"pmd.sample, {step}"] = lambda make=make: by_sample(model, pmd, made(model, lambda: make(discrete)), dtype)
     results = {}

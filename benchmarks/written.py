@@ -179,8 +179,9 @@ def sampled(name, sampler, limit):
             idata = pmd.sample(DRAWS, callback=lambda draws, n: done.append((n, time.perf_counter())), initvals=starts(model), **options)
             busy = (done[-1][1] - done[0][1]) * DRAWS / (DRAWS - done[0][0])
         else:
-            step = pmd.AutoStep() if sampler == "pm.sample, AutoStep" else None
-            idata = pm.sample(DRAWS, step=step, cores=1, callback=note, **options)
+            step = pmd.AutoStep() if "AutoStep" in sampler else None
+            compile_kwargs = {"mode": "JAX"} if "JAX" in sampler else None
+            idata = pm.sample(DRAWS, step=step, cores=1, callback=note, compile_kwargs=compile_kwargs, **options)
             busy = clock["busy"]
     seconds = time.perf_counter() - begin
     posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
@@ -197,7 +198,7 @@ def starts(model):
     return {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
 
 
-SAMPLERS = ("pm.sample, AutoStep", "pmd.sample", "pm.sample, its own steps")
+SAMPLERS = ("pm.sample, AutoStep", "pm.sample, AutoStep, PyMC's part in JAX", "pmd.sample", "pm.sample, its own steps")
 
 
 def run_one(kind, name, sampler, folder, limit):

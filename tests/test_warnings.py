@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz_base import from_dict
+from pymc.exceptions import SamplingError
 from test_sample import QUIET
 
 import pymc_discrete as pmd
@@ -54,6 +55,39 @@ def test_texts_that_differ_in_names_only_are_one():
     several, one = said_alike(texts)
     assert several == ([f"z{n}" for n in range(9)], "every element of z1 ... z9 (9 variables) depends on at most 2 sites")
     assert one == (["k"], "no term depends on it")
+
+
+@pytest.mark.parametrize(
+    ("lower", "shift", "said"), [(0, 0, "index from 0 to 2 into 2 entries in 'y'"), (1, 0, "from 1 to 2 into 2"), (1, 1, None)]
+)
+def test_indices_out_of_bounds(lower, shift, said, log):
+    """More values than entries, labels that count from 1, and the same made right."""
+    with pm.Model():
+        z = pm.DiscreteUniform("z", lower, 2, shape=5)
+        pm.Normal("y", pt.constant(np.array([0.0, 3.0]))[z - shift], 1, observed=np.arange(5.0))
+        pmd.AutoStep()
+    found = [line for line in log() if line.startswith("'z' gives an index")]
+    assert len(found) == (said is not None)
+    assert all(said in line for line in found)
+
+
+def test_what_is_impossible_is_named():
+    """The term, whatever variable the chain is stuck with."""
+    with pm.Model():
+        k, rate = pm.Bernoulli("k", 0.5), pm.Gamma("rate", 2, 1)
+        pm.Poisson("counts", rate + k, observed=[1, -2])
+        with pytest.raises(SamplingError, match=r"-inf, through 'counts': .*observed values outside"):
+            pmd.sample(5, tune=5, chains=1, random_seed=1, **QUIET)
+        step = pmd.BlockGibbs()
+        step.setup_chain(np.random.default_rng(1), tune=0, draws=5)
+        with pytest.raises(SamplingError, match=r"-inf, through 'counts': the start of 'k'"):
+            step.step(pm.modelcontext(None).initial_point())
+
+
+def test_two_valued_ties_name_a_step_that_moves_both():
+    flips = np.repeat(np.random.default_rng(1).integers(0, 2, (4, 8)), 50, axis=1)
+    (found,) = ties({"z[0]": flips, "z[1]": 1 - flips}, {})
+    assert "PathAuxiliary(path_length=5, recompute=True)" in found.text
 
 
 def test_many_variables_take_two_lines(log):

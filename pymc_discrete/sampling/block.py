@@ -8,7 +8,14 @@ from pymc_discrete.steps.standing import Leaving
 
 
 class Block(Protocol):
-    """Some variables of a model and what moves them."""
+    """Some variables of a model and what moves them.
+
+    Attributes
+    ----------
+    density : the model's log density over them, with its `graph` and their `names`
+    """
+
+    density: Any
 
     @property
     def stats(self) -> dict[str, type]:
@@ -40,6 +47,3 @@ class Block(Protocol):
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         """{discrete variable: how probable another value of its sites is} at the points of the chains."""
-
-    def impossible_message(self) -> str:
-        """Where the log density is still -inf then."""

@@ -149,9 +149,6 @@ class DiscreteBlock:
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         return leaving(self.target, points, self.step.joint, self.step.complete)
 
-    def impossible_message(self) -> str:
-        return self.step.impossible_message()
-
     def settled(self, key, point: dict[str, Any], state: DiscreteState) -> dict[str, Any]:
         """The point, nearer to the bulk where the chain stands still."""
         x, target = self.split(point)

@@ -180,9 +180,6 @@ class NutsBlock:
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         return {}
 
-    def impossible_message(self) -> str:
-        return "The log density is -inf: tuning found nothing possible. Pass initvals= that the model and the data allow."
-
     def _learn(self, state: NutsState, t, q, accept) -> NutsState:
         """Stan's warm-up: step size always, mass matrix in windows that double, a fresh step size after each."""
         slow, ends = jnp.asarray(self._schedule)[t]

@@ -17,7 +17,7 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 from pymc.util import get_random_generator
 
-from pymc_discrete.steps.auto import AutoStep, left_to_pymc
+from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.targets.arguments import check_count
@@ -160,11 +160,8 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[D
         raise ValueError(f"{shown(twice)} {'belongs' if len(twice) == 1 else 'belong'} to two steps. Name each variable once.")
     left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and np.size(point[v.name])]
     if left:
-        made = AutoStep(left, model=model, initial_point=point)
-        chosen = getattr(made, "methods", [made])
-        if not all(isinstance(s, DiscreteStep) for s in chosen):
-            raise next(refusal for _, refusal in left_to_pymc(model, left).values())
-        flat += chosen
+        made = AutoStep(left, model=model, initial_point=point, _all_in_jax=True)
+        flat += getattr(made, "methods", [made])
     return sorted(flat, key=lambda s: not isinstance(s, ReparameterizedSlice))
 
 
@@ -203,7 +200,8 @@ def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
         found = re.search(r"`Op`: (.*)", str(error))
         said = str(error).splitlines()[0].rstrip(".")
         what = f"the Op {found[1].strip()}, which has no JAX version" if found else f"what JAX cannot do ({said})"
+        register = ", or register a version with pytensor.link.jax.dispatch.jax_funcify" if found else ""
         raise NotImplementedError(
             f"{who} runs the whole model in JAX, and the model has {what}. Use pm.sample, with step=pmd.AutoStep(...) for the "
-            "discrete variables that it does not touch, or register a version with pytensor.link.jax.dispatch.jax_funcify."
+            f"discrete variables that it does not touch{register}."
         ) from error

@@ -39,6 +39,10 @@ class Progress:
     def __exit__(self, *error: Any) -> None:
         self._bar.stop()
 
+    def resumed(self, draws: int) -> None:
+        """With `draws` of every chain that an earlier run left."""
+        self._bar.update(self._task, advance=draws, told="from the checkpoint", refresh=True)
+
     def advance(self, draws: int, seconds: float, stats: dict[str, Any], tuning: bool) -> None:
         """After `draws` of every chain that took so many seconds."""
         if "diverging" in stats and not tuning:

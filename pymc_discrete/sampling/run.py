@@ -15,6 +15,7 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.storage import Checkpoint, Memory, on_host
+from pymc_discrete.steps.checks import impossible
 from pymc_discrete.steps.standing import Leaving
 
 _log = logging.getLogger("pymc.discrete")
@@ -65,7 +66,7 @@ class Run:
         """
         t = self.store.done(WARMUP)
         if t or self.store.done(POSTERIOR):
-            self.bar.advance(t + self.store.done(POSTERIOR), 0.0, {}, tuning=True)
+            self.bar.resumed(t + self.store.done(POSTERIOR))
         ends = sorted({*range(TUNING_CHUNK, self.tune, TUNING_CHUNK), *self.program.shared_ends, self.tune})
         while t < self.tune:
             end, begin = next(e for e in ends if e > t), time.perf_counter()
@@ -92,8 +93,16 @@ class Run:
         self._check_possible(lp)
 
     def _check_possible(self, lp: np.ndarray) -> None:
-        if np.isneginf(lp).any():
-            raise SamplingError(self.program.blocks[-1].impossible_message())
+        """Refuse to go on where the log density (chains, ...) is -inf."""
+        stuck = np.isneginf(lp).reshape(len(lp), -1).any(axis=1)
+        if stuck.any():
+            block = self.program.blocks[-1]
+            raise SamplingError(impossible(block.density.graph, self._points()[int(stuck.argmax())], block.density.names))
+
+    def _points(self) -> list[dict[str, np.ndarray]]:
+        """Where the chains are."""
+        points = self.program.points.unpacked(jax.tree.map(on_host, self.chains.states.point), lead=1)
+        return [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
 
     def _discrete(self) -> list[tuple[DiscreteBlock, Any]]:
         return [(b, s) for b, s in zip(self.program.blocks, self.chains.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
@@ -108,9 +117,8 @@ class Run:
 
     def leaving(self) -> dict[str, Leaving]:
         """{discrete variable: how probable another value of its sites is}, where the chains are now."""
-        points = self.program.points.unpacked(jax.tree.map(on_host, self.chains.states.point), lead=1)
-        each = [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
-        return {name: found for block in self.program.blocks for name, found in block.leaving(each).items()}
+        points = self._points()
+        return {name: found for block in self.program.blocks for name, found in block.leaving(points).items()}
 
     def draw_all(self) -> None:
         """Each chunk goes to the host while the next is computed."""

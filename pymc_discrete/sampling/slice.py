@@ -77,6 +77,3 @@ class SliceBlock:
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         return {}
-
-    def impossible_message(self) -> str:
-        return self.step.impossible_message()

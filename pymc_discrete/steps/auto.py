@@ -65,7 +65,7 @@ class AutoStep(DiscreteStep):
 
     name = "auto_step"
 
-    def __new__(cls, vars: Any = None, **options: Any):
+    def __new__(cls, vars: Any = None, *, _all_in_jax: bool = False, **options: Any):
         check_options(cls, options)
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
@@ -77,6 +77,8 @@ class AutoStep(DiscreteStep):
             left = left_to_pymc(model, names)
             if not left:
                 raise
+        if left and _all_in_jax:
+            raise next(refusal for _, refusal in left.values())
         if left:
             names = [n for n in names if n not in left]
             theirs = [pymc_step(model, name, *why) for name, why in left.items()]

@@ -69,6 +69,8 @@ class BuiltStep(SentWhole):
         self.rng = get_random_generator(rng)
         self.kernel, _ = self._make_kernel()
         self._build(_target)
+        for text in self._density.graph.out_of_bounds:
+            _log.warning(text)
         rows = self.target.describe()
         for names, text in said_alike({n: f"{r['way']} differences, K={r['K']} ({r['reason']})" for n, r in rows.items()}):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")

@@ -135,6 +135,17 @@ def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
     return by_value
 
 
+def impossible(graph: LogpGraph, point: PointType, names: list[str]) -> str:
+    """What to say of a chain of these variables that tuning leaves where the log density is -inf."""
+    terms = terms_at(graph, point).get("-inf", [])
+    return (
+        f"The log density is -inf, through {shown(terms) or 'one of its terms'}: the start of {shown(names)} is impossible, and tuning "
+        "found nothing possible near it. Either the start contradicts the data (a latent count smaller than what was counted): pass "
+        "initvals= that they allow. Or the term is impossible whatever the start: observed values outside their distribution's support, a "
+        "parameter outside its domain, a p that does not sum to 1. model.debug() says which."
+    )
+
+
 def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
     """Say which term of the log density is nan or +inf at a point."""
     terms = {value: names for value, names in terms_at(graph, point).items() if value != "-inf"}

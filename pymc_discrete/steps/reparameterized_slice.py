@@ -20,7 +20,7 @@ from rich.table import Column
 
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.keys import key_of_words
-from pymc_discrete.steps.checks import raise_not_finite, without_jax
+from pymc_discrete.steps.checks import impossible, raise_not_finite, without_jax
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.sending import SentWhole
@@ -248,7 +248,7 @@ class ReparameterizedSlice(SentWhole):
         if not logp < np.inf:
             raise_not_finite(self.density.graph, new, logp)
         if logp == -np.inf and not self.tune:
-            self._raise_impossible()
+            raise SamplingError(impossible(self.density.graph, new, self._names))
         self.drawn += 1
         stats = {"slice_expansions": expansions, "slice_shrinkages": shrinkages, "slice_stayed": stayed, "model_logp": logp}
         return new, [stats]
@@ -285,15 +285,6 @@ class ReparameterizedSlice(SentWhole):
             "hold no other point that floating point numbers tell apart. Look for a variable that is fixed by others, or for a scale "
             "far below the rounding of its location, and write the model so that it is free."
         ]
-
-    def _raise_impossible(self) -> None:
-        raise SamplingError(self.impossible_message())
-
-    def impossible_message(self) -> str:
-        return (
-            f"The log density is -inf: the start of {shown(self._names)} is impossible, and tuning found nothing possible "
-            "near it. Pass initvals= that the model and the data allow."
-        )
 
     @staticmethod
     def _progressbar_config(n_chains: int = 1):

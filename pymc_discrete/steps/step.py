@@ -12,7 +12,7 @@ from pymc.step_methods.state import dataclass_state
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_discrete.steps.checks import check_start, dispersed, names_of, raise_not_finite
+from pymc_discrete.steps.checks import check_start, dispersed, impossible, raise_not_finite
 from pymc_discrete.steps.compiling import announced
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.standing import FEWEST
@@ -30,7 +30,6 @@ class DiscreteStepState(StepMethodState):
     start: str = field(metadata={"frozen": True})
     tune: bool
     checked: bool
-    impossible: bool
     tune_draws: int
     adaptation: Any
     sums: Any
@@ -64,7 +63,6 @@ class DiscreteStep(TunedStep):
     def _reset(self) -> None:
         super()._reset()
         self.checked = False
-        self.impossible = False
         self.watch: Watch | None = None
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
@@ -95,9 +93,8 @@ class DiscreteStep(TunedStep):
         if self.target.space.windowed.any() and not width_of_models():
             for m in self.target.space.members:
                 check_in_32_bits(m.name, new[m.name])
-        self.impossible = logp == -np.inf
-        if self.impossible and not self.tune:
-            self._raise_impossible()
+        if logp == -np.inf and not self.tune:
+            raise SamplingError(impossible(graph, new, self._names))
         stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved), "model_logp": logp}
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
         if self.tune:
@@ -147,20 +144,8 @@ class DiscreteStep(TunedStep):
     def stop_tuning(self) -> None:
         super().stop_tuning()
         self._freeze()
-        if self.impossible:
-            self._raise_impossible()
         for complaint in self.complaints(self.adaptation, self.tune_draws):
             _log.warning(complaint)
-
-    def _raise_impossible(self) -> None:
-        raise SamplingError(self.impossible_message())
-
-    def impossible_message(self) -> str:
-        return (
-            f"The log density is -inf: the start of {names_of(self.target)} is impossible, and tuning found nothing possible near it. "
-            "Pass initvals= that the data allow (a latent count no smaller than what was counted); if there are none, the model excludes "
-            "its data."
-        )
 
     @staticmethod
     def _progressbar_config(n_chains: int = 1):

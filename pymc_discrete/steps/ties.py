@@ -111,10 +111,14 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
             continue
         strongest = sorted(own, key=lambda other: -abs(own[other]))[:NAMED]
         shown = " and ".join(f"{other} (correlation {own[other]:.2f})" for other in strongest)
-        text = (
-            f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {effects:.0f} effective draws of {total}: each "
-            f"is drawn given the others, so that they go along a ridge in small steps. {PAGE}"
+        two_valued = all(other in counts and len(np.unique(counts[other])) <= 2 for other in [name, *strongest])
+        why = (
+            "one can hardly change while the others stay. Where labels may swap or groups of sites turn together, "
+            "pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
+            if two_valued
+            else "each is drawn given the others, so that they go along a ridge in small steps."
         )
+        text = f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {effects:.0f} effective draws of {total}: {why} {PAGE}"
         reported.append(Tie((name, *own), text))
         tied.update(reported[-1].names)
     free = [i for i, name in enumerate(names) if name not in tied]

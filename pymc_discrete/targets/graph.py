@@ -33,6 +33,7 @@ class LogpGraph:
     start : {value variable: array}, a point of the model
     groups : {variable of `values` or `others`: the names of the value variables that it is made of}
     written_as_one : {name of a term: those that it is made of}, where it is made of several
+    out_of_bounds : what to say of variables of the block that are an index with values out of bounds
     """
 
     values: list[Variable]
@@ -43,6 +44,7 @@ class LogpGraph:
     start: dict[str, np.ndarray]
     groups: dict[Variable, list[str]]
     written_as_one: dict[str, list[str]]
+    out_of_bounds: list[str]
     dependent: set[Variable] = field(default_factory=set)
 
     def __post_init__(self):

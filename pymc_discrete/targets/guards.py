@@ -4,18 +4,27 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import toposort
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import Add, Cast, Identity, Sub
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor
 
-from pymc_discrete.targets.bounds import extent, integer_bounds
+from pymc_discrete.targets.bounds import MOVING, extent, integer_bounds
 
 
 def index_guards(
     terms: list[tuple[str, Variable]], dependent: set[Variable], supports: dict[Variable, tuple[Any, Any]]
-) -> list[tuple[str, Variable]]:
-    """Terms that are -inf where an index that depends on the block is out of bounds: PyTensor raises there, JAX clamps in silence."""
+) -> tuple[list[tuple[str, Variable]], list[str]]:
+    """Terms that are -inf where an index that depends on the block is out of bounds: PyTensor raises there, JAX clamps in silence.
+
+    Returns
+    -------
+    guards : [(name, term)]
+    warnings : what to say of variables whose own values are an index and reach out of bounds
+    """
     found: list[tuple[str, Variable]] = []
+    warnings: list[str] = []
     seen = set()
     for name, term in terms:
         for node in toposort([term]):
@@ -32,4 +41,19 @@ def index_guards(
                 if low < -size or high >= size:
                     i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
                     found.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
-    return found
+                    if np.isfinite([low, high]).all() and (variable := moved(index)) in supports:
+                        warnings.append(
+                            f"{str(variable.name)!r} gives an index from {low:g} to {high:g} into {size} entries in {name!r}: values "
+                            "without an entry count as impossible. Give the table as many entries as there are values, and count from 0."
+                        )
+    return found, list(dict.fromkeys(warnings))
+
+
+def moved(index: Variable) -> Variable | None:
+    """The one variable whose values an index consists of, whole or in parts and shifted by a constant; None where it is computed."""
+    for node in toposort([index]):
+        shifted = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
+        if not shifted and type(node.op) not in MOVING:
+            return None
+    leaves = {v for v in ancestors([index]) if v.owner is None and not isinstance(v, Constant)}
+    return leaves.pop() if len(leaves) == 1 else None

@@ -97,7 +97,8 @@ def logp_graph(
     outputs = rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
     labels = [name for name, _ in stacked.terms]
     bounds = {v: together([supports[name] for name in own]) for v, own in zip(values, stacked.groups, strict=True)}
-    for name, guard in index_guards(list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds):
+    guarded, out_of_bounds = index_guards(list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds)
+    for name, guard in guarded:
         labels.append(name)
         outputs.append(guard)
     known = dependent_variables(outputs, values)
@@ -107,7 +108,7 @@ def logp_graph(
     if discrete:
         refuse_sparse(named, known, names)
     made_of = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
-    return LogpGraph(values, others, touched, untouched, shared, point, made_of, stacked.written_as_one)
+    return LogpGraph(values, others, touched, untouched, shared, point, made_of, stacked.written_as_one, out_of_bounds)
 
 
 def fixed_in_size(named: list[tuple[str, Variable]], block: list[Variable], others: list[Variable]) -> list[tuple[str, Variable]]:

@@ -135,8 +135,8 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
         first = SIZED_BY.get(type(node.op))
         if first is not None and any(i in moving for i in node.inputs[first:]):
             raise NotImplementedError(
-                f"{node.op} makes a tensor whose size depends on a variable of the model ({names_in(node)}), and JAX compiles programs of "
-                f"fixed shapes. {REMEDY}"
+                f"{node.op} makes a tensor whose size depends on a variable of the model ({names_in(node.inputs[first:])}), and JAX "
+                f"compiles programs of fixed shapes. {REMEDY}"
             )
         new: Sequence[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
@@ -319,14 +319,14 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable
     raise refused(node)
 
 
-def names_in(node: Apply) -> str:
+def names_in(inputs: Sequence[Variable]) -> str:
     """The names, for a message, of the variables of the model that the inputs of a node are computed from."""
-    leaves = {v for i in node.inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant)}
+    leaves = {v for i in inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant)}
     return ", ".join(sorted(str(v.name) for v in leaves if v.name))
 
 
 def refused(node: Apply) -> NotImplementedError:
     return NotImplementedError(
-        f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node)}): only sums and other reductions "
-        f"over such a slice can be compiled. {REMEDY}"
+        f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node.inputs)}): only sums and other "
+        f"reductions over such a slice can be compiled. {REMEDY}"
     )
