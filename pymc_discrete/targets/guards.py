@@ -41,7 +41,7 @@ def index_guards(
                 if low < -size or high >= size:
                     i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
                     found.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
-                    if np.isfinite([low, high]).all() and (variable := moved(index)) in supports:
+                    if np.isfinite([low, high]).all() and (variable := moved(index)) is not None and variable in supports:
                         warnings.append(
                             f"{str(variable.name)!r} gives an index from {low:g} to {high:g} into {size} entries in {name!r}: values "
                             "without an entry count as impossible. Give the table as many entries as there are values, and count from 0."
