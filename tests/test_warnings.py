@@ -71,6 +71,17 @@ def test_indices_out_of_bounds(lower, shift, said, log):
     assert all(said in line for line in found)
 
 
+def test_elements_with_bounds_of_their_own_are_not_out_of_bounds(log):
+    """One vector with a bound for each element, and two scalars of one kind that count from 0 and from 1."""
+    two, three = pt.constant(np.array([0.0, 1.0])), pt.constant(np.array([0.0, 1.0, 2.0]))
+    with pm.Model():
+        v = pm.DiscreteUniform("v", [0, 0], [1, 2])
+        a, b = pm.DiscreteUniform("a", 0, 1), pm.DiscreteUniform("b", 1, 2)
+        pm.Normal("y", two[v[0]] + three[v[1]] + two[a] + two[b - 1], 1, observed=1.0)
+        pmd.BlockGibbs()
+    assert not [line for line in log() if "gives an index" in line]
+
+
 def test_what_is_impossible_is_named():
     """The term, whatever variable the chain is stuck with."""
     with pm.Model():

@@ -40,7 +40,7 @@ class Progress:
         self._bar.stop()
 
     def resumed(self, draws: int) -> None:
-        """With `draws` of every chain that an earlier run left."""
+        """Show that `draws` of every chain were read from a checkpoint and are not sampled again."""
         self._bar.update(self._task, advance=draws, told="from the checkpoint", refresh=True)
 
     def advance(self, draws: int, seconds: float, stats: dict[str, Any], tuning: bool) -> None:

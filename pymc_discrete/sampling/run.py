@@ -93,14 +93,19 @@ class Run:
         self._check_possible(lp)
 
     def _check_possible(self, lp: np.ndarray) -> None:
-        """Refuse to go on where the log density (chains, ...) is -inf."""
+        """Stop the run where a chain has a log density `lp` (chains, ...) of -inf.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+        """
         stuck = np.isneginf(lp).reshape(len(lp), -1).any(axis=1)
         if stuck.any():
             block = self.program.blocks[-1]
             raise SamplingError(impossible(block.density.graph, self._points()[int(stuck.argmax())], block.density.names))
 
     def _points(self) -> list[dict[str, np.ndarray]]:
-        """Where the chains are."""
+        """The point of the model, {variable: value}, that each chain has reached."""
         points = self.program.points.unpacked(jax.tree.map(on_host, self.chains.states.point), lead=1)
         return [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
 

@@ -136,7 +136,7 @@ def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
 
 
 def impossible(graph: LogpGraph, point: PointType, names: list[str]) -> str:
-    """What to say of a chain of these variables that tuning leaves where the log density is -inf."""
+    """The error message for a chain whose log density is still -inf when tuning ends; `names` are the variables that it samples."""
     terms = terms_at(graph, point).get("-inf", [])
     return (
         f"The log density is -inf, through {shown(terms) or 'one of its terms'}: the start of {shown(names)} is impossible, and tuning "

@@ -14,9 +14,14 @@ from pymc_discrete.targets.bounds import MOVING, extent, integer_bounds
 
 
 def index_guards(
-    terms: list[tuple[str, Variable]], dependent: set[Variable], supports: dict[Variable, tuple[Any, Any]]
+    terms: list[tuple[str, Variable]], dependent: set[Variable], supports: dict[Variable, tuple[Any, Any]], uniform: set[Variable]
 ) -> tuple[list[tuple[str, Variable]], list[str]]:
     """Terms that are -inf where an index that depends on the block is out of bounds: PyTensor raises there, JAX clamps in silence.
+
+    Parameters
+    ----------
+    supports : {variable: (lower, upper)}, the widest bounds of its elements
+    uniform : the variables whose elements all have these bounds: of the others, an element in question may have narrower ones
 
     Returns
     -------
@@ -41,7 +46,7 @@ def index_guards(
                 if low < -size or high >= size:
                     i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
                     found.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
-                    if np.isfinite([low, high]).all() and (variable := moved(index)) is not None and variable in supports:
+                    if np.isfinite([low, high]).all() and (variable := moved(index)) is not None and variable in uniform:
                         warnings.append(
                             f"{str(variable.name)!r} gives an index from {low:g} to {high:g} into {size} entries in {name!r}: values "
                             "without an entry count as impossible. Give the table as many entries as there are values, and count from 0."
@@ -50,7 +55,7 @@ def index_guards(
 
 
 def moved(index: Variable) -> Variable | None:
-    """The one variable whose values an index consists of, whole or in parts and shifted by a constant; None where it is computed."""
+    """The variable z of an index such as z, z[3], z.T or z - 1: its values moved or shifted by a constant. None for any other index."""
     for node in toposort([index]):
         shifted = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
         if not shifted and type(node.op) not in MOVING:

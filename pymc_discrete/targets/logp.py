@@ -97,7 +97,8 @@ def logp_graph(
     outputs = rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
     labels = [name for name, _ in stacked.terms]
     bounds = {v: together([supports[name] for name in own]) for v, own in zip(values, stacked.groups, strict=True)}
-    guarded, out_of_bounds = index_guards(list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds)
+    uniform = {v for v, own in zip(values, stacked.groups, strict=True) if alike([supports[name] for name in own])}
+    guarded, out_of_bounds = index_guards(list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds, uniform)
     for name, guard in guarded:
         labels.append(name)
         outputs.append(guard)
@@ -197,6 +198,14 @@ def promoted(constant: Constant) -> Constant:
     if constant.type.dtype == "float32" and pytensor.config.floatX == "float64":
         return pt.constant(constant.data.astype("float64"))
     return constant
+
+
+def alike(bounds: list[tuple[Any, Any]]) -> bool:
+    """Whether all elements of several supports have the same two bounds."""
+    ends = zip(*bounds, strict=True)
+    return all(
+        all(b is not None for b in own) and len(np.unique(np.concatenate([np.ravel(b) for b in own]))) == 1 for own in map(list, ends)
+    )
 
 
 def together(bounds: list[tuple[Any, Any]]) -> tuple[Any, Any]:
