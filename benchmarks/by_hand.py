@@ -1,4 +1,5 @@
-"""Exact Gibbs for A, B and C as an expert would write it for NumPyro: what a general sampler is measured against.
+"""Exact Gibbs for A, B and C as an expert would write it for NumPyro: what a general sampler is measured
+against.
 
 In HMCGibbs(NUTS) for A and B; C has nothing continuous, so its kernel stands alone.
 """
@@ -61,7 +62,9 @@ class Checkerboard(MCMCKernel):
 
     def init(self, rng_key, num_warmup, init_params, model_args, model_kwargs):
         rng_key, key = jax.random.split(rng_key)
-        return self.State({"x": jax.random.bernoulli(key, shape=(lattices.SIDE, lattices.SIDE)).astype(int)}, rng_key)
+        return self.State(
+            {"x": jax.random.bernoulli(key, shape=(lattices.SIDE, lattices.SIDE)).astype(int)}, rng_key
+        )
 
     def sample(self, state, model_args, model_kwargs):
         rng_key, key = jax.random.split(state.rng_key)

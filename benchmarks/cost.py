@@ -77,7 +77,9 @@ def first_of_sample(spec):
     import pymc_discrete as pmd
 
     model, _ = spec.pymc()
-    return lambda: until_first_draw(pmd.sample, 10 * CHUNK, tune=0, chains=1, chunk=CHUNK, model=model, random_seed=0)
+    return lambda: until_first_draw(
+        pmd.sample, 10 * CHUNK, tune=0, chains=1, chunk=CHUNK, model=model, random_seed=0
+    )
 
 
 def first_of_pm(spec, auto=False):
@@ -90,7 +92,16 @@ def first_of_pm(spec, auto=False):
     def run():
         with model:
             step = [pmd.AutoStep(names)] if auto else None
-            until_first_draw(pm.sample, 1, tune=1, chains=1, cores=1, step=step, random_seed=0, compute_convergence_checks=False)
+            until_first_draw(
+                pm.sample,
+                1,
+                tune=1,
+                chains=1,
+                cores=1,
+                step=step,
+                random_seed=0,
+                compute_convergence_checks=False,
+            )
 
     return run
 
@@ -134,26 +145,45 @@ def memory_records(args):
         for chains in args.chains:
             for checkpoint in (0, 1):
                 row = (draws, chains, checkpoint, int(args.checks))
-                what = {"item": "memory", "draws": draws, "chains": chains, "checkpoint": bool(checkpoint), "checks": args.checks}
+                what = {
+                    "item": "memory",
+                    "draws": draws,
+                    "chains": chains,
+                    "checkpoint": bool(checkpoint),
+                    "checks": args.checks,
+                }
                 yield record_of(what, ["benchmarks.cost", "--one", "memory", *map(str, row)], args.limit)
 
 
 def compile_records(args):
-    """Twice each: with an empty PyTensor cache, and with what the first run left there. JAX keeps nothing on disk."""
+    """Twice each: with an empty PyTensor cache, and with what the first run left there. JAX keeps nothing on
+    disk.
+    """
     for model in args.models:
         for sampler in FIRST:
             with tempfile.TemporaryDirectory() as scratch:
-                env = os.environ | {"PYTENSOR_FLAGS": f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={scratch}".lstrip(",")}
+                env = os.environ | {
+                    "PYTENSOR_FLAGS": f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={scratch}".lstrip(
+                        ","
+                    )
+                }
                 for cache in ("cold", "warm"):
                     what = {"item": "compile", "model": model, "sampler": sampler, "cache": cache}
-                    yield record_of(what, ["benchmarks.cost", "--one", "compile", model, sampler], args.limit, env)
+                    yield record_of(
+                        what, ["benchmarks.cost", "--one", "compile", model, sampler], args.limit, env
+                    )
 
 
 def memory_table(records):
     spec = MODELS[MEMORY_MODEL]
     checks = "with" if records[0]["checks"] else "without"
     yield f"## Memory of pmd.sample, {spec.title}"
-    yield from ("", *origins(records), f"Largest resident memory, {checks} convergence checks; before: after a run of two draws.", "")
+    yield from (
+        "",
+        *origins(records),
+        f"Largest resident memory, {checks} convergence checks; before: after a run of two draws.",
+        "",
+    )
     yield "| draws | chains | draws themselves, MB | checkpoint | MB before | MB at most | MB more per MB of draws | s |"
     yield "|---" * 8 + "|"
     for r in records:
@@ -163,7 +193,10 @@ def memory_table(records):
             continue
         mb = [r[key] / 2**20 for key in ("draws_bytes", "before_bytes", "most_bytes")]
         more = (mb[2] - mb[1]) / mb[0]
-        yield row + f"{mb[0]:.0f} | {'yes' if r['checkpoint'] else 'no'} | {mb[1]:.0f} | {mb[2]:.0f} | {more:.2f} | {r['seconds']:.1f} |"
+        yield (
+            row
+            + f"{mb[0]:.0f} | {'yes' if r['checkpoint'] else 'no'} | {mb[1]:.0f} | {mb[2]:.0f} | {more:.2f} | {r['seconds']:.1f} |"
+        )
     yield ""
 
 
@@ -171,7 +204,12 @@ def compile_table(records):
     """A row per sampler, a column per model: seconds with an empty and with a warm PyTensor cache."""
     models = list(dict.fromkeys(r["model"] for r in records))
     yield "## Seconds until the first draw"
-    yield from ("", *origins(records), "One chain, a fresh process; PyTensor's cache empty / warm. Importing is not counted.", "")
+    yield from (
+        "",
+        *origins(records),
+        "One chain, a fresh process; PyTensor's cache empty / warm. Importing is not counted.",
+        "",
+    )
     yield f"| sampler | importing | {' | '.join(models)} |"
     yield "|---" * (2 + len(models)) + "|"
     for sampler in FIRST:
@@ -179,7 +217,11 @@ def compile_table(records):
         importing = min((r["import_seconds"] for r in mine if r["status"] == "ok"), default=float("nan"))
         cells = []
         for model in models:
-            seconds = [f"{r['first_draw_seconds']:.1f}" if r["status"] == "ok" else "cannot" for r in mine if r["model"] == model]
+            seconds = [
+                f"{r['first_draw_seconds']:.1f}" if r["status"] == "ok" else "cannot"
+                for r in mine
+                if r["model"] == model
+            ]
             cells.append(" / ".join(seconds))
         yield f"| {sampler} | {importing:.1f} | {' | '.join(cells)} |"
     yield ""
@@ -195,7 +237,9 @@ def main():
     p.add_argument("--items", nargs="+", default=list(ITEMS), choices=list(ITEMS))
     p.add_argument("--draws", nargs="+", type=int, default=[1000, 4000, 16_000], help="of memory")
     p.add_argument("--chains", nargs="+", type=int, default=[4, 64], help="of memory")
-    p.add_argument("--checks", action="store_true", help="memory with convergence checks, as by default: slow")
+    p.add_argument(
+        "--checks", action="store_true", help="memory with convergence checks, as by default: slow"
+    )
     p.add_argument("--models", nargs="+", default=list("ABCDEF"), choices=list(MODELS), help="of compile")
     p.add_argument("--limit", type=float, default=900, help="seconds for a row")
     p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
@@ -209,7 +253,11 @@ def main():
         records = []
         for record in ITEMS[item][0](args):
             records.append(record)
-            print(*(v for k, v in record.items() if k not in ("hardware", "versions", "commit", "date")), file=sys.stderr, flush=True)
+            print(
+                *(v for k, v in record.items() if k not in ("hardware", "versions", "commit", "date")),
+                file=sys.stderr,
+                flush=True,
+            )
         lines += ITEMS[item][1](records)
         kept += records
     print("\n".join(lines))

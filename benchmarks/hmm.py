@@ -1,8 +1,10 @@
-"""A hidden Markov model: trees and single sites, within pm.sample and all in JAX, next to JAGS and to marginalisation.
+"""A hidden Markov model: trees and single sites, within pm.sample and all in JAX, next to JAGS and to
+marginalisation.
 
 python -m benchmarks.hmm --seconds 30 --out benchmarks/results/NAME-hmm
 
-Four chains a row, all on one core, each row in a process of its own. One model for all: labels are free, and the start keeps them apart.
+Four chains a row, all on one core, each row in a process of its own. One model for all: labels are free, and
+the start keeps them apart.
 """
 
 import argparse
@@ -34,7 +36,9 @@ SIGMAS = 4.0
 
 # ---------------------------------------------------------------- the model
 def data():
-    """Observations, and the nearest state of each: from random states the means would fall together, and part in any order."""
+    """Observations, and the nearest state of each: from random states the means would fall together, and part
+    in any order.
+    """
     r = np.random.default_rng(8)
     true = [r.integers(K)]
     for _ in range(T - 1):
@@ -50,7 +54,9 @@ def hmm():
     y, nearest = data()
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 5, shape=K, initval=MEANS)
-        z = pmx.DiscreteMarkovChain("z", P=MATRIX, init_dist=pm.Categorical.dist(p=np.ones(K) / K), shape=T, initval=nearest)
+        z = pmx.DiscreteMarkovChain(
+            "z", P=MATRIX, init_dist=pm.Categorical.dist(p=np.ones(K) / K), shape=T, initval=nearest
+        )
         pm.Normal("y", mu[z], 1, observed=y)
     return model, ["z"]
 
@@ -59,8 +65,12 @@ def marginal(model):
     import pymc_extras
     from pymc_extras.model.marginal import distributions
 
-    if pymc_extras.__version__.startswith("0.12."):  # as in samplers.py: pytensor 3.3 refuses how it inlines its inner graph
-        distributions.inline_ofg_outputs = lambda op, inputs: op.fgraph.bind(dict(zip(op.inner_inputs, inputs, strict=True)))
+    if pymc_extras.__version__.startswith(
+        "0.12."
+    ):  # as in samplers.py: pytensor 3.3 refuses how it inlines its inner graph
+        distributions.inline_ofg_outputs = lambda op, inputs: op.fgraph.bind(
+            dict(zip(op.inner_inputs, inputs, strict=True))
+        )
     model.rvs_to_initial_values.update(dict.fromkeys(model.rvs_to_initial_values))  # it takes none
     return pymc_extras.marginalize(model, ["z"])
 
@@ -128,11 +138,16 @@ def recorded(run, spec, seed, seconds, **options):
 
 
 def told(recorder, tune_seconds=None):
-    return {"compile_seconds": recorder.compile_seconds, "tune_seconds": tune_seconds or recorder.tune_seconds}
+    return {
+        "compile_seconds": recorder.compile_seconds,
+        "tune_seconds": tune_seconds or recorder.tune_seconds,
+    }
 
 
 def one_by_one(run, seed, seconds):
-    """Chains of pm.sample in turn, as it draws them on one core; all are cut to the length of the shortest, and so are their seconds."""
+    """Chains of pm.sample in turn, as it draws them on one core; all are cut to the length of the shortest,
+    and so are their seconds.
+    """
     runs = [recorded(run, SPEC, CHAINS * seed + c, seconds / CHAINS) for c in range(CHAINS)]
     draws = min(r.draws for r in runs)
     chains = [r.summaries() for r in runs]
@@ -146,7 +161,9 @@ def in_pymc(name, seed, seconds):
 
 
 def marginalised(seed, seconds, complete=None):
-    return one_by_one(partial(run_pymc, change=marginal, complete=complete, initvals=SPEC.start_values), seed, seconds)
+    return one_by_one(
+        partial(run_pymc, change=marginal, complete=complete, initvals=SPEC.start_values), seed, seconds
+    )
 
 
 def in_jax(name, seed, seconds):
@@ -158,7 +175,9 @@ def in_jax(name, seed, seconds):
         step = getattr(pmd, name)(names)
     building = time.perf_counter() - begin
     with mock.patch.dict(CHUNKS, {SPEC.name: 1000}):
-        recorder = recorded(run_sample, replace(SPEC, pymc=lambda: (model, names)), seed, seconds, chains=CHAINS, step=step)
+        recorder = recorded(
+            run_sample, replace(SPEC, pymc=lambda: (model, names)), seed, seconds, chains=CHAINS, step=step
+        )
     recorder.compile_seconds += building
     return recorder.summaries(), recorder.seconds, told(recorder)
 
@@ -185,7 +204,9 @@ def in_numpyro(seed, seconds):
         numpyro.factor("logp", logp([mu]))
 
     spec = replace(SPEC, numpyro=lambda: density)
-    recorder = recorded(run_numpyro, spec, seed, seconds, kernel=lambda m: NUTS(m, **start_at(spec)), chains=CHAINS)
+    recorder = recorded(
+        run_numpyro, spec, seed, seconds, kernel=lambda m: NUTS(m, **start_at(spec)), chains=CHAINS
+    )
     return recorder.summaries(), recorder.seconds, told(recorder)
 
 
@@ -207,7 +228,9 @@ def run_one(name, seed, seconds):
         logging.getLogger(logger).setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     try:
-        with mock.patch("time.perf_counter", time.process_time):  # on one core the same, but for what others on the machine take
+        with mock.patch(
+            "time.perf_counter", time.process_time
+        ):  # on one core the same, but for what others on the machine take
             found, busy, more = SAMPLERS[name](seed, seconds)
     except Exception as error:
         return {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:500]} | environment()
@@ -231,10 +254,18 @@ def slowest(r, of_mu):
 
 def markdown(records):
     ok = [r for r in records if r["status"] == "ok"]
-    lines = [f"## Hidden Markov model: {T} times, {K} states with unknown means, known transitions", "", *origins(records), ""]
+    lines = [
+        f"## Hidden Markov model: {T} times, {K} states with unknown means, known transitions",
+        "",
+        *origins(records),
+        "",
+    ]
     lines += ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     notes = []
-    reference = {of_mu: max(ok, key=lambda r: np.nan_to_num(slowest(r, of_mu)), default=None) for of_mu in (True, False)}
+    reference = {
+        of_mu: max(ok, key=lambda r: np.nan_to_num(slowest(r, of_mu)), default=None)
+        for of_mu in (True, False)
+    }
     for r in records:
         label = f"**{r['sampler']}**" if r["sampler"].startswith("p") else r["sampler"]
         if r["status"] != "ok":
@@ -243,14 +274,34 @@ def markdown(records):
             continue
         scores = []
         for of_mu, other in reference.items():
-            names = [name for name in r["summaries"] if name in other["summaries"] and name.startswith("mean") == of_mu]
-            z = {name: jags.deviations(r, other)[name, "mean"] for name in names} if r is not other and names else {}
+            names = [
+                name
+                for name in r["summaries"]
+                if name in other["summaries"] and name.startswith("mean") == of_mu
+            ]
+            z = (
+                {name: jags.deviations(r, other)[name, "mean"] for name in names}
+                if r is not other and names
+                else {}
+            )
             scores.append(f"{np.abs(list(z.values())).max():.1f}" if z else "longest" if names else "-")
             off = [f"{name} (z = {v:.1f})" for name, v in z.items() if not abs(v) <= SIGMAS]
-            notes += [f"- {r['sampler']} and {other['sampler']} **disagree**: {', '.join(off)}"] if off else []
+            notes += (
+                [f"- {r['sampler']} and {other['sampler']} **disagree**: {', '.join(off)}"] if off else []
+            )
         speeds = [slowest(r, of_mu) / r["seconds"] for of_mu in (True, False)]
-        cells = [label, f"{r['seconds']:.1f}", f"{r['compile_seconds']:.1f}" if "compile_seconds" in r else "-", f"{r['tune_seconds']:.1f}"]
-        cells += [str(r["draws"]), *("-" if math.isnan(v) else f"{v:.3g}" for v in speeds), r["worst"], *scores]
+        cells = [
+            label,
+            f"{r['seconds']:.1f}",
+            f"{r['compile_seconds']:.1f}" if "compile_seconds" in r else "-",
+            f"{r['tune_seconds']:.1f}",
+        ]
+        cells += [
+            str(r["draws"]),
+            *("-" if math.isnan(v) else f"{v:.3g}" for v in speeds),
+            r["worst"],
+            *scores,
+        ]
         lines.append("| " + " | ".join([*cells, "yes" if r["sorted"] else "no"]) + " |")
     return "\n".join([*lines, "", *notes, FOOTNOTE])
 
@@ -271,7 +322,14 @@ FOOTNOTE = f"""- True means {", ".join(f"{m:g}" for m in MEANS)}, sd 1 known, pr
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS), metavar="NAME", help=", ".join(SAMPLERS))
+    p.add_argument(
+        "--samplers",
+        nargs="+",
+        default=list(SAMPLERS),
+        choices=list(SAMPLERS),
+        metavar="NAME",
+        help=", ".join(SAMPLERS),
+    )
     p.add_argument("--seconds", type=float, default=30, help="of sampling, per row")
     p.add_argument("--limit", type=float, default=900, help="seconds for a row in all")
     p.add_argument("--seed", type=int, default=1)
@@ -287,7 +345,10 @@ def main():
     for name in args.samplers:
         command = ["benchmarks.hmm", "--one", name, "--seed", str(args.seed), "--seconds", str(args.seconds)]
         records.append(r := record_of({"sampler": name, "seed": args.seed}, command, args.limit))
-        said = r.get("reason") or f"{r['draws']} draws, {r['speed']:.3g} ESS/s ({r['worst']}), {r['seconds']:.0f} s"
+        said = (
+            r.get("reason")
+            or f"{r['draws']} draws, {r['speed']:.3g} ESS/s ({r['worst']}), {r['seconds']:.0f} s"
+        )
         print(f"{name}: {said}", file=sys.stderr, flush=True)
         keep(records, args.out)
     publish(markdown(records), args.out)

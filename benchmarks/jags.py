@@ -68,17 +68,24 @@ MIXTURE = """model {{
 
 
 def mixture_in_jags(z):
-    """Means sorted in the model, as PyMC's transform has it; or free and thereby conjugate, and sorted when they are read."""
+    """Means sorted in the model, as PyMC's transform has it; or free and thereby conjugate, and sorted when
+    they are read.
+    """
     return {
         "summaries": mixture_summaries,
-        "jags": {"sorted means": MIXTURE.format(mu="sort(mu0)", z=z), "free means": MIXTURE.format(mu="mu0", z=z)},
+        "jags": {
+            "sorted means": MIXTURE.format(mu="sort(mu0)", z=z),
+            "free means": MIXTURE.format(mu="mu0", z=z),
+        },
         "watched": {"mu": (3,), "s1": (), "s2": ()},
         "jags_summaries": mixture_jags_summaries,
     }
 
 
 def mixture_jags_summaries(a):
-    """Sizes from the sums of z and z^2, which cost JAGS next to nothing; free means are relabelled, which leaves the posterior as it is."""
+    """Sizes from the sums of z and z^2, which cost JAGS next to nothing; free means are relabelled, which
+    leaves the posterior as it is.
+    """
     s1, s2 = a["s1"] - 500, a["s2"] - 2 * a["s1"] + 500  # those of z = 0, 1, 2
     sizes = np.stack([500 - 1.5 * s1 + 0.5 * s2, 2 * s1 - s2, (s2 - s1) / 2], axis=1)
     order = a["mu"].argsort(1)
@@ -99,7 +106,9 @@ def hmm(T=500):
         true.append(r.choice(3, p=HMM_MATRIX[true[-1]]))
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 5, shape=3, transform=pm.distributions.transforms.ordered, initval=HMM_MEANS)
-        z = pm.Categorical("z", p=np.ones(3) / 3, shape=T)  # the uniform prior of z[0]; of the others, a constant
+        z = pm.Categorical(
+            "z", p=np.ones(3) / 3, shape=T
+        )  # the uniform prior of z[0]; of the others, a constant
         pm.Potential("transitions", pt.constant(np.log(HMM_MATRIX))[z[:-1], z[1:]].sum())
         pm.Normal("y", mu[z], 1, observed=HMM_MEANS[true] + r.normal(size=T))
     return model, ["z"]
@@ -194,8 +203,8 @@ MODELS = {
 def run_ours(spec, seconds, seed):
     """(summaries (chains, draws), seconds of sampling, seconds before, what else there is to tell)
 
-    Seconds are those of the processor, beside those of the clock for sampling. The first chunk belongs to what is before: its end is the
-    first time that is known after compiling and tuning.
+    Seconds are those of the processor, beside those of the clock for sampling. The first chunk belongs to
+    what is before: its end is the first time that is known after compiling and tuning.
     """
     import pymc_discrete as pmd
 
@@ -207,14 +216,22 @@ def run_ours(spec, seconds, seed):
         if times[-1][0] - times[0][0] >= seconds:
             raise KeyboardInterrupt  # as Ctrl-C does: what was drawn is returned
 
-    options = {"progressbar": False, "compute_convergence_checks": False, "callback": callback, "chunk": CHUNK}
+    options = {
+        "progressbar": False,
+        "compute_convergence_checks": False,
+        "callback": callback,
+        "chunk": CHUNK,
+    }
     start = time.process_time()
     tree = pmd.sample(10**7, TUNE, CHAINS, model=model, random_seed=seed, **options)
     sampling = times[-1] - times[0]
     a = {name: values.to_numpy()[:, CHUNK:] for name, values in tree.posterior.data_vars.items()}
     summaries = in_chains([spec.summaries({name: v[c] for name, v in a.items()}) for c in range(CHAINS)])
     stats = tree.sample_stats.isel(draw=slice(CHUNK, None))
-    told = {"n_steps": float(stats["n_steps"].mean()), "step_size": stats["step_size"].isel(draw=-1).to_numpy().tolist()}
+    told = {
+        "n_steps": float(stats["n_steps"].mean()),
+        "step_size": stats["step_size"].isel(draw=-1).to_numpy().tolist(),
+    }
     told["diverging"] = float(stats["diverging"].mean())
     return summaries, sampling, times[0][0] - start, told
 
@@ -228,9 +245,13 @@ class Jags:
     """A JAGS process, asked one command at a time."""
 
     def __init__(self, folder):
-        self.terminal, theirs = pty.openpty()  # from a pipe it would read ahead until there are 8 KiB of commands
+        self.terminal, theirs = (
+            pty.openpty()
+        )  # from a pipe it would read ahead until there are 8 KiB of commands
         tty.setraw(theirs)
-        self.process = subprocess.Popen(["jags"], cwd=folder, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            ["jags"], cwd=folder, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         os.close(theirs)
         self.version = self.answer().split()[3]  # Welcome to JAGS 4.3.1 on ...
 
@@ -270,7 +291,11 @@ def r_text(values):
     for name, value in values.items():
         a = np.asarray(value)
         flat = f"c({', '.join(map(repr, a.T.reshape(-1).tolist()))})"  # columns first
-        lines.append(f'"{name}" <- structure({flat}, .Dim = c({", ".join(map(str, a.shape))}))' if a.ndim > 1 else f'"{name}" <- {flat}')
+        lines.append(
+            f'"{name}" <- structure({flat}, .Dim = c({", ".join(map(str, a.shape))}))'
+            if a.ndim > 1
+            else f'"{name}" <- {flat}'
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -286,7 +311,12 @@ def run_jags(spec, text, modules, seconds, seed):
             rng = f'".RNG.name" <- "base::Mersenne-Twister"\n".RNG.seed" <- {seed * CHAINS + c + 1}\n'
             (here / f"start{c + 1}.txt").write_text(r_text(spec.start(y)) + rng)
         inits = [f'parameters in "start{c}.txt", chain({c})' for c in range(1, CHAINS + 1)]
-        setup = [*(f"load {name}" for name in modules), 'model in "model.txt"', 'data in "data.txt"', f"compile, nchains({CHAINS})"]
+        setup = [
+            *(f"load {name}" for name in modules),
+            'model in "model.txt"',
+            'data in "data.txt"',
+            f"compile, nchains({CHAINS})",
+        ]
         with contextlib.closing(Jags(folder)) as jags:
             for command in [*setup, *inits, "initialize", f"adapt {TUNE}", f"update {TUNE}"]:
                 jags.ask(command)
@@ -312,8 +342,13 @@ def run_jags(spec, text, modules, seconds, seed):
 
 def coda(values, index, watched):
     """{name: (draws, *shape)} of one chain's file."""
-    rows = {name: values[int(first) - 1 : int(last)] for name, first, last in map(str.split, index.splitlines())}
-    return {n: np.stack([rows[f"{n}[{k + 1}]"] for k in range(shape[0])], 1) if shape else rows[n] for n, shape in watched.items()}
+    rows = {
+        name: values[int(first) - 1 : int(last)] for name, first, last in map(str.split, index.splitlines())
+    }
+    return {
+        n: np.stack([rows[f"{n}[{k + 1}]"] for k in range(shape[0])], 1) if shape else rows[n]
+        for n, shape in watched.items()
+    }
 
 
 # ---------------------------------------------------------------- comparison
@@ -328,8 +363,21 @@ def scored(model, sampler, summaries, sampling, before, told):
         found[name] = {key: float(value) for key, value in moments.items()}
     worst = min(found, key=lambda name: found[name]["ess"])
     seconds, clock = map(float, sampling)
-    out = {"model": model, "sampler": sampler, "draws": v.shape[1], "seconds": seconds, "clock_seconds": clock, "before": float(before)}
-    out |= {"worst": worst, "min_ess": found[worst]["ess"], "speed": found[worst]["ess"] / seconds, "summaries": found, **told}
+    out = {
+        "model": model,
+        "sampler": sampler,
+        "draws": v.shape[1],
+        "seconds": seconds,
+        "clock_seconds": clock,
+        "before": float(before),
+    }
+    out |= {
+        "worst": worst,
+        "min_ess": found[worst]["ess"],
+        "speed": found[worst]["ess"] / seconds,
+        "summaries": found,
+        **told,
+    }
     return out | environment()
 
 
@@ -357,15 +405,27 @@ def markdown(records):
         ours, *theirs = [r for r in records if r["model"] == model]
         best = max(theirs, key=lambda r: r["speed"])
         told = f"{ours['n_steps']:.1f} leapfrog steps a draw, {ours['diverging']:.1%} of draws diverge"
-        notes.append(f"- {model}: {MODELS[model].title}. Ours: {told}. The best JAGS: {', '.join(best['samplers'])}.")
+        notes.append(
+            f"- {model}: {MODELS[model].title}. Ours: {told}. The best JAGS: {', '.join(best['samplers'])}."
+        )
         for r in (ours, *theirs):
-            cells = [model, r["sampler"], r["draws"], f"{r['seconds']:.1f}", f"{r['min_ess']:.0f}", f"{r['speed']:.3g}", r["worst"]]
+            cells = [
+                model,
+                r["sampler"],
+                r["draws"],
+                f"{r['seconds']:.1f}",
+                f"{r['min_ess']:.0f}",
+                f"{r['speed']:.3g}",
+                r["worst"],
+            ]
             ratio, size = "", ""
             if r is not ours:
                 z = deviations(r, ours)
                 ratio = f"{ours['speed'] / r['speed']:.2g}"
                 ratio, size = f"**{ratio}**" if r is best else ratio, f"{np.abs(list(z.values())).max():.1f}"
-                off = [f"{what} of {name} (z = {v:.1f})" for (name, what), v in z.items() if not abs(v) <= SIGMAS]
+                off = [
+                    f"{what} of {name} (z = {v:.1f})" for (name, what), v in z.items() if not abs(v) <= SIGMAS
+                ]
                 notes += [f"- {model}: ours and {r['sampler']} **disagree**: {', '.join(off)}"] if off else []
             lines.append("| " + " | ".join(map(str, [*cells, ratio, f"{r['before']:.1f}", size])) + " |")
     return "\n".join([*lines, "", *notes, FOOTNOTE])
@@ -403,16 +463,24 @@ def main():
         for form, text in spec.jags.items():
             for modules in ((), ("glm",)):
                 label = ", ".join(["JAGS", *filter(None, [form]), *modules])
-                runs[label] = lambda spec=spec, text=text, modules=modules: run_jags(spec, text, modules, args.seconds, args.seed)
+                runs[label] = lambda spec=spec, text=text, modules=modules: run_jags(
+                    spec, text, modules, args.seconds, args.seed
+                )
         for label, run in runs.items():
             r = scored(name, label, *run())
-            print(f"{name} {label}: {r['draws']} draws, {r['speed']:.3g} ESS/s, {r['clock_seconds']:.0f} s", file=sys.stderr, flush=True)
+            print(
+                f"{name} {label}: {r['draws']} draws, {r['speed']:.3g} ESS/s, {r['clock_seconds']:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
             records.append(r)
     text = markdown(records)
     print(text)
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.with_name(args.out.name + ".jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        args.out.with_name(args.out.name + ".jsonl").write_text(
+            "".join(json.dumps(r) + "\n" for r in records)
+        )
         args.out.with_name(args.out.name + ".md").write_text(text)
 
 

@@ -1,4 +1,6 @@
-"""Models without continuous variables: C and I, Ising lattices, and F, a Potts lattice, all with a free boundary."""
+"""Models without continuous variables: C and I, Ising lattices, and F, a Potts lattice, all with a free
+boundary.
+"""
 
 import numpy as np
 
@@ -15,8 +17,15 @@ def thrml_grid(node, side):
 
     nodes = [node() for _ in range(side * side)]
     grid = np.arange(side * side).reshape(side, side)
-    pairs = [*zip(grid[:, :-1].flat, grid[:, 1:].flat, strict=True), *zip(grid[:-1].flat, grid[1:].flat, strict=True)]
-    return nodes, [(nodes[i], nodes[j]) for i, j in pairs], [Block([nodes[i] for i in sites]) for sites in chessboard(side)]
+    pairs = [
+        *zip(grid[:, :-1].flat, grid[:, 1:].flat, strict=True),
+        *zip(grid[:-1].flat, grid[1:].flat, strict=True),
+    ]
+    return (
+        nodes,
+        [(nodes[i], nodes[j]) for i, j in pairs],
+        [Block([nodes[i] for i in sites]) for sites in chessboard(side)],
+    )
 
 
 # ---------------------------------------------------------------- C, I: Ising
@@ -115,6 +124,12 @@ def potts_thrml():
 
 
 def potts_summaries(a):
-    """The largest colour's share plays the part of |magnetisation|; that of one colour tells whether colours change places."""
+    """The largest colour's share plays the part of |magnetisation|; that of one colour tells whether colours
+    change places.
+    """
     shares = np.stack([(a["x"] == k).mean((-2, -1)) for k in range(COLOURS)])
-    return {"energy": -POTTS_COUPLING * equal_neighbours(a["x"]), "largest share": shares.max(0), "share of colour 0": shares[0]}
+    return {
+        "energy": -POTTS_COUPLING * equal_neighbours(a["x"]),
+        "largest share": shares.max(0),
+        "share of colour 0": shares[0],
+    }

@@ -1,4 +1,5 @@
-"""Many chains at once, ours and others': total ESS per second of wall time, and sweeps per second of the lattices.
+"""Many chains at once, ours and others': total ESS per second of wall time, and sweeps per second of the
+lattices.
 
 python -m benchmarks.many_chains --out benchmarks/results/many-chains-NAME
 python -m benchmarks.many_chains --models C I --chains 1 4 --samplers sample thrml --seconds 2
@@ -47,14 +48,19 @@ def numpyro(spec, seed, recorder, chains):
 def pm_sample(spec, seed, recorder, chains):
     """Chains of pm.sample over its worker processes, a fixed number of draws.
 
-    A worker tunes and samples its chains in turn, so each phase's seconds are those of all chains over the number of workers.
+    A worker tunes and samples its chains in turn, so each phase's seconds are those of all chains over the
+    number of workers.
     """
     import pymc as pm
 
     import pymc_discrete as pmd
 
     model, names = spec.pymc()
-    begun, tuned, ended = {}, {}, {}  # by chain: the clock at the first draw, at the last of tuning, at the last
+    begun, tuned, ended = (
+        {},
+        {},
+        {},
+    )  # by chain: the clock at the first draw, at the last of tuning, at the last
 
     def callback(trace, draw):
         now = time.perf_counter()
@@ -85,7 +91,9 @@ def pm_sample(spec, seed, recorder, chains):
 
 
 def thrml(spec, seed, recorder, chains):
-    """Two-colour block Gibbs of THRML, every sweep observed; chains by vmap, `size` sweeps in a compiled call."""
+    """Two-colour block Gibbs of THRML, every sweep observed; chains by vmap, `size` sweeps in a compiled
+    call.
+    """
     import jax
     from thrml import SamplingSchedule, SpinNode, sample_states
 
@@ -101,8 +109,15 @@ def thrml(spec, seed, recorder, chains):
     def keys(n):
         return jax.random.split(jax.random.fold_in(jax.random.key(seed), n), chains)
 
-    states = [jax.random.randint(jax.random.key(seed + n), (chains, len(b)), 0, values).astype(dtype) for n, b in enumerate(blocks)]
-    run = jax.jit(jax.vmap(lambda key, state: sample_states(key, program, schedule, state, [], blocks))).lower(keys(0), states).compile()
+    states = [
+        jax.random.randint(jax.random.key(seed + n), (chains, len(b)), 0, values).astype(dtype)
+        for n, b in enumerate(blocks)
+    ]
+    run = (
+        jax.jit(jax.vmap(lambda key, state: sample_states(key, program, schedule, state, [], blocks)))
+        .lower(keys(0), states)
+        .compile()
+    )
     compiled = time.perf_counter()
     burn_in = math.ceil(spec.tune / size)
     for n in range(burn_in):
@@ -126,7 +141,13 @@ def lattice(colours, sites):
     return x.reshape(*x.shape[:2], side, side)
 
 
-SAMPLERS = {"sample": sample, "sample-32": sample_in_float32, "pm.sample": pm_sample, "numpyro": numpyro, "thrml": thrml}
+SAMPLERS = {
+    "sample": sample,
+    "sample-32": sample_in_float32,
+    "pm.sample": pm_sample,
+    "numpyro": numpyro,
+    "thrml": thrml,
+}
 NOTES = {
     "sample": "pmd.sample, all chains in one program",
     "sample-32": "the same with dtype='float32'",
@@ -185,9 +206,17 @@ def run_row(model, sampler, chains, args, records):
     what = {"model": model, "sampler": sampler, "chains": chains, "seed": args.seed}
     if sampler == "pm.sample" and chains != PM_CHAINS:
         return what | {"status": "not run", "reason": "more chains would take hours"} | environment()
-    slow = [r for r in records if (r["model"], r["sampler"]) == (model, sampler) and r.get("reason", "").startswith("no result")]
+    slow = [
+        r
+        for r in records
+        if (r["model"], r["sampler"]) == (model, sampler) and r.get("reason", "").startswith("no result")
+    ]
     if slow:
-        return what | {"status": "not run", "reason": f"{slow[0]['chains']} chains already took too long"} | environment()
+        return (
+            what
+            | {"status": "not run", "reason": f"{slow[0]['chains']} chains already took too long"}
+            | environment()
+        )
     command = ["benchmarks.many_chains", "--one", model, sampler, str(chains), "--seed", str(args.seed)]
     command += ["--seconds", str(args.seconds), "--draws", str(args.draws)]
     command += [] if args.tune is None else ["--tune", str(args.tune)]
@@ -203,7 +232,10 @@ def run_all(args, path):
         if row in have:
             continue
         records.append(record := run_row(*row, args, records))
-        told = record.get("reason") or f"{record['us_per_draw']:.3g} us per draw, {record['min_ess_per_second']:.3g} ESS/s"
+        told = (
+            record.get("reason")
+            or f"{record['us_per_draw']:.3g} us per draw, {record['min_ess_per_second']:.3g} ESS/s"
+        )
         print(*row, told, file=sys.stderr, flush=True)
         if path:
             with path.open("a") as file:
@@ -216,7 +248,15 @@ COLUMNS = [
     "chains", "sampler", "compile s", "tune s", "draws per chain", "sampling s", "us per draw", "min ESS", "min ESS/s",
     "ratio to best peer", "slowest summary", "sweeps/s", "site updates/s",
 ]  # fmt: skip
-MEASURED = ["compile_seconds", "tune_seconds", "draws", "sampling_seconds", "us_per_draw", "min_ess", "min_ess_per_second"]
+MEASURED = [
+    "compile_seconds",
+    "tune_seconds",
+    "draws",
+    "sampling_seconds",
+    "us_per_draw",
+    "min_ess",
+    "min_ess_per_second",
+]
 
 
 def markdown(records, copy=None):
@@ -239,8 +279,18 @@ def table(records):
                 lines.append(f"| {chains} | {label} | {r['status']} |" + " |" * (len(COLUMNS) - 3))
                 continue
             ratio = f"{r['min_ess_per_second'] / max(peers):.2g}" if any(peers) else "no peer"
-            of_sites = [f"{r[key]:.3g}" if r.get(key) else "" for key in ("sweeps_per_second", "site_updates_per_second")]
-            cells = [str(chains), label, *(spread([r[key]]) for key in MEASURED), ratio, r["worst"], *of_sites]
+            of_sites = [
+                f"{r[key]:.3g}" if r.get(key) else ""
+                for key in ("sweeps_per_second", "site_updates_per_second")
+            ]
+            cells = [
+                str(chains),
+                label,
+                *(spread([r[key]]) for key in MEASURED),
+                ratio,
+                r["worst"],
+                *of_sites,
+            ]
             lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -274,19 +324,28 @@ def bytes_moved(records, copy):
     """What the sweeps read and write of the state at least, beside what a copy does."""
     import jax
 
-    lines = [f"## Bytes per second on {jax.devices()[0].device_kind}", "", f"A copy reads and writes {copy / 1e9:.3g} GB/s.", ""]
+    lines = [
+        f"## Bytes per second on {jax.devices()[0].device_kind}",
+        "",
+        f"A copy reads and writes {copy / 1e9:.3g} GB/s.",
+        "",
+    ]
     lines += ["| model | chains | sampler | GB/s of state | share of a copy |", "|---|---|---|---|---|"]
     for r in records:
         if r.get("sweeps_per_second") and r["sampler"] in STATE_BYTES:
             moved = 2 * STATE_BYTES[r["sampler"]] * r["site_updates_per_second"]
-            lines.append(f"| {r['model']} | {r['chains']} | {r['sampler']} | {moved / 1e9:.3g} | {moved / copy:.2g} |")
+            lines.append(
+                f"| {r['model']} | {r['chains']} | {r['sampler']} | {moved / 1e9:.3g} | {moved / copy:.2g} |"
+            )
     return [*lines, ""]
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    p.add_argument("--samplers", nargs="+", default=[s for s in SAMPLERS if s != "sample-32"], choices=list(SAMPLERS))
+    p.add_argument(
+        "--samplers", nargs="+", default=[s for s in SAMPLERS if s != "sample-32"], choices=list(SAMPLERS)
+    )
     p.add_argument("--chains", nargs="+", type=int, default=[4, 64, 1024], help="and 1 on the lattices")
     p.add_argument("--seconds", type=float, default=20, help="sample at least this long")
     p.add_argument("--draws", type=int, default=100, help="draws per chain at least")
@@ -295,7 +354,12 @@ def main():
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
     p.add_argument("--resume", action="store_true", help="keep the records in --out and run what is missing")
-    p.add_argument("--bandwidth", type=int, metavar="MB", help="compare the sweeps' traffic with that of a copy of so many MB")
+    p.add_argument(
+        "--bandwidth",
+        type=int,
+        metavar="MB",
+        help="compare the sweeps' traffic with that of a copy of so many MB",
+    )
     p.add_argument("--one", nargs=3, metavar=("MODEL", "SAMPLER", "CHAINS"), help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.one:

@@ -1,4 +1,5 @@
-"""Max-product beside PGMax: seconds for 100 sweeps on a periodic Ising grid and on RBMs, alone and for a batch of perturbed unaries.
+"""Max-product beside PGMax: seconds for 100 sweeps on a periodic Ising grid and on RBMs, alone and for a
+batch of perturbed unaries.
 
 python -m benchmarks.max_product --out benchmarks/results/NAME-max-product
 
@@ -35,9 +36,15 @@ class Grid(NamedTuple):
     def arrays(self):
         """(2, E) sites of every pair, (2, 2) table, (n, 2) unaries"""
         sites = np.arange(self.side**2).reshape(self.side, self.side)
-        pairs = np.stack([np.tile(sites.ravel(), 2), np.concatenate([np.roll(sites, -1, axis).ravel() for axis in (0, 1)])])
+        pairs = np.stack(
+            [np.tile(sites.ravel(), 2), np.concatenate([np.roll(sites, -1, axis).ravel() for axis in (0, 1)])]
+        )
         spins = np.array([-1.0, 1.0])
-        return pairs, COUPLING * np.outer(spins, spins), np.random.default_rng(0).normal(size=(self.side**2, 1)) * spins
+        return (
+            pairs,
+            COUPLING * np.outer(spins, spins),
+            np.random.default_rng(0).normal(size=(self.side**2, 1)) * spins,
+        )
 
 
 class RBM(NamedTuple):
@@ -47,7 +54,9 @@ class RBM(NamedTuple):
     hidden: int
 
     def arrays(self):
-        """(2, E) sites of every pair, (visible, hidden) weights, (n, 2) unaries; the hidden sites come after the visible"""
+        """(2, E) sites of every pair, (visible, hidden) weights, (n, 2) unaries; the hidden sites come after
+        the visible
+        """
         r = np.random.default_rng(0)
         v, h = np.divmod(np.arange(self.visible * self.hidden), self.hidden)
         weights = r.normal(size=(self.visible, self.hidden)) / np.sqrt(self.visible)
@@ -55,7 +64,11 @@ class RBM(NamedTuple):
         return np.stack([v, self.visible + h]), weights, np.stack([np.zeros_like(biases), biases], axis=1)
 
 
-MODELS = {"Ising 25x25": (Grid(SIDE), (1, 100)), "RBM 784x25": (RBM(784, 25), (1, 100)), "RBM 784x500": (RBM(784, 500), (1, 10, 100))}
+MODELS = {
+    "Ising 25x25": (Grid(SIDE), (1, 100)),
+    "RBM 784x25": (RBM(784, 25), (1, 100)),
+    "RBM 784x500": (RBM(784, 500), (1, 10, 100)),
+}
 
 
 def perturbed(model, batch):
@@ -79,7 +92,9 @@ def ours(model, count):
     graph = FactorGraph(space, [factor])
 
     def sweeps(unary):
-        return max_product.run(graph.perturbed([unary.T]), MAX, n_sweeps=count, damping=DAMPING, tolerance=-1.0).messages  # never stops
+        return max_product.run(
+            graph.perturbed([unary.T]), MAX, n_sweeps=count, damping=DAMPING, tolerance=-1.0
+        ).messages  # never stops
 
     def beliefs(unary, messages):
         return max_product.fields(graph.perturbed([unary.T]), messages)[0].value().T
@@ -99,19 +114,24 @@ def pgmax(model, count):
 
     pairs, parameters, unary = model.arrays()
     if isinstance(model, RBM):
-        parameters = np.zeros((pairs.shape[1], 2, 2)) + parameters.reshape(-1, 1, 1) * np.array([[0, 0], [0, 1]])
+        parameters = np.zeros((pairs.shape[1], 2, 2)) + parameters.reshape(-1, 1, 1) * np.array(
+            [[0, 0], [0, 1]]
+        )
     sites = vgroup.NDVarArray(num_states=2, shape=(len(unary),))
     graph = fgraph.FactorGraph(variable_groups=sites)
     variables = [sites[i] for i in range(len(unary))]
     graph.add_factors(
         fgroup.PairwiseFactorGroup(
-            variables_for_factors=[[variables[i], variables[j]] for i, j in pairs.T], log_potential_matrix=parameters
+            variables_for_factors=[[variables[i], variables[j]] for i, j in pairs.T],
+            log_potential_matrix=parameters,
         )
     )
     inferer = infer.build_inferer(graph.bp_state, backend="bp")
 
     def sweeps(unary):
-        return inferer.run(inferer.init(evidence_updates={sites: unary}), num_iters=count, damping=DAMPING, temperature=0.0)
+        return inferer.run(
+            inferer.init(evidence_updates={sites: unary}), num_iters=count, damping=DAMPING, temperature=0.0
+        )
 
     return sweeps, lambda unary, arrays: inferer.get_beliefs(arrays)[sites]
 
@@ -121,7 +141,9 @@ LIBRARIES = {"pymc_discrete": ours, "PGMax": pgmax}
 
 # ---------------------------------------------------------------- one row (in the child process)
 def built(name, model, unary, count=SWEEPS):
-    """A compiled function of `unary` (batch, n, 2), what makes beliefs of its result, and the seconds to build the graph and to compile."""
+    """A compiled function of `unary` (batch, n, 2), what makes beliefs of its result, and the seconds to
+    build the graph and to compile.
+    """
     import jax
 
     begin = time.perf_counter()
@@ -147,7 +169,13 @@ def run_one(model, name, precision, batch):
     width = {str(leaf.dtype) for leaf in jax.tree.leaves(messages)}
     if width != {precision}:
         raise RuntimeError(f"messages of {width}, not {precision}")
-    record = {"status": "ok", "build_seconds": build, "compile_seconds": compiling, "seconds": min(taken), "runs": len(taken)}
+    record = {
+        "status": "ok",
+        "build_seconds": build,
+        "compile_seconds": compiling,
+        "seconds": min(taken),
+        "runs": len(taken),
+    }
     if name == "PGMax" and batch == 1:
         record |= agreement(MODELS[model][0], unary)
     there = environment()
@@ -156,7 +184,9 @@ def run_one(model, name, precision, batch):
 
 
 def agreement(model, unary):
-    """How far the log odds of both are apart after the same few sweeps, and how many sites are decoded otherwise."""
+    """How far the log odds of both are apart after the same few sweeps, and how many sites are decoded
+    otherwise.
+    """
     odds = []
     for name in LIBRARIES:
         function, beliefs, *_ = built(name, model, unary, FEW)
@@ -188,19 +218,33 @@ def markdown(records):
         mine = [r for r in records if r["model"] == model]
         theirs = {r["batch"]: r["seconds"] for r in mine if r["library"] == "PGMax" and r["status"] == "ok"}
         for r in mine:
-            label = [str(r["batch"]), r["library"] if r["library"] == "PGMax" else f"**{r['library']}**", r["precision"]]
+            label = [
+                str(r["batch"]),
+                r["library"] if r["library"] == "PGMax" else f"**{r['library']}**",
+                r["precision"],
+            ]
             if r["status"] != "ok":
                 lines.append("| " + " | ".join([*label, r["status"]]) + " |" + " |" * (len(COLUMNS) - 4))
                 notes.append(f"- {model}, batch {r['batch']}, {r['library']}: {r['reason']}")
                 continue
-            ratio = f"{theirs[r['batch']] / r['seconds']:.2g}x" if r["library"] != "PGMax" and r["batch"] in theirs else ""
-            cells = [f"{1e3 * r['seconds']:.3g}", ratio, f"{r['compile_seconds']:.2g}", f"{r['build_seconds']:.2g}"]
+            ratio = (
+                f"{theirs[r['batch']] / r['seconds']:.2g}x"
+                if r["library"] != "PGMax" and r["batch"] in theirs
+                else ""
+            )
+            cells = [
+                f"{1e3 * r['seconds']:.3g}",
+                ratio,
+                f"{r['compile_seconds']:.2g}",
+                f"{r['build_seconds']:.2g}",
+            ]
             lines.append("| " + " | ".join([*label, *cells]) + " |")
             if "difference" in r:
                 same = r["difference"] <= CLOSE * r["largest_log_odds"]
                 notes.append(
-                    f"- {model}: after {FEW} sweeps log odds of both differ by at most {r['difference']:.2g} nats, the largest being "
-                    f"{r['largest_log_odds']:.3g}; {r['decoded_otherwise']} sites are decoded otherwise"
+                    f"- {model}: after {FEW} sweeps log odds of both differ by at most {r['difference']:.2g} "
+                    f"nats, the largest being {r['largest_log_odds']:.3g}; {r['decoded_otherwise']} sites "
+                    "are decoded otherwise"
                     + ("." if same and not r["decoded_otherwise"] else ": **they disagree**.")
                 )
         lines.append("")
@@ -221,7 +265,14 @@ ROWS = [("pymc_discrete", "float32"), ("pymc_discrete", "float64"), ("PGMax", "f
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="NAME", help=", ".join(MODELS))
+    p.add_argument(
+        "--models",
+        nargs="+",
+        default=list(MODELS),
+        choices=list(MODELS),
+        metavar="NAME",
+        help=", ".join(MODELS),
+    )
     p.add_argument("--limit", type=float, default=1800, help="seconds for a row in all")
     p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (table)")
     p.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
@@ -239,7 +290,12 @@ def main():
                 what = {"model": model, "library": name, "precision": precision, "batch": batch}
                 command = ["benchmarks.max_product", "--one", model, name, precision, str(batch)]
                 records.append(r := record_of(what, command, args.limit))
-                print(", ".join(map(str, what.values())), r.get("reason") or f"{1e3 * r['seconds']:.3g} ms", file=sys.stderr, flush=True)
+                print(
+                    ", ".join(map(str, what.values())),
+                    r.get("reason") or f"{1e3 * r['seconds']:.3g} ms",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 keep(records, args.out)
     publish(markdown(records), args.out)
 

@@ -1,7 +1,8 @@
-"""The benchmark models: in PyMC, in NumPyro and THRML where they can run them, and the summaries that are compared.
+"""The benchmark models: in PyMC, in NumPyro and THRML where they can run them, and the summaries that are
+compared.
 
-The PyMC models A to E and their data are those of the acceptance suite (same seeds, same numbers). A summary is a
-scalar per draw; a run's score is the minimum ESS over its model's summaries.
+The PyMC models A to E and their data are those of the acceptance suite (same seeds, same numbers). A summary
+is a scalar per draw; a run's score is the minimum ESS over its model's summaries.
 """
 
 import warnings

@@ -115,7 +115,9 @@ def profile(model, sampler, draws, seed=0):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model", choices=list(MODELS))
-    p.add_argument("sampler", choices=list(SAMPLERS), metavar="sampler", help="one that goes through pm.sample")
+    p.add_argument(
+        "sampler", choices=list(SAMPLERS), metavar="sampler", help="one that goes through pm.sample"
+    )
     p.add_argument("--draws", type=int, default=1000)
     args = p.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)

@@ -15,7 +15,9 @@ class CannotRun(Exception):
 
 
 def min_ess(summaries):
-    """Bulk ESS per summary, {name: (draws,) or (chains, draws)}; one that never moved has ESS 0 (ArviZ says `draws`)."""
+    """Bulk ESS per summary, {name: (draws,) or (chains, draws)}; one that never moved has ESS 0 (ArviZ says
+    `draws`).
+    """
     import arviz as az
 
     out = {}
@@ -41,12 +43,18 @@ class Recorder:
     """Samplers call `ready` once after tuning, then `add` with every chunk of draws and the seconds it took.
 
     Nothing done here is inside those seconds. `add` raises Done when the minimum ESS is at least `target` and
-    at least `min_seconds` were sampled (an ESS from a blink of a chain is optimistic), or at `limit` seconds if there are
-    `min_draws` by then.
+    at least `min_seconds` were sampled (an ESS from a blink of a chain is optimistic), or at `limit` seconds
+    if there are `min_draws` by then.
     """
 
     def __init__(self, spec, target, limit, min_seconds, min_draws=0):
-        self.spec, self.target, self.limit, self.min_seconds, self.min_draws = spec, target, limit, min_seconds, min_draws
+        self.spec, self.target, self.limit, self.min_seconds, self.min_draws = (
+            spec,
+            target,
+            limit,
+            min_seconds,
+            min_draws,
+        )
         self.chunks, self.draws, self.seconds, self.next_check = [], 0, 0.0, FIRST_CHECK
         self.compile_seconds = self.tune_seconds = float("nan")
         self.precision = "float64"

@@ -23,7 +23,18 @@ from benchmarks.recorder import CannotRun, Done, Recorder
 from benchmarks.samplers import SAMPLERS
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ["pymc-discrete", "pymc", "pytensor", "jax", "blackjax", "numpyro", "thrml", "pymc-extras", "arviz", "numpy"]
+PACKAGES = [
+    "pymc-discrete",
+    "pymc",
+    "pytensor",
+    "jax",
+    "blackjax",
+    "numpyro",
+    "thrml",
+    "pymc-extras",
+    "arviz",
+    "numpy",
+]
 RESULT = "BENCHMARK-RESULT "  # what starts the line of a child's output that holds its record
 
 
@@ -76,18 +87,26 @@ def environment():
 
 def commit(folder):
     """The commit that is checked out in a folder."""
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=folder, capture_output=True, text=True)
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=folder, capture_output=True, text=True
+    )
     return git.stdout.strip() or "unknown"
 
 
 # ---------------------------------------------------------------- all runs (in the parent)
 def record_of(what, command, timeout, env=None):
-    """What a module, started in a new process, prints as its record; or why there is none. `what` it is the record of is in both."""
+    """What a module, started in a new process, prints as its record; or why there is none. `what` it is the
+    record of is in both.
+    """
     command = [sys.executable, "-m", *command]
     try:
         child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
-        return what | {"status": "failed", "reason": f"no result in {timeout:.0f} s with compiling and tuning"} | environment()
+        return (
+            what
+            | {"status": "failed", "reason": f"no result in {timeout:.0f} s with compiling and tuning"}
+            | environment()
+        )
     for line in child.stdout.splitlines():
         if line.startswith(RESULT):
             return what | json.loads(line.removeprefix(RESULT))
@@ -164,7 +183,10 @@ def origins(records):
 
 def header(records):
     goal = {f"to ESS {r['target']:.0f} or {r['limit']:.0f} s" for r in records if "target" in r}
-    return [*origins(records), f"One chain per run, {' / '.join(sorted(goal))}; median and (range) over seeds."]
+    return [
+        *origins(records),
+        f"One chain per run, {' / '.join(sorted(goal))}; median and (range) over seeds.",
+    ]
 
 
 def spread(values):
@@ -197,8 +219,21 @@ def table(records):
         ratio = f"{speed[name] / best_peer:.2g}" if best_peer > 0 else "no peer"
         worst = ", ".join(dict.fromkeys(r["worst"] for r in runs))
         reached = f"{sum(r['reached'] for r in runs)} of {sum(r['sampler'] == name for r in records)}"
-        measured = ("compile_seconds", "tune_seconds", "ms_per_draw", "nuts_share", "min_ess", "min_ess_per_second")
-        cells = [label, *(spread([r[key] for r in runs if r.get(key) is not None]) for key in measured), ratio, worst, reached]
+        measured = (
+            "compile_seconds",
+            "tune_seconds",
+            "ms_per_draw",
+            "nuts_share",
+            "min_ess",
+            "min_ess_per_second",
+        )
+        cells = [
+            label,
+            *(spread([r[key] for r in runs if r.get(key) is not None]) for key in measured),
+            ratio,
+            worst,
+            reached,
+        ]
         rows.append("| " + " | ".join(cells) + " |")
     return rows
 

@@ -1,9 +1,11 @@
-"""Seeded draws of every step and of pmd.sample on ten models, by two checkouts on this machine: equal to the last bit or not.
+"""Seeded draws of every step and of pmd.sample on ten models, by two checkouts on this machine: equal to the
+last bit or not.
 
 python -m benchmarks.same_draws BEFORE AFTER [--models MODEL ...] [--samplers WORD ...]
 
-BEFORE and AFTER are folders with checkouts of this repository. The draws of a model are made in a process of their own. A row says of each
-sampler whether all draws are equal; the exit status is 1 where some are not. What a step or a model refuses must be refused by both.
+BEFORE and AFTER are folders with checkouts of this repository. The draws of a model are made in a process of
+their own. A row says of each sampler whether all draws are equal; the exit status is 1 where some are not.
+What a step or a model refuses must be refused by both.
 """
 
 import argparse
@@ -58,7 +60,10 @@ def counts(pm, pt):
 
 
 def chain(pm, pt):
-    P, mu = pm.Dirichlet("P", np.ones((3, 3)) + np.eye(3)), pm.Normal("mu", 0, 2, shape=3, initval=[-1.0, 0.0, 1.0])
+    P, mu = (
+        pm.Dirichlet("P", np.ones((3, 3)) + np.eye(3)),
+        pm.Normal("mu", 0, 2, shape=3, initval=[-1.0, 0.0, 1.0]),
+    )
     z = pm.Categorical("z", p=np.ones(3) / 3, shape=30)
     pm.Potential("chain", pt.log(P[z[:-1], z[1:]]).sum())
     pm.Normal("y", mu[z], 1, observed=NORMAL[:, 1])
@@ -96,11 +101,18 @@ MODELS = (changepoint, mixture, lattice, selection, counts, chain, scalars, cova
 
 
 # ---------------------------------------------------------------- samplers
-IN_ONE_PROGRAM = ("GibbsWithGradients n_flips=adapt", "PathAuxiliary", "DiscreteLangevin dlmc", "PerturbAndMaxProduct")
+IN_ONE_PROGRAM = (
+    "GibbsWithGradients n_flips=adapt",
+    "PathAuxiliary",
+    "DiscreteLangevin dlmc",
+    "PerturbAndMaxProduct",
+)
 
 
 def steps(pmd):
-    """Every step, with every option that is a program of its own: {name: names of the discrete variables -> step}."""
+    """Every step, with every option that is a program of its own: {name: names of the discrete variables ->
+    step}.
+    """
     g, p, d = pmd.GibbsWithGradients, pmd.PathAuxiliary, pmd.DiscreteLangevin
     return {
         "AutoStep": pmd.AutoStep,
@@ -132,14 +144,21 @@ def by_step(model, make):
         if n == TUNE:
             step.stop_tuning()
         point, stats = step.step(point)
-        seen.append([np.asarray(point[name]) for name in sorted(point)] + [np.asarray(v) for s in stats for _, v in sorted(s.items())])
+        seen.append(
+            [np.asarray(point[name]) for name in sorted(point)]
+            + [np.asarray(v) for s in stats for _, v in sorted(s.items())]
+        )
     return digest(a for draw in seen for a in draw)
 
 
 def by_sample(model, pmd, step, dtype):
     options = {"chains": 2, "random_seed": 5, "progressbar": False, "compute_convergence_checks": False}
     idata = pmd.sample(DRAWS, tune=TUNE, model=model, step=step, dtype=dtype, **options)
-    return digest(idata[group][name].values for group in ("posterior", "sample_stats") for name in sorted(idata[group].data_vars))
+    return digest(
+        idata[group][name].values
+        for group in ("posterior", "sample_stats")
+        for name in sorted(idata[group].data_vars)
+    )
 
 
 def by_sliced_sample(model, pmd, continuous, dtype):
@@ -179,7 +198,9 @@ def draws_of(name, dtype, words):
     asked["pmd.sample"] = lambda: by_sample(model, pmd, None, dtype)
     for step in IN_ONE_PROGRAM:
         make = steps(pmd)[step]
-        asked[f"pmd.sample, {step}"] = lambda make=make: by_sample(model, pmd, made(model, lambda: make(discrete)), dtype)
+        asked[f"pmd.sample, {step}"] = lambda make=make: by_sample(
+            model, pmd, made(model, lambda: make(discrete)), dtype
+        )
     results = {}
     for sampler, run in asked.items():
         if words and not any(w in sampler for w in words):
@@ -199,7 +220,11 @@ def made(model, make):
 # ---------------------------------------------------------------- comparison
 def child(folder, name, dtype, words):
     command = [sys.executable, str(Path(__file__).resolve()), "--one", name, dtype, "--samplers", *words]
-    env = {**os.environ, "PYTHONPATH": str(folder), "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # compiles in a third less time
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }  # compiles in a third less time
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=3600)
     for line in done.stdout.splitlines():
         if line.startswith(RESULT):
@@ -211,9 +236,13 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folders", nargs="*", type=Path)
     p.add_argument("--models", nargs="+", default=[m.__name__ for m in MODELS])
-    p.add_argument("--samplers", nargs="*", default=[], help="only those with one of these words in their names")
+    p.add_argument(
+        "--samplers", nargs="*", default=[], help="only those with one of these words in their names"
+    )
     p.add_argument("--dtypes", nargs="+", default=["float64", "float32"])
-    p.add_argument("--keep", type=Path, help="a file that keeps the draws of BEFORE, and gives them where it has them")
+    p.add_argument(
+        "--keep", type=Path, help="a file that keeps the draws of BEFORE, and gives them where it has them"
+    )
     p.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.one:

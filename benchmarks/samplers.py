@@ -129,7 +129,9 @@ def pymc_default(spec, seed, recorder):
     run_pymc(spec, seed, recorder)
 
 
-@sampler("marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock")
+@sampler(
+    "marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock"
+)
 def marginalize_nuts(spec, seed, recorder):
     import pymc_extras
     from pymc_extras.model.marginal import distributions
@@ -157,7 +159,11 @@ def our_step(name, **options):
             raise CannotRun(f"this commit has no {name}")
         try:
             return getattr(pmd, name)(names, **options)
-        except (TypeError, ValueError, NotImplementedError) as error:  # a refusal says what, why and what to do
+        except (
+            TypeError,
+            ValueError,
+            NotImplementedError,
+        ) as error:  # a refusal says what, why and what to do
             raise CannotRun(f"{type(error).__name__}: {error}") from error
 
     def run(spec, seed, recorder):
@@ -183,11 +189,12 @@ sampler("auto", ours=True, note="what pmd.AutoStep() chooses")(our_step("AutoSte
 def run_sample(spec, seed, recorder, chains=1, **options):
     """Chains of pmd.sample in one compiled program, timed in its callback.
 
-    pmd.sample computes the next chunk while the callback runs. So the callback waits for that chunk before it does anything, and the clock
-    runs from its return, when the chunk after is begun, to the end of that wait: what the host does meanwhile is inside, our work is not.
+    pmd.sample computes the next chunk while the callback runs. So the callback waits for that chunk before it
+    does anything, and the clock runs from its return, when the chunk after is begun, to the end of that wait:
+    what the host does meanwhile is inside, our work is not.
 
-    Compile seconds: to the end of the first stretch of tuning, less what its draws take, and what the first chunk takes longer than the
-    third. The first two chunks are not counted: they are waited for together.
+    Compile seconds: to the end of the first stretch of tuning, less what its draws take, and what the first
+    chunk takes longer than the third. The first two chunks are not counted: they are waited for together.
     """
     import jax
 
@@ -239,7 +246,9 @@ def run_sample(spec, seed, recorder, chains=1, **options):
 
 
 def setup_seconds(start, tuned, first, chunk):
-    """(compile seconds, tune seconds) of pmd.sample, from the end of its first chunk of draws and what a chunk takes."""
+    """(compile seconds, tune seconds) of pmd.sample, from the end of its first chunk of draws and what a
+    chunk takes.
+    """
     draws, seconds, end = tuned[0]
     usual = draws * np.median([s / n for n, s, _ in tuned[1:] or tuned])
     again = max(0.0, first - tuned[-1][2] - chunk)
@@ -253,7 +262,8 @@ def sample(spec, seed, recorder):
 
 # ---------------------------------------------------------------- NumPyro
 def run_numpyro(spec, seed, recorder, kernel, chains=1):
-    """Chains of a NumPyro kernel in a compiled loop of our own, `size` draws at a time; many by jax.vmap, as its Gibbs kernels ask for.
+    """Chains of a NumPyro kernel in a compiled loop of our own, `size` draws at a time; many by jax.vmap, as
+    its Gibbs kernels ask for.
 
     Not numpyro.infer.MCMC, which (0.22 on jax 0.12) compiles again at every `run` that continues a chain:
     seconds that are no part of sampling. The loop is the same: kernel.init, .sample, .postprocess_fn. `size`
@@ -309,7 +319,9 @@ def run_numpyro(spec, seed, recorder, kernel, chains=1):
         state, kept = loop(state, size)
         arrays = {name: np.asarray(all_)[:size] for name, all_ in kept.items()}
         seconds = clock() - begin
-        recorder.add_chains({name: a.swapaxes(0, 1) if together else a[None] for name, a in arrays.items()}, seconds)
+        recorder.add_chains(
+            {name: a.swapaxes(0, 1) if together else a[None] for name, a in arrays.items()}, seconds
+        )
         size = int(np.clip(size * CHUNK_SECONDS / seconds, least, most))
 
 
@@ -332,10 +344,14 @@ def discrete_gibbs(**options):
 
 sampler("numpyro-gibbs", note="DiscreteHMCGibbs(NUTS); on C and F its DiscreteGibbs alone")(discrete_gibbs())
 sampler("numpyro-gibbs-modified", note="DiscreteHMCGibbs(NUTS, modified=True)")(discrete_gibbs(modified=True))
-sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(discrete_gibbs(random_walk=True))
+sampler("numpyro-gibbs-walk", note="DiscreteHMCGibbs(NUTS, random_walk=True)")(
+    discrete_gibbs(random_walk=True)
+)
 
 
-@sampler("numpyro-mixed-hmc", "ABCDE", note="MixedHMC(HMC(trajectory_length=1.2)), one update per discrete site")
+@sampler(
+    "numpyro-mixed-hmc", "ABCDE", note="MixedHMC(HMC(trajectory_length=1.2)), one update per discrete site"
+)
 def mixed_hmc(spec, seed, recorder):
     import jax
     from numpyro.infer import HMC, MixedHMC

@@ -1,4 +1,5 @@
-"""Slice sampling: our step within pm.sample and in one program, next to PyMC's, blackjax's and NUTS; and what a gradient through it costs.
+"""Slice sampling: our step within pm.sample and in one program, next to PyMC's, blackjax's and NUTS; and what
+a gradient through it costs.
 
 python -m benchmarks.slice --seconds 10 --out benchmarks/results/NAME-slice
 
@@ -68,7 +69,9 @@ def model_of(name):
 
 
 def kinked_moments():
-    """Of mu and of theta_0, the first two: given mu the schools are independent, so that sums over two grids suffice."""
+    """Of mu and of theta_0, the first two: given mu the schools are independent, so that sums over two grids
+    suffice.
+    """
     mu, theta = np.linspace(-120, 120, 2401), np.linspace(-200, 200, 8001)
     prior = np.exp(-np.abs(theta - mu[:, None]) / SPREAD)
     marginal = [prior @ np.exp(-np.abs(theta - y) / e) for y, e in zip(SCHOOLS, ERRORS, strict=True)]
@@ -106,9 +109,15 @@ def spec_of(name):
     model = model_of(name)
 
     def summaries(a):
-        return {f"{v} {i}" if x.ndim > 1 else v: x.T[i] if x.ndim > 1 else x for v, x in a.items() for i in range(x[0].size)}
+        return {
+            f"{v} {i}" if x.ndim > 1 else v: x.T[i] if x.ndim > 1 else x
+            for v, x in a.items()
+            for i in range(x[0].size)
+        }
 
-    return ModelSpec(name=name, title=DENSITIES[name][0], pymc=lambda: (model, None), summaries=summaries, tune=TUNE)
+    return ModelSpec(
+        name=name, title=DENSITIES[name][0], pymc=lambda: (model, None), summaries=summaries, tune=TUNE
+    )
 
 
 def size_of(model):
@@ -132,7 +141,9 @@ def of_ours(stats, d, sweeps):
 
 
 def in_pymc(build, spec, seed, seconds):
-    """Chains of pm.sample in turn with one step, all cut to the length of the shortest, and so are their seconds."""
+    """Chains of pm.sample in turn with one step, all cut to the length of the shortest, and so are their
+    seconds.
+    """
     counts, d = [], size_of(spec.pymc()[0])
 
     @functools.cache
@@ -171,14 +182,19 @@ def in_jax(build, spec, seed, seconds):
     class Counting(Progress):
         def advance(self, draws, seconds, stats, tuning):
             if not tuning:
-                counts.append(stats["n_steps"].mean() if build is None else of_ours(stats, size_of(model), 1).mean())
+                counts.append(
+                    stats["n_steps"].mean() if build is None else of_ours(stats, size_of(model), 1).mean()
+                )
             super().advance(draws, seconds, stats, tuning)
 
     begin = time.perf_counter()
     with model:
         step = build(pmd, None) if build else None
     building = time.perf_counter() - begin
-    with mock.patch.dict(CHUNKS, {spec.name: CHAINS * SIZE}), mock.patch("pymc_discrete.sampling.sample.Progress", Counting):
+    with (
+        mock.patch.dict(CHUNKS, {spec.name: CHAINS * SIZE}),
+        mock.patch("pymc_discrete.sampling.sample.Progress", Counting),
+    ):
         recorder = recorded(run_sample, spec, seed, seconds, chains=CHAINS, step=step)
     recorder.compile_seconds += building
     return recorder.summaries(), recorder.seconds, float(np.mean(counts)), told(recorder)
@@ -212,7 +228,9 @@ def run_blackjax(spec, seed, recorder, kernel, updates, counts):
         return jax.lax.scan(draw, state, jax.random.split(key, SIZE))
 
     key = jax.random.key(seed)
-    q = target.ravel(model.initial_point()) + jax.random.uniform(key, (CHAINS, target.size), minval=-1.0)  # PyMC's jitter
+    q = target.ravel(model.initial_point()) + jax.random.uniform(
+        key, (CHAINS, target.size), minval=-1.0
+    )  # PyMC's jitter
     states = jax.jit(jax.vmap(sampler.init))(q)
     keys = jax.random.split(key, CHAINS)
     loop = jax.jit(lambda keys, states: jax.lax.map(chain, (keys, states))).lower(keys, states).compile()
@@ -228,16 +246,22 @@ def run_blackjax(spec, seed, recorder, kernel, updates, counts):
         seconds = clock() - begin
         counts.append(float(jnp.mean(shrinkages)))
         parts = jax.vmap(jax.vmap(target.parts))(q)
-        recorder.add_chains({name: np.asarray(a) for name, a in zip(target.names, parts, strict=True)}, seconds)
+        recorder.add_chains(
+            {name: np.asarray(a) for name, a in zip(target.names, parts, strict=True)}, seconds
+        )
 
 
 def in_blackjax(coordinate, spec, seed, seconds):
     import blackjax
 
     d, counts = size_of(spec.pymc()[0]), []
-    make, option = (blackjax.coordinate_slice, "initial_widths") if coordinate else (blackjax.slice_sampling, "width")
+    make, option = (
+        (blackjax.coordinate_slice, "initial_widths") if coordinate else (blackjax.slice_sampling, "width")
+    )
     kernel = partial(make, **{option: DENSITIES[spec.name][1]})
-    recorder = recorded(run_blackjax, spec, seed, seconds, kernel=kernel, updates=1 if coordinate else d, counts=counts)
+    recorder = recorded(
+        run_blackjax, spec, seed, seconds, kernel=kernel, updates=1 if coordinate else d, counts=counts
+    )
     return recorder.summaries(), recorder.seconds, 22 * d + float(np.mean(counts)), told(recorder)
 
 
@@ -256,13 +280,26 @@ def row(name, spec, seed, seconds):
     import arviz as az
 
     try:
-        with mock.patch("time.perf_counter", time.process_time):  # on one core the same, but for what others on the machine take
+        with mock.patch(
+            "time.perf_counter", time.process_time
+        ):  # on one core the same, but for what others on the machine take
             found, busy, evaluations, more = SAMPLERS[name](spec, seed, seconds)
     except Exception as error:
         return {"sampler": name, "status": "failed", "reason": f"{type(error).__name__}: {error}"[:500]}
-    ess = {method: min(float(az.ess(v, method=method)) for v in found.values()) for method in ("bulk", "mean")}
-    z = {what: float((np.mean(v) - truth) / az.mcse(v * 1.0, method="mean")) for what, (v, truth) in known(spec.name, found).items()}
-    out = {"sampler": name, "status": "ok", "seconds": busy, "evaluations": evaluations, "draws": next(iter(found.values())).shape[1]}
+    ess = {
+        method: min(float(az.ess(v, method=method)) for v in found.values()) for method in ("bulk", "mean")
+    }
+    z = {
+        what: float((np.mean(v) - truth) / az.mcse(v * 1.0, method="mean"))
+        for what, (v, truth) in known(spec.name, found).items()
+    }
+    out = {
+        "sampler": name,
+        "status": "ok",
+        "seconds": busy,
+        "evaluations": evaluations,
+        "draws": next(iter(found.values())).shape[1],
+    }
     return out | {"ess": ess, "rhat": max(float(az.rhat(v)) for v in found.values()), "z": z, **more}
 
 
@@ -280,13 +317,18 @@ def energies():
         root = jnp.zeros((D, D)).at[np.tril_indices(D)].set(params["root"])  # of the precision
         return -0.5 * jnp.sum((root.T @ (x - params["mean"])) ** 2)
 
-    weights, static = eqx.partition(eqx.nn.MLP(D, "scalar", 32, 2, activation=jnp.tanh, key=jax.random.key(0)), eqx.is_array)
+    weights, static = eqx.partition(
+        eqx.nn.MLP(D, "scalar", 32, 2, activation=jnp.tanh, key=jax.random.key(0)), eqx.is_array
+    )
 
     def network(weights, x):
         return eqx.combine(weights, static)(x) - 0.5 * jnp.sum(x**2)
 
     root = jnp.eye(D)[np.tril_indices(D)]
-    return {"normal, 65 parameters": (normal, {"mean": jnp.zeros(D), "root": root}), "MLP 10-32-32-1": (network, weights)}
+    return {
+        "normal, 65 parameters": (normal, {"mean": jnp.zeros(D), "root": root}),
+        "MLP 10-32-32-1": (network, weights),
+    }
 
 
 def gradients():
@@ -331,7 +373,12 @@ def gradients():
     for n, checkpoint in itertools.product((10, 100, 1000), (False, True)):
         both, program, _ = compiled(*energies()["normal, 65 parameters"], n, True, checkpoint)
         memory.append(
-            {"n_steps": n, "checkpoint": checkpoint, "bytes": program.memory_analysis().temp_size_in_bytes, "both": seconds(both)[0]}
+            {
+                "n_steps": n,
+                "checkpoint": checkpoint,
+                "bytes": program.memory_analysis().temp_size_in_bytes,
+                "both": seconds(both)[0],
+            }
         )
     return {"times": times, "memory": memory}
 
@@ -371,10 +418,24 @@ def of_density(r):
         total = s["draws"] * CHAINS
         off = [f"{what} (z = {z:.1f})" for what, z in s["z"].items() if not abs(z) <= SIGMAS]
         notes += [f"- {s['sampler']} is **off** the truth: {', '.join(off)}"] if off else []
-        cells = [label, *(f"{s['ess'][m] / s['seconds']:.3g}" for m in ("bulk", "mean")), f"{s['rhat']:.3f}", f"{s['seconds']:.1f}"]
-        cells += [f"{s['compile_seconds']:.1f}", f"{s['tune_seconds']:.1f}", str(s["draws"]), f"{1e6 * s['seconds'] / total:.3g}"]
+        cells = [
+            label,
+            *(f"{s['ess'][m] / s['seconds']:.3g}" for m in ("bulk", "mean")),
+            f"{s['rhat']:.3f}",
+            f"{s['seconds']:.1f}",
+        ]
+        cells += [
+            f"{s['compile_seconds']:.1f}",
+            f"{s['tune_seconds']:.1f}",
+            str(s["draws"]),
+            f"{1e6 * s['seconds'] / total:.3g}",
+        ]
         worst = max(map(abs, s["z"].values()))
-        cells += [f"{s['evaluations']:.0f}", f"{1000 * s['ess']['bulk'] / total / s['evaluations']:.3g}", f"{worst:.1f}"]
+        cells += [
+            f"{s['evaluations']:.0f}",
+            f"{1000 * s['ess']['bulk'] / total / s['evaluations']:.3g}",
+            f"{worst:.1f}",
+        ]
         lines.append(cells)
     return [*table(COLUMNS, lines), "", *notes]
 
@@ -384,14 +445,28 @@ def of_gradients(r):
     rows = []
     for t in r["times"]:
         both = [f"{1e3 * t[what]:.3g}" for what in ("forward", "both")]
-        rows.append([t["energy"], str(t["n_steps"]), *both, f"{t['both'] / t['forward']:.2g}", f"{t['compile_seconds']:.1f}"])
+        rows.append(
+            [
+                t["energy"],
+                str(t["n_steps"]),
+                *both,
+                f"{t['both'] / t['forward']:.2g}",
+                f"{t['compile_seconds']:.1f}",
+            ]
+        )
     lines = [*table(columns, rows), ""]
     rows = []
     for m in r["memory"]:
         path = 2 * 8 * SIDE_BY_SIDE * D * m["n_steps"]
         numbers = (m["bytes"] / 1e6, path / 1e6, 1e3 * m["both"])
         rows.append([str(m["n_steps"]), str(m["checkpoint"]), *(f"{v:.3g}" for v in numbers)])
-    return [*lines, *table(["steps", "checkpoint", "MB of the reverse pass", "of which the path and its cotangent", "ms"], rows)]
+    return [
+        *lines,
+        *table(
+            ["steps", "checkpoint", "MB of the reverse pass", "of which the path and its cotangent", "ms"],
+            rows,
+        ),
+    ]
 
 
 def markdown(records):
@@ -440,10 +515,22 @@ def main():
     old = [json.loads(line) for line in path.read_text().splitlines()] if path and path.exists() else []
     records = {r["density"]: r for r in old}  # what is not run again stays
     for name in args.only:
-        command = ["benchmarks.slice", "--one", name, "--seed", str(args.seed), "--seconds", str(args.seconds)]
+        command = [
+            "benchmarks.slice",
+            "--one",
+            name,
+            "--seed",
+            str(args.seed),
+            "--seconds",
+            str(args.seconds),
+        ]
         begin = time.perf_counter()
         r = records[name] = record_of({"density": name}, command, LIMIT)
-        print(f"{name}: {r.get('reason', 'ok')}, {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+        print(
+            f"{name}: {r.get('reason', 'ok')}, {time.perf_counter() - begin:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
         keep([records[part] for part in parts if part in records], args.out)
     publish(markdown([records[part] for part in parts if part in records]), args.out)
 

@@ -1,8 +1,10 @@
-"""Models as users write them, in lists and with a covariance for each class: seconds until the first draw, effective draws per second.
+"""Models as users write them, in lists and with a covariance for each class: seconds until the first draw,
+effective draws per second.
 
 python -m benchmarks.written --out benchmarks/results/NAME-written [--before CHECKOUT]
 
-Every row in a process of its own. CHECKOUT is a folder with another commit of this repository, whose package is measured too.
+Every row in a process of its own. CHECKOUT is a folder with another commit of this repository, whose package
+is measured too.
 """
 
 import argparse
@@ -58,9 +60,18 @@ def hidden_markov(form, T):
         pm.Normal("y", mu[z], 1.0, observed=y)
 
     def summaries(posterior):
-        each = np.concatenate([np.asarray(posterior[name]).reshape(*posterior[names[0]].shape[:2], -1) for name in names], axis=2)
-        found = {f"mu {k}": posterior["mu"][..., k] for k in range(K)} | {f"stay {k}": posterior["P"][..., k, k] for k in range(K)}
-        return found | {"switches": (each[..., 1:] != each[..., :-1]).sum(-1)} | {f"size {k}": (each == k).sum(-1) for k in range(K)}
+        each = np.concatenate(
+            [np.asarray(posterior[name]).reshape(*posterior[names[0]].shape[:2], -1) for name in names],
+            axis=2,
+        )
+        found = {f"mu {k}": posterior["mu"][..., k] for k in range(K)} | {
+            f"stay {k}": posterior["P"][..., k, k] for k in range(K)
+        }
+        return (
+            found
+            | {"switches": (each[..., 1:] != each[..., :-1]).sum(-1)}
+            | {f"size {k}": (each == k).sum(-1) for k in range(K)}
+        )
 
     return model, names, summaries
 
@@ -82,7 +93,9 @@ def captures():
     names = [f"z{t}" for t in range(T)]
 
     def summaries(posterior):
-        return {name: posterior[name] for name in ("survival", "capture")} | {"alive at the end": posterior[names[-1]].sum(-1)}
+        return {name: posterior[name] for name in ("survival", "capture")} | {
+            "alive at the end": posterior[names[-1]].sum(-1)
+        }
 
     return model, names, summaries
 
@@ -126,7 +139,9 @@ SAMPLED = [*MODELS][2:]
 
 # ---------------------------------------------------------------- rows (in the child process)
 def first_draw(name):
-    """Seconds of PyMC for the log density, and of a step's first draw and pmd.sample's, from the finished model on."""
+    """Seconds of PyMC for the log density, and of a step's first draw and pmd.sample's, from the finished
+    model on.
+    """
     import pymc_discrete as pmd
 
     model, names, _ = MODELS[name]()
@@ -150,7 +165,9 @@ def first_answer(name):
 
     model, _, _ = MODELS[name]()
     begin = time.perf_counter()
-    pmd.sample(1, tune=1, chains=1, model=model, progressbar=False, compute_convergence_checks=False, random_seed=1)
+    pmd.sample(
+        1, tune=1, chains=1, model=model, progressbar=False, compute_convergence_checks=False, random_seed=1
+    )
     return {"answer": time.perf_counter() - begin}
 
 
@@ -162,7 +179,13 @@ def sampled(name, sampler, limit):
     import pymc_discrete as pmd
 
     model, _, summaries = MODELS[name]()
-    options = {"tune": TUNE, "chains": CHAINS, "random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
+    options = {
+        "tune": TUNE,
+        "chains": CHAINS,
+        "random_seed": 1,
+        "progressbar": False,
+        "compute_convergence_checks": False,
+    }
     begin, clock = time.perf_counter(), {}
 
     def note(trace, draw):  # the beginning of sampling after tuning, chain by chain
@@ -176,12 +199,19 @@ def sampled(name, sampler, limit):
     with model:
         if sampler == "pmd.sample":
             done = []
-            idata = pmd.sample(DRAWS, callback=lambda draws, n: done.append((n, time.perf_counter())), initvals=starts(model), **options)
+            idata = pmd.sample(
+                DRAWS,
+                callback=lambda draws, n: done.append((n, time.perf_counter())),
+                initvals=starts(model),
+                **options,
+            )
             busy = (done[-1][1] - done[0][1]) * DRAWS / (DRAWS - done[0][0])
         else:
             step = pmd.AutoStep() if "AutoStep" in sampler else None
             compile_kwargs = {"mode": "JAX"} if "JAX" in sampler else None
-            idata = pm.sample(DRAWS, step=step, cores=1, callback=note, compile_kwargs=compile_kwargs, **options)
+            idata = pm.sample(
+                DRAWS, step=step, cores=1, callback=note, compile_kwargs=compile_kwargs, **options
+            )
             busy = clock["busy"]
     seconds = time.perf_counter() - begin
     posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
@@ -189,7 +219,9 @@ def sampled(name, sampler, limit):
     ess = {k: float(az.ess(np.asarray(v, float))) if np.ptp(v) else 0.0 for k, v in values.items()}
     rhat = max(float(az.rhat(np.asarray(v, float))) for v in values.values() if np.ptp(v))
     draws = next(iter(values.values())).size
-    means = {k: (float(np.mean(v)), float(np.std(v) / math.sqrt(max(ess[k], 1.0)))) for k, v in values.items()}
+    means = {
+        k: (float(np.mean(v)), float(np.std(v) / math.sqrt(max(ess[k], 1.0)))) for k, v in values.items()
+    }
     return {"seconds": seconds, "busy": busy, "ess": ess, "rhat": rhat, "draws": draws, "means": means}
 
 
@@ -198,19 +230,32 @@ def starts(model):
     return {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
 
 
-SAMPLERS = ("pm.sample, AutoStep", "pm.sample, AutoStep, PyMC's part in JAX", "pmd.sample", "pm.sample, its own steps")
+SAMPLERS = (
+    "pm.sample, AutoStep",
+    "pm.sample, AutoStep, PyMC's part in JAX",
+    "pmd.sample",
+    "pm.sample, its own steps",
+)
 
 
 def run_one(kind, name, sampler, folder, limit):
     sys.path.insert(0, folder)
     import pymc_discrete
 
-    assert Path(pymc_discrete.__file__).is_relative_to(folder), f"pymc_discrete of {pymc_discrete.__file__}, not of {folder}"
+    assert Path(pymc_discrete.__file__).is_relative_to(folder), (
+        f"pymc_discrete of {pymc_discrete.__file__}, not of {folder}"
+    )
     for logger in ("pymc", "pymc.discrete"):
         logging.getLogger(logger).setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     try:
-        found = sampled(name, sampler, limit) if kind == "sampled" else first_draw(name) if kind == "draw" else first_answer(name)
+        found = (
+            sampled(name, sampler, limit)
+            if kind == "sampled"
+            else first_draw(name)
+            if kind == "draw"
+            else first_answer(name)
+        )
     except (Exception, KeyboardInterrupt) as error:
         return {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:300]} | environment()
     return {"status": "ok"} | found | environment()
@@ -224,8 +269,19 @@ def cell(r, key):
 
 
 def markdown(records):
-    lines = ["## Models as users write them", "", *origins(records), "", "### Seconds until the first draw", ""]
-    lines += ["| model | package | step | PyMC's logp | building the step | its first draw | pmd.sample, one draw |", "|---" * 7 + "|"]
+    lines = [
+        "## Models as users write them",
+        "",
+        *origins(records),
+        "",
+        "### Seconds until the first draw",
+        "",
+    ]
+    lines += [
+        "| model | package | step | PyMC's logp | building the step | its first draw | pmd.sample, one draw "
+        "|",
+        "|---" * 7 + "|",
+    ]
     of = {(r["kind"], r["model"], r["sampler"], r["package"]): r for r in records}
     packages = list(dict.fromkeys(r["package"] for r in records))
     notes = []
@@ -233,9 +289,18 @@ def markdown(records):
         for package in packages:
             draw, answer = of.get(("draw", name, "", package)), of.get(("answer", name, "", package))
             if draw or answer:
-                cells = [name, package, (draw or {}).get("step", ""), cell(draw, "logp"), cell(draw, "build"), cell(draw, "draw")]
+                cells = [
+                    name,
+                    package,
+                    (draw or {}).get("step", ""),
+                    cell(draw, "logp"),
+                    cell(draw, "build"),
+                    cell(draw, "draw"),
+                ]
                 lines.append("| " + " | ".join([*cells, cell(answer, "answer")]) + " |")
-                notes += [f"- {name}, {package}: {r['reason']}" for r in (draw, answer) if r and r["status"] != "ok"]
+                notes += [
+                    f"- {name}, {package}: {r['reason']}" for r in (draw, answer) if r and r["status"] != "ok"
+                ]
     lines += ["", "### Effective draws", ""]
     columns = [
         "model",
@@ -250,10 +315,17 @@ def markdown(records):
     ]
     lines += ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for name in SAMPLED:
-        alike = [r for r in records if r["kind"] == "sampled" and r["status"] == "ok" and family(r["model"]) == family(name)]
+        alike = [
+            r
+            for r in records
+            if r["kind"] == "sampled" and r["status"] == "ok" and family(r["model"]) == family(name)
+        ]
         best = max(alike, key=lambda r: min(r["ess"].values()), default=None)
         for sampler in SAMPLERS:
-            r = next((r for r in records if (r["kind"], r["model"], r["sampler"]) == ("sampled", name, sampler)), None)
+            r = next(
+                (r for r in records if (r["kind"], r["model"], r["sampler"]) == ("sampled", name, sampler)),
+                None,
+            )
             if r is None:
                 continue
             if r["status"] != "ok":
@@ -262,7 +334,10 @@ def markdown(records):
                 continue
             worst = min(r["ess"], key=r["ess"].get)
             z = (
-                max(abs(m - best["means"][k][0]) / math.hypot(se, best["means"][k][1]) for k, (m, se) in r["means"].items())
+                max(
+                    abs(m - best["means"][k][0]) / math.hypot(se, best["means"][k][1])
+                    for k, (m, se) in r["means"].items()
+                )
                 if r is not best
                 else 0
             )
@@ -312,12 +387,25 @@ def main():
         for folder in ([args.before] if args.before else []) + [ROOT]
         for kind in ("draw", "answer")
     ]
-    rows += [("sampled", name, sampler, ROOT) for name in args.models if name in SAMPLED for sampler in SAMPLERS]
+    rows += [
+        ("sampled", name, sampler, ROOT) for name in args.models if name in SAMPLED for sampler in SAMPLERS
+    ]
     records = []
     for kind, name, sampler, folder in rows:
         package = "now" if folder == ROOT else f"before, {commit(folder)}"
-        command = ["benchmarks.written", "--one", kind, name, sampler, str(folder.resolve()), "--limit", str(args.limit)]
-        r = record_of({"kind": kind, "model": name, "sampler": sampler, "package": package}, command, 1.5 * args.limit)
+        command = [
+            "benchmarks.written",
+            "--one",
+            kind,
+            name,
+            sampler,
+            str(folder.resolve()),
+            "--limit",
+            str(args.limit),
+        ]
+        r = record_of(
+            {"kind": kind, "model": name, "sampler": sampler, "package": package}, command, 1.5 * args.limit
+        )
         records.append(r)
         shown = {k: round(v, 1) for k, v in r.items() if isinstance(v, float)}
         print(f"{kind} {name} {sampler} {package}: {r.get('reason') or shown}", file=sys.stderr, flush=True)

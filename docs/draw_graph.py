@@ -1,4 +1,5 @@
-"""Draw the log density graph of a small regression with inclusion indicators, coloured by how each tensor depends on the sites.
+"""Draw the log density graph of a small regression with inclusion indicators, coloured by how each tensor
+depends on the sites.
 
 python docs/draw_graph.py        # writes docs/images/differences.png
 """
@@ -72,7 +73,12 @@ def main() -> None:
 
     fig, ax = plt.subplots(figsize=(11, 0.75 * (max(level.values()) + 2)), layout="constrained")
     for a, b in edges:
-        ax.annotate("", place[b], place[a], arrowprops={"arrowstyle": "-|>", "color": "0.6", "shrinkA": 12, "shrinkB": 12})
+        ax.annotate(
+            "",
+            place[b],
+            place[a],
+            arrowprops={"arrowstyle": "-|>", "color": "0.6", "shrinkA": 12, "shrinkB": 12},
+        )
     for v, (x, y) in place.items():
         if v.owner is None:
             label = v.name or "data"

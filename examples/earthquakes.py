@@ -1,8 +1,9 @@
 """Major earthquakes of the world, 1900-2006: a hidden Markov model whose states are drawn as a whole.
 
-Each year is in one of three states with a rate each; rates, and probabilities to stay or to change, are unknown. TreeGibbs draws all 107
-states at once, given the rest, and NUTS the rest. (Counts of magnitude 7 or more: Zucchini, MacDonald and Langrock 2016, Hidden Markov
-Models for Time Series, Table 1.1, whose most likely rates with three states are 13.1, 19.7 and 29.7.)
+Each year is in one of three states with a rate each; rates, and probabilities to stay or to change, are
+unknown. TreeGibbs draws all 107 states at once, given the rest, and NUTS the rest. (Counts of magnitude 7 or
+more: Zucchini, MacDonald and Langrock 2016, Hidden Markov Models for Time Series, Table 1.1, whose most
+likely rates with three states are 13.1, 19.7 and 29.7.)
 
     python examples/earthquakes.py [--draws 2000] [--short]
 """
@@ -30,7 +31,9 @@ def earthquakes(counts: np.ndarray) -> pm.Model:
     start = np.quantile(counts, [0.2, 0.5, 0.9])
     with pm.Model() as model:
         # in order, or the states could swap their names
-        rate = pm.Gamma("rate", 4, 0.2, shape=STATES, transform=pm.distributions.transforms.ordered, initval=start)
+        rate = pm.Gamma(
+            "rate", 4, 0.2, shape=STATES, transform=pm.distributions.transforms.ordered, initval=start
+        )
         change = pm.Dirichlet("change", np.ones((STATES, STATES)) + 4 * np.eye(STATES))
         nearest = np.abs(counts[:, None] - start).argmin(axis=1)
         state = pm.Categorical("state", p=np.full(STATES, 1 / STATES), shape=len(counts), initval=nearest)
@@ -48,10 +51,14 @@ def main() -> None:
     args = parser.parse_args()
     draws = 200 if args.short else args.draws
 
-    years, counts = np.genfromtxt(HERE / "data" / "earthquakes.csv", delimiter=",", skip_header=1, unpack=True, dtype=int)
+    years, counts = np.genfromtxt(
+        HERE / "data" / "earthquakes.csv", delimiter=",", skip_header=1, unpack=True, dtype=int
+    )
     begin = time.perf_counter()
     with earthquakes(counts):
-        idata = pmd.sample(draws, tune=draws, chains=4, step=pmd.TreeGibbs(), random_seed=1, progressbar=False)
+        idata = pmd.sample(
+            draws, tune=draws, chains=4, step=pmd.TreeGibbs(), random_seed=1, progressbar=False
+        )
     print(f"{4 * draws} draws in {time.perf_counter() - begin:.0f} s")
     print(az.summary(idata, var_names=["rate", "change"]))
 

@@ -1,8 +1,9 @@
 """Variational inference with an energy: a posterior that mean-field ADVI gets wrong.
 
-Only the product of two unknowns was measured, as of a factor and its loading: the posterior lies along the two branches of a hyperbola.
-Mean-field ADVI lays one round normal between them. `pmd.fit_energy_posterior` fits q(z) proportional to exp(-energy(z)), whose
-normalising constant nobody knows, by differentiating the path of a slice sampler (Zoltowski, Cai and Adams 2021).
+Only the product of two unknowns was measured, as of a factor and its loading: the posterior lies along the
+two branches of a hyperbola. Mean-field ADVI lays one round normal between them. `pmd.fit_energy_posterior`
+fits q(z) proportional to exp(-energy(z)), whose normalising constant nobody knows, by differentiating the
+path of a slice sampler (Zoltowski, Cai and Adams 2021).
 
     python examples/energy_posterior.py [--iterations 2000] [--figure energy_posterior.png] [--short]
 """
@@ -42,9 +43,16 @@ def exact() -> np.ndarray:
 
 
 def summary(loading: np.ndarray, factor: np.ndarray, weight: np.ndarray | None = None) -> list[float]:
-    """Share of the positive branch, standard deviation of the loading, mean of its absolute value, probability that it exceeds 2."""
+    """Share of the positive branch, standard deviation of the loading, mean of its absolute value,
+    probability that it exceeds 2.
+    """
     mean = lambda a: float(np.average(a, weights=weight))
-    return [mean(loading > 0), np.sqrt(mean(loading**2) - mean(loading) ** 2), mean(np.abs(loading)), mean(np.abs(loading) > 2)]
+    return [
+        mean(loading > 0),
+        np.sqrt(mean(loading**2) - mean(loading) ** 2),
+        mean(np.abs(loading)),
+        mean(np.abs(loading) > 2),
+    ]
 
 
 def main() -> None:
@@ -68,20 +76,32 @@ def main() -> None:
         advi = pm.fit(20_000, method="advi", random_seed=1, progressbar=False)
         seconds["mean-field ADVI"] = time.perf_counter() - begin
         found["mean-field ADVI"] = advi.sample(8000, random_seed=2).posterior
-    draws = {name: [posterior[v].values.ravel() for v in ("loading", "factor")] for name, posterior in found.items()}
+    draws = {
+        name: [posterior[v].values.ravel() for v in ("loading", "factor")]
+        for name, posterior in found.items()
+    }
 
     print(f"{'':18}{'loading > 0':>12}{'sd':>8}{'mean |.|':>10}{'|.| > 2':>9}{'seconds':>9}")
     grid = [g.ravel() for g in np.meshgrid(SIDE, SIDE, indexing="ij")]
-    rows = {"exact": (summary(*grid, p.ravel()), None)} | {name: (summary(*own), seconds[name]) for name, own in draws.items()}
+    rows = {"exact": (summary(*grid, p.ravel()), None)} | {
+        name: (summary(*own), seconds[name]) for name, own in draws.items()
+    }
     for name, (numbers, took) in rows.items():
         print(
-            f"{name:18}" + "".join(f"{n:{w}.3f}" for n, w in zip(numbers, (12, 8, 10, 9), strict=True)) + (f"{took:9.0f}" if took else "")
+            f"{name:18}"
+            + "".join(f"{n:{w}.3f}" for n, w in zip(numbers, (12, 8, 10, 9), strict=True))
+            + (f"{took:9.0f}" if took else "")
         )
-    print("without the normalising constant:", ", ".join(f"{name} {value:.3f}" for name, value in fit.diagnostics(tree).items()))
+    print(
+        "without the normalising constant:",
+        ", ".join(f"{name} {value:.3f}" for name, value in fit.diagnostics(tree).items()),
+    )
 
     figure, axes = plt.subplots(1, 2, figsize=(8, 4), sharex=True, sharey=True)
     for ax, (name, (loading, factor)) in zip(axes, draws.items(), strict=True):
-        ax.contour(SIDE, SIDE, p.T, levels=p.max() * np.array([0.01, 0.1, 0.4, 0.8]), colors="0.6", linewidths=0.8)
+        ax.contour(
+            SIDE, SIDE, p.T, levels=p.max() * np.array([0.01, 0.1, 0.4, 0.8]), colors="0.6", linewidths=0.8
+        )
         ax.plot(loading[:2000], factor[:2000], ".", markersize=2, alpha=0.5)
         ax.set(title=name, xlabel="loading", ylabel="factor", xlim=(-4, 4), ylim=(-4, 4))
     axes[1].set_ylabel("")

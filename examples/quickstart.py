@@ -1,7 +1,8 @@
 """Coal-mining disasters, 1851-1961: when did the rate change, and what were the two missing counts?
 
-The switchpoint (111 years) and the two missing counts are discrete, the two rates continuous: GibbsWithGradients takes the first three,
-NUTS the rates. PyMC's default steppers run on the same model for comparison.
+The switchpoint (111 years) and the two missing counts are discrete, the two rates continuous:
+GibbsWithGradients takes the first three, NUTS the rates. PyMC's default steppers run on the same model for
+comparison.
 
     python examples/quickstart.py [--draws 2000] [--short]
 """
@@ -33,8 +34,12 @@ def coal_mining(years: np.ndarray, disasters: np.ndarray) -> pm.Model:
         early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
         rate = pm.math.switch(switchpoint >= years, early, late)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*missing values", category=pm.exceptions.ImputationWarning)
-            pm.Poisson("disasters", rate, observed=np.ma.masked_array(np.nan_to_num(disasters), np.isnan(disasters)))
+            warnings.filterwarnings(
+                "ignore", message=".*missing values", category=pm.exceptions.ImputationWarning
+            )
+            pm.Poisson(
+                "disasters", rate, observed=np.ma.masked_array(np.nan_to_num(disasters), np.isnan(disasters))
+            )
     return model
 
 
@@ -54,7 +59,9 @@ def main() -> None:
     args = parser.parse_args()
     draws = 500 if args.short else args.draws
 
-    years, disasters = np.genfromtxt(HERE / "data" / "coal_mining_disasters.csv", delimiter=",", skip_header=1, unpack=True)
+    years, disasters = np.genfromtxt(
+        HERE / "data" / "coal_mining_disasters.csv", delimiter=",", skip_header=1, unpack=True
+    )
     model = coal_mining(years.astype(int), disasters)
 
     with model:
@@ -67,11 +74,16 @@ def main() -> None:
     for name, exact in EXACT.items():
         estimate = float(idata["posterior"][name].mean())
         mcse = float(az.mcse(idata, var_names=[name])[name])
-        print(f"  {name:12s} {estimate:9.3f}   exact {exact:9.3f}   {abs(estimate - exact) / mcse:.1f} Monte Carlo standard errors away")
+        print(
+            f"  {name:12s} {estimate:9.3f}   exact {exact:9.3f}   {abs(estimate - exact) / mcse:.1f} Monte "
+            "Carlo standard errors away"
+        )
 
     print("\nThe same model with PyMC's default steppers:")
     peer, peer_total, peer_sampling = timed_sample(model, draws)
-    print(f"  {'':26s} {'seconds':>8s} {'sampling':>9s} {'ESS of the switchpoint':>23s} {'ESS per second':>15s}")
+    print(
+        f"  {'':26s} {'seconds':>8s} {'sampling':>9s} {'ESS of the switchpoint':>23s} {'ESS per second':>15s}"
+    )
     for label, data, seconds, drawn in (
         ("GibbsWithGradients + NUTS", idata, total, sampling),
         ("PyMC's defaults", peer, peer_total, peer_sampling),

@@ -1,4 +1,5 @@
-"""Exact transition matrices of small targets, by enumeration in NumPy: nothing here is shared with the package's kernels.
+"""Exact transition matrices of small targets, by enumeration in NumPy: nothing here is shared with the
+package's kernels.
 
 A target is used through `space` (the tables that define its sites), `differences` and `logdensity` only.
 """
@@ -22,7 +23,8 @@ G = {  # balancing functions of a ratio t: g(t) = t g(1/t)
 class Enumerated(NamedTuple):
     """A target on all of its states.
 
-    states (S, d), pi (S,) normalised, logp (S,) nats, differences (S, d, K) nats, values (S, d, K), inside (S, d, K)
+    states (S, d), pi (S,) normalised, logp (S,) nats, differences (S, d, K) nats, values (S, d, K), inside
+    (S, d, K)
     """
 
     target: object
@@ -49,14 +51,18 @@ def enumerate_target(target, ranges) -> Enumerated:
     logp = np.asarray(jax.jit(jax.vmap(lambda t, x: t.logdensity(x), (None, 0)))(target, x))
     x, logp = x[logp > -np.inf], logp[logp > -np.inf]
     differences = np.asarray(jax.jit(jax.vmap(lambda t, x: t.differences(x), (None, 0)))(target, x))
-    values, inside = (np.stack(a) for a in zip(*(map(np.asarray, target.space.neighbours(s)) for s in x), strict=True))
+    values, inside = (
+        np.stack(a) for a in zip(*(map(np.asarray, target.space.neighbours(s)) for s in x), strict=True)
+    )
     p = np.exp(logp - logp.max())
     return Enumerated(target, x, p / p.sum(), logp, differences, values, inside)
 
 
 # ---------------------------------------------------------------- Gibbs-With-Gradients
 def elementary_moves(space):
-    """[(site, step)]: cyclic shifts 1..n-1 of finite sites, the window's offsets of the others; and each move's inverse."""
+    """[(site, step)]: cyclic shifts 1..n-1 of finite sites, the window's offsets of the others; and each
+    move's inverse.
+    """
     count = space.upper - space.lower + 1
     moves = []
     for i in range(space.d):
@@ -73,7 +79,8 @@ def shifted(space, x, change):
 
 
 def log_proposal(e: Enumerated, balancing: str):
-    """(S, M) log q(move | x), proportional to g(exp d) over all (site, neighbour) but the current and the impossible.
+    """(S, M) log q(move | x), proportional to g(exp d) over all (site, neighbour) but the current and the
+    impossible.
 
     Grathwohl et al. 2021, Eq. 5 and 6.
     """
@@ -84,7 +91,9 @@ def log_proposal(e: Enumerated, balancing: str):
         change[i] = step
         to = shifted(space, e.states, change)[:, i]
         for s in range(len(e.states)):
-            for k in np.flatnonzero((e.values[s, i] == to[s]) & e.inside[s, i]):  # one, or none beyond the support
+            for k in np.flatnonzero(
+                (e.values[s, i] == to[s]) & e.inside[s, i]
+            ):  # one, or none beyond the support
                 if e.differences[s, i, k] > -np.inf:
                     q[s, m] = G[balancing](np.exp(e.differences[s, i, k]))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -106,8 +115,8 @@ def count_probabilities(n_flips: float) -> dict[int, float]:
 def gwg_matrix(e: Enumerated, n_flips: float, balancing: str, proposal_ratio: bool = True):
     """Transition matrix (S, S) of Gibbs-With-Gradients, and (S,) the total probability of what it proposes.
 
-    L independent moves from q(. | x), added up (App. D.2, Eq. 27): all multisets of moves with their multiplicity. Reversed: the
-    inverse moves from q(. | y).
+    L independent moves from q(. | x), added up (App. D.2, Eq. 27): all multisets of moves with their
+    multiplicity. Reversed: the inverse moves from q(. | y).
     """
     space, S = e.target.space, len(e.states)
     moves, inverse = elementary_moves(space)
@@ -163,7 +172,9 @@ def run_steps(e: Enumerated, kernel, params, runs: int = 100_000, seed: int = 0)
 
         return jax.vmap(several)(keys, xs)
 
-    return e.index(np.asarray(many(jax.random.split(jax.random.key(seed), (len(e.states), each)), e.states, e.target)))
+    return e.index(
+        np.asarray(many(jax.random.split(jax.random.key(seed), (len(e.states), each)), e.states, e.target))
+    )
 
 
 def check_runs(ends, P) -> None:
@@ -174,7 +185,8 @@ def check_runs(ends, P) -> None:
         got = np.bincount(there, minlength=len(row))
         assert got[row < 1e-13].sum() == 0, "a step did what the enumeration cannot do"
         p_values.append(g_test(got, row))
-    # seeds are fixed, so a right kernel passes always or never; over all the cases together 1e-4 fails a right one in 1 of 100 suites
+    # seeds are fixed, so a right kernel passes always or never; over all the cases together 1e-4 fails a
+    # right one in 1 of 100 suites
     assert min(p_values) * len(p_values) > 1e-4, f"row {int(np.argmin(p_values))}: p = {min(p_values):.2g}"
 
 
@@ -206,7 +218,8 @@ def differences_of_moves(e: Enumerated):
 
 
 def rebased(e: Enumerated, single):
-    """(S, M, A) difference of every move on the linearisation at a state, by the value (less the least) of the site that it moves.
+    """(S, M, A) difference of every move on the linearisation at a state, by the value (less the least) of
+    the site that it moves.
 
     A finite site re-bases on the value where it is; a windowed one leaves its own value once.
     """
@@ -219,7 +232,11 @@ def rebased(e: Enumerated, single):
             if space.windowed[i]:
                 out[s, m, x[i] - low[i]] = single[s, m]
                 continue
-            at = {int(v): d for v, d, ok in zip(e.values[s, i], e.differences[s, i], e.inside[s, i], strict=True) if ok}
+            at = {
+                int(v): d
+                for v, d, ok in zip(e.values[s, i], e.differences[s, i], e.inside[s, i], strict=True)
+                if ok
+            }
             n = int(space.upper[i] - space.lower[i]) + 1
             for v in at:
                 to = int(space.lower[i]) + (v + step - int(space.lower[i])) % n
@@ -228,8 +245,16 @@ def rebased(e: Enumerated, single):
     return out
 
 
-def path_matrix(e: Enumerated, lengths: dict[int, float], recompute: bool, backtrack: bool, balancing: str, ratio: bool = True):
-    """Transition matrix (S, S) of PAS or PAFS and (S,) the total probability of what it proposes, over all paths.
+def path_matrix(
+    e: Enumerated,
+    lengths: dict[int, float],
+    recompute: bool,
+    backtrack: bool,
+    balancing: str,
+    ratio: bool = True,
+):
+    """Transition matrix (S, S) of PAS or PAFS and (S,) the total probability of what it proposes, over all
+    paths.
 
     Sun et al. 2022, section 3.1 and Eq. 6: pi(y) prod Q(back) / pi(x) prod Q(forth).
     """
@@ -251,14 +276,20 @@ def path_matrix(e: Enumerated, lengths: dict[int, float], recompute: bool, backt
         count = len(paths)
 
         def log_q(base, x, chosen, gone, count=count):
-            """log probability of move `chosen` (P,) from x (P, S, d) on the differences at states `base` (P, S)."""
+            """log probability of move `chosen` (P,) from x (P, S, d) on the differences at states `base` (P,
+            S).
+            """
             if recompute:
                 index = e.index(x)
                 d = np.where((index >= 0)[..., None], single[np.maximum(index, 0)], -np.inf)
             else:
                 a = np.clip(x - low, 0, table.shape[2] - 1)[..., site]
                 inside = (x[..., site] - low[site] >= 0) & (x[..., site] - low[site] < table.shape[2])
-                d = np.where(inside & (base >= 0)[..., None], table[np.maximum(base, 0)[..., None], np.arange(len(moves)), a], -np.inf)
+                d = np.where(
+                    inside & (base >= 0)[..., None],
+                    table[np.maximum(base, 0)[..., None], np.arange(len(moves)), a],
+                    -np.inf,
+                )
             w = np.where(d > -np.inf, G[balancing](np.exp(np.minimum(d, 700))), 0.0) * ~gone[:, None, site]
             with np.errstate(divide="ignore", invalid="ignore"):
                 return np.log(w[np.arange(count), :, chosen]) - np.log(w.sum(-1))
@@ -284,24 +315,35 @@ def path_matrix(e: Enumerated, lengths: dict[int, float], recompute: bool, backt
         proposed[~lost] += q.sum(0)[~lost]
         with np.errstate(invalid="ignore"):
             log_ratio = e.logp[y] - e.logp + (back - forward if ratio else 0.0)
-        flow = q * np.where((y >= 0) & (q > 0), np.exp(np.minimum(np.nan_to_num(log_ratio, nan=-np.inf), 0.0)), 0.0)
+        flow = q * np.where(
+            (y >= 0) & (q > 0), np.exp(np.minimum(np.nan_to_num(log_ratio, nan=-np.inf), 0.0)), 0.0
+        )
         np.add.at(P, (np.broadcast_to(here, y.shape), np.maximum(y, 0)), flow)
     P[here, here] += 1 - P.sum(1)
     return P, proposed
 
 
 # ---------------------------------------------------------------- discrete Langevin
-def langevin_rows(e: Enumerated, s: int, i: int, proposal: str, h: float, scale, balancing: str, nominal) -> dict[int, float]:
+def langevin_rows(
+    e: Enumerated, s: int, i: int, proposal: str, h: float, scale, balancing: str, nominal
+) -> dict[int, float]:
     """{value: probability} of site i in state s.
 
     Zhang et al. 2022, Eq. 4, and the two-state or uniformised chain run for a time h.
     """
     now = int(e.states[s, i])
-    d = {int(v): a for v, a, ok in zip(e.values[s, i], e.differences[s, i], e.inside[s, i], strict=True) if ok and v != now}
+    d = {
+        int(v): a
+        for v, a, ok in zip(e.values[s, i], e.differences[s, i], e.inside[s, i], strict=True)
+        if ok and v != now
+    }
     d = {v: a for v, a in d.items() if a > -np.inf}
     g = {v: float(G[balancing](np.exp(a))) for v, a in d.items()}
     if proposal == "dlp":
-        distance = {v: 1.0 if nominal[i] else ((v - now) / np.broadcast_to(scale, e.states.shape[1:])[i]) ** 2 for v in d}
+        distance = {
+            v: 1.0 if nominal[i] else ((v - now) / np.broadcast_to(scale, e.states.shape[1:])[i]) ** 2
+            for v in d
+        }
         w = {v: g[v] * np.exp(-distance[v] / (2 * h)) for v in d}
         w[now] = float(G[balancing](1.0))
         return {v: a / sum(w.values()) for v, a in w.items()}
@@ -322,9 +364,17 @@ def langevin_rows(e: Enumerated, s: int, i: int, proposal: str, h: float, scale,
 
 
 def langevin_matrix(
-    e: Enumerated, proposal: str, h: float, balancing: str = "sqrt", scale=1.0, nominal=None, adjusted: bool = True, ratio: bool = True
+    e: Enumerated,
+    proposal: str,
+    h: float,
+    balancing: str = "sqrt",
+    scale=1.0,
+    nominal=None,
+    adjusted: bool = True,
+    ratio: bool = True,
 ):
-    """Transition matrix (S, S) of all sites moving at once, and (S,) the total probability of what it proposes.
+    """Transition matrix (S, S) of all sites moving at once, and (S,) the total probability of what it
+    proposes.
 
     A windowed site returns by the negated offset, so a value reached through a table is left through one.
     """
@@ -332,7 +382,9 @@ def langevin_matrix(
     nominal = np.zeros(e.states.shape[1], bool) if nominal is None else nominal
     q, proposed = np.zeros((S, S)), np.zeros(S)
     for s in range(S):
-        rows = [langevin_rows(e, s, i, proposal, h, scale, balancing, nominal) for i in range(e.states.shape[1])]
+        rows = [
+            langevin_rows(e, s, i, proposal, h, scale, balancing, nominal) for i in range(e.states.shape[1])
+        ]
         for choice in itertools.product(*(r.items() for r in rows)):
             p = float(np.prod([c[1] for c in choice]))
             proposed[s] += p

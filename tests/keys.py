@@ -38,7 +38,9 @@ class Keys:
         self.parents.update(self._each(data))
 
     def check(self, least: int) -> None:
-        """Every key was drawn with once, and what keys were made of was not drawn with; there are `least` of them."""
+        """Every key was drawn with once, and what keys were made of was not drawn with; there are `least` of
+        them.
+        """
         jax.effects_barrier()
         assert len(self.drawn) >= least, f"only {len(self.drawn)} keys were seen"
         twice = sum(count > 1 for count in self.drawn.values())
@@ -48,7 +50,9 @@ class Keys:
 
 
 def one_by_one(f, in_axes=0, out_axes=0, **_):
-    """`jax.vmap` as a loop: side by side, what has finished repeats itself until all have, with keys that it has used."""
+    """`jax.vmap` as a loop: side by side, what has finished repeats itself until all have, with keys that it
+    has used.
+    """
 
     def mapped(*args):
         axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
@@ -66,7 +70,13 @@ def one_by_one(f, in_axes=0, out_axes=0, **_):
 def collected() -> Iterator[Keys]:
     """Collect the keys of all programs that are traced and run inside."""
     keys = Keys()
-    bits, split, fold_in, threefry, vmap = prng.random_bits, prng.random_split, prng.random_fold_in, uniforms.threefry_2x32, jax.vmap
+    bits, split, fold_in, threefry, vmap = (
+        prng.random_bits,
+        prng.random_split,
+        prng.random_fold_in,
+        uniforms.threefry_2x32,
+        jax.vmap,
+    )
 
     def told(what, key):
         jax.debug.callback(what, jax.random.key_data(key))

@@ -1,4 +1,6 @@
-"""Models as users write them in loops: lists of variables, sums of terms. Each takes a length and returns the names of the block."""
+"""Models as users write them in loops: lists of variables, sums of terms. Each takes a length and returns the
+names of the block.
+"""
 
 import numpy as np
 import pymc as pm
@@ -71,7 +73,12 @@ def with_own_parameters(n):
     for k in range(n):
         z.append(pm.Categorical(f"z{k}", p=[0.5, 0.5] if k == 0 else (P if k % 2 else Q)[z[-1]]))
         means.append(pm.Normal(f"mu{k}", k, 1.0))
-    pm.Normal("y", pt.stack([m * s for m, s in zip(means, z, strict=True)]), 1.0 + np.arange(n), observed=RNG(3).normal(size=n))
+    pm.Normal(
+        "y",
+        pt.stack([m * s for m, s in zip(means, z, strict=True)]),
+        1.0 + np.arange(n),
+        observed=RNG(3).normal(size=n),
+    )
     return [f"z{k}" for k in range(n)]
 
 
@@ -94,4 +101,13 @@ def blocks_joined(n):
     return ["first", *(f"z{k}" for k in range(n))]
 
 
-LOOPS = [chain, observed_one_by_one, captures, edges, places_of_a_vector, with_own_parameters, counts, blocks_joined]
+LOOPS = [
+    chain,
+    observed_one_by_one,
+    captures,
+    edges,
+    places_of_a_vector,
+    with_own_parameters,
+    counts,
+    blocks_joined,
+]

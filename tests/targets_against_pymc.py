@@ -26,10 +26,15 @@ def oracle(model):
 
 
 def random_points(model, target, r, n=2):
-    """Points of positive density: continuous variables jittered, discrete ones walked to random neighbours."""
+    """Points of positive density: continuous variables jittered, discrete ones walked to random
+    neighbours.
+    """
     logp, found = oracle(model), []
     for _ in range(100):
-        start = {k: v + 0.3 * r.normal(size=np.shape(v)) if v.dtype.kind == "f" else v for k, v in model.initial_point().items()}
+        start = {
+            k: v + 0.3 * r.normal(size=np.shape(v)) if v.dtype.kind == "f" else v
+            for k, v in model.initial_point().items()
+        }
         x, at = target.at(start)
         values, inside = (np.asarray(a) for a in at.space.neighbours(x))
         y = np.array([r.choice(np.append(v[i], now)) for v, i, now in zip(values, inside, x, strict=True)])
@@ -44,10 +49,11 @@ def random_points(model, target, r, n=2):
 
 
 def compare(model, names=None, *, how="auto", tolerance=1e-9, **options):
-    """(got, want) differences over all finite neighbours; asserts where they must be 0, -inf or (if exact) equal.
+    """(got, want) differences over all finite neighbours; asserts where they must be 0, -inf or (if exact)
+    equal.
 
-    The tolerance is relative to 1 + |log density|: PyMC's value is a difference of sums, good to about 1e-13 of their size; what is
-    above that is the difference between PyTensor's unrewritten and rewritten formulas.
+    The tolerance is relative to 1 + |log density|: PyMC's value is a difference of sums, good to about 1e-13
+    of their size; what is above that is the difference between PyTensor's unrewritten and rewritten formulas.
     """
     target = pmd.target_from_model(model, names, differences=how, **options)
     exact = target.exact
@@ -69,9 +75,17 @@ def compare(model, names=None, *, how="auto", tolerance=1e-9, **options):
         for (i, k), y, then in zip(moves, there, densities, strict=True):
             true = logp(at.point(y)) - base
             size = tolerance * (1 + abs(base) + (abs(true) if np.isfinite(true) else 0))
-            np.testing.assert_allclose(then - density, true, atol=size, rtol=0, err_msg=f"log density at {at.space.sites[i]} -> {y[i]}")
+            np.testing.assert_allclose(
+                then - density,
+                true,
+                atol=size,
+                rtol=0,
+                err_msg=f"log density at {at.space.sites[i]} -> {y[i]}",
+            )
             if exact:
-                np.testing.assert_allclose(d[i, k], true, atol=size, rtol=0, err_msg=f"difference of {at.space.sites[i]} -> {y[i]}")
+                np.testing.assert_allclose(
+                    d[i, k], true, atol=size, rtol=0, err_msg=f"difference of {at.space.sites[i]} -> {y[i]}"
+                )
             if np.isfinite(true):
                 got.append(d[i, k])
                 want.append(true)

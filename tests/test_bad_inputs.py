@@ -1,4 +1,6 @@
-"""One table of (what is passed, the exception, the message): each names the variable or option and the remedy."""
+"""One table of (what is passed, the exception, the message): each names the variable or option and the
+remedy.
+"""
 
 import numpy as np
 import pymc as pm
@@ -28,7 +30,13 @@ def constrained_only():
 
 
 def custom():
-    pm.CustomDist("w", 0.3, logp=lambda v, p: -p * v**2, random=lambda p, rng=None, size=None: np.zeros(size, "int64"), dtype="int64")
+    pm.CustomDist(
+        "w",
+        0.3,
+        logp=lambda v, p: -p * v**2,
+        random=lambda p, rng=None, size=None: np.zeros(size, "int64"),
+        dtype="int64",
+    )
 
 
 def parity():
@@ -97,8 +105,18 @@ BUILT = [
     ((continuous_only,), {}, ValueError, rf"no {FREE}.*Leave the step out"),
     ((constrained_only,), {}, ValueError, rf"'counts' {CONSTRAINED}"),
     ((custom,), {}, ValueError, r"'w'.*support=\{'w': \(lower, upper\)\}"),
-    ((everything, "k"), {"support": {"k": (5, 2)}}, ValueError, r"'k' is empty.*5 is above upper bound 2.*support="),
-    ((everything, "k"), {"support": {"k": (0, np.nan)}}, ValueError, r"'k'.*nan.*None where there is no bound"),
+    (
+        (everything, "k"),
+        {"support": {"k": (5, 2)}},
+        ValueError,
+        r"'k' is empty.*5 is above upper bound 2.*support=",
+    ),
+    (
+        (everything, "k"),
+        {"support": {"k": (0, np.nan)}},
+        ValueError,
+        r"'k'.*nan.*None where there is no bound",
+    ),
     ((everything, "k"), {"support": {"k": (0, 2.5)}}, ValueError, r"'k' has a bound that is no integer"),
     ((everything, "k"), {"support": {"k": ("a", 2)}}, ValueError, PAIR + "|'k'.*no number.*Give"),
     ((everything, "k"), {"support": {"k": 3}}, ValueError, PAIR),
@@ -107,39 +125,107 @@ BUILT = [
     ((everything, "k"), {"support": {"x": (0, 1)}}, ValueError, r"support names 'x'.*block: .*k"),
     ((everything, "k"), {"support": (0, 2)}, (TypeError, ValueError), r"support must be.*\{"),
     ((everything, "x"), {"support": {"x": (np.zeros(2), np.ones(2))}}, ValueError, r"'x'.*shape.*\(3,\)"),
-    *(((everything, "k"), {"window": w}, ValueError, WINDOW) for w in (-1, 0, 1.5, True, np.nan, "wide", None, {"k": -1}, [1, 2])),
-    ((everything, "k"), {"window": {"q": 1}}, ValueError, r"window names 'q'.*block: .*k"),
-    *(((everything, "x"), {"balancing": b}, (TypeError, ValueError), BALANCING) for b in ("cube", None, ["sqrt"])),
-    ((everything, "x"), {"differences": "best"}, ValueError, r"differences must be one of 'auto', 'exact', 'gradient'"),
-    *(((everything, "x"), {"transitions": t}, ValueError, TRANSITIONS) for t in (0, -1, 1.5, True, None, "many")),
-    *(((everything, "x"), {"n_flips": f}, ValueError, FLIPS) for f in (0.5, 0, -1, "x", np.nan, np.inf, True, None)),
-    ((everything, "x"), {"n_flip": 2}, TypeError, r"GibbsWithGradients.*'n_flip'"),
-    *(((everything, "x"), {"start": v}, ValueError, r"start must be one of 'point', 'dispersed'") for v in ("prior", None, 1)),
-    *((("PathAuxiliary", everything, "x"), {"path_length": v}, ValueError, r"path_length must be") for v in BAD_LENGTHS),
-    *((("PathAuxiliary", everything, "x"), {n: v}, ValueError, rf"{n} must be True or False") for n in ON_OFF for v in (1, None, "no")),
-    (("PathAuxiliary", everything, "x"), {"n_flips": 2}, TypeError, r"PathAuxiliary has no option 'n_flips'; it has path_length"),
-    (("PathAuxiliary", everything, "c"), {}, ValueError, r"'c' is continuous.*NUTS"),
-    *((("DiscreteLangevin", everything, "x"), {"step_size": v}, ValueError, r"step_size must be 'adapt' or a positive") for v in BAD_STEPS),
     *(
-        (("DiscreteLangevin", everything, "x"), {"proposal": v}, ValueError, r"proposal must be one of 'dlp', 'dlmc'")
+        ((everything, "k"), {"window": w}, ValueError, WINDOW)
+        for w in (-1, 0, 1.5, True, np.nan, "wide", None, {"k": -1}, [1, 2])
+    ),
+    ((everything, "k"), {"window": {"q": 1}}, ValueError, r"window names 'q'.*block: .*k"),
+    *(
+        ((everything, "x"), {"balancing": b}, (TypeError, ValueError), BALANCING)
+        for b in ("cube", None, ["sqrt"])
+    ),
+    (
+        (everything, "x"),
+        {"differences": "best"},
+        ValueError,
+        r"differences must be one of 'auto', 'exact', 'gradient'",
+    ),
+    *(
+        ((everything, "x"), {"transitions": t}, ValueError, TRANSITIONS)
+        for t in (0, -1, 1.5, True, None, "many")
+    ),
+    *(
+        ((everything, "x"), {"n_flips": f}, ValueError, FLIPS)
+        for f in (0.5, 0, -1, "x", np.nan, np.inf, True, None)
+    ),
+    ((everything, "x"), {"n_flip": 2}, TypeError, r"GibbsWithGradients.*'n_flip'"),
+    *(
+        ((everything, "x"), {"start": v}, ValueError, r"start must be one of 'point', 'dispersed'")
+        for v in ("prior", None, 1)
+    ),
+    *(
+        (("PathAuxiliary", everything, "x"), {"path_length": v}, ValueError, r"path_length must be")
+        for v in BAD_LENGTHS
+    ),
+    *(
+        (("PathAuxiliary", everything, "x"), {n: v}, ValueError, rf"{n} must be True or False")
+        for n in ON_OFF
+        for v in (1, None, "no")
+    ),
+    (
+        ("PathAuxiliary", everything, "x"),
+        {"n_flips": 2},
+        TypeError,
+        r"PathAuxiliary has no option 'n_flips'; it has path_length",
+    ),
+    (("PathAuxiliary", everything, "c"), {}, ValueError, r"'c' is continuous.*NUTS"),
+    *(
+        (
+            ("DiscreteLangevin", everything, "x"),
+            {"step_size": v},
+            ValueError,
+            r"step_size must be 'adapt' or a positive",
+        )
+        for v in BAD_STEPS
+    ),
+    *(
+        (
+            ("DiscreteLangevin", everything, "x"),
+            {"proposal": v},
+            ValueError,
+            r"proposal must be one of 'dlp', 'dlmc'",
+        )
         for v in ("mala", None)
     ),
-    (("DiscreteLangevin", everything, "x"), {"adjusted": "no"}, ValueError, r"adjusted must be True or False"),
+    (
+        ("DiscreteLangevin", everything, "x"),
+        {"adjusted": "no"},
+        ValueError,
+        r"adjusted must be True or False",
+    ),
     (("DiscreteLangevin", everything, "x"), {"balancing": "cube"}, ValueError, BALANCING),
-    (("DiscreteLangevin", parity), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
+    (
+        ("DiscreteLangevin", parity),
+        {"differences": "gradient"},
+        ValueError,
+        r"blind for 'x'.*differences='exact'",
+    ),
     ((parity,), {"differences": "gradient"}, ValueError, r"blind for 'x'.*differences='exact'"),
-    ((minibatch,), {}, ValueError, r"log density of 'y' draws random numbers, as pm.Minibatch does.*Observe the whole data"),
+    (
+        (minibatch,),
+        {},
+        ValueError,
+        r"log density of 'y' draws random numbers, as pm.Minibatch does.*Observe the whole data",
+    ),
     ((truncated,), {}, ValueError, TRUNCATED),
     ((truncated, "g"), {}, ValueError, TRUNCATED),
     (("ReparameterizedSlice", truncated), {}, ValueError, TRUNCATED),
     (("sample", truncated), {}, ValueError, TRUNCATED),
-    ((made_sparse,), {}, ValueError, r"'energy' takes 'x' through a sparse matrix.*Write it so, or with dense tensors"),
+    (
+        (made_sparse,),
+        {},
+        ValueError,
+        r"'energy' takes 'x' through a sparse matrix.*Write it so, or with dense tensors",
+    ),
 ]
 
 
 def label(case):
     args, options, *_ = case
-    shown = [v.__name__ if any(v is m for m in MODELS) else str(v) if isinstance(v, str | list | int) else "object" for v in args]
+    shown = [
+        v.__name__ if any(v is m for m in MODELS) else str(v) if isinstance(v, str | list | int) else "object"
+        for v in args
+    ]
     return "-".join([*shown, *map(str, options.items())])
 
 
@@ -184,7 +270,9 @@ STARTED = [
 ]
 
 
-@pytest.mark.parametrize(("model_of", "start", "message"), STARTED, ids=lambda v: getattr(v, "__name__", str(v)[:20]))
+@pytest.mark.parametrize(
+    ("model_of", "start", "message"), STARTED, ids=lambda v: getattr(v, "__name__", str(v)[:20])
+)
 def test_refused_at_the_first_step(model_of, start, message):
     with pm.Model() as model:
         model_of()
@@ -212,5 +300,7 @@ def test_ops_without_a_jax_version(when):
         x = pm.Bernoulli("x", np.full(3, 0.4))
         e = pt.kv(1, 1.0 + x).sum() if when == "built" else twice(x.sum().astype("float64"))
         pm.Potential("e", e)
-    with pytest.raises(NotImplementedError, match=r"(?s)'x' has an Op without a JAX version.*jax_funcify.*pm.Metropolis"):
+    with pytest.raises(
+        NotImplementedError, match=r"(?s)'x' has an Op without a JAX version.*jax_funcify.*pm.Metropolis"
+    ):
         pmd.GibbsWithGradients(model=model).step(model.initial_point())

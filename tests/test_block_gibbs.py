@@ -1,4 +1,6 @@
-"""Block Gibbs against enumeration: the sweep's own matrix, what the compiled sweep does, and the conditionals it reads."""
+"""Block Gibbs against enumeration: the sweep's own matrix, what the compiled sweep does, and the conditionals
+it reads.
+"""
 
 import functools
 import importlib
@@ -57,7 +59,9 @@ def uneven():
     pm.Potential("bound", pt.switch(n > 1, -np.inf, 0.0))
     pm.Potential("pairs", 0.3 * (n[[0, 0, 1]] * n[[1, 2, 2]]).sum())
     y = np.append(np.full(80, 0.5), np.linspace(0, 1, 8))
-    pm.Normal("y", n[np.append(np.full(80, 3), np.arange(8))], np.append(np.full(80, 9.0), np.ones(8)), observed=y)
+    pm.Normal(
+        "y", n[np.append(np.full(80, 3), np.arange(8))], np.append(np.full(80, 9.0), np.ones(8)), observed=y
+    )
     return [range(2)] * 8, {"window": 2}
 
 
@@ -75,19 +79,27 @@ FORMS = ("as it is", "loop of colours", "scan", "function")
 
 # ---------------------------------------------------------------- the sweep, enumerated
 def site_matrix(e: Enumerated, i: int) -> np.ndarray:
-    """(S, S): site i drawn given the others; where it has a window, on each stretch that holds its value, by turns."""
+    """(S, S): site i drawn given the others; where it has a window, on each stretch that holds its value, by
+    turns.
+    """
     S, p, space = len(e.states), np.exp(e.logp - e.logp.max()), e.target.space
     if not space.windowed[i]:
         near = [np.unique(np.append(e.values[s, i][e.inside[s, i]], e.states[s, i])) for s in range(S)]
         return mean_of([near], e, i, p)
     steps = space.column[i][space.exists[i] & (space.column[i] > 0)]
-    width, strides = (steps[-1], [1]) if set(steps) == set(range(1, steps[-1] + 1)) else (8, [s for s in steps if 8 * s <= steps[-1]])
+    width, strides = (
+        (steps[-1], [1])
+        if set(steps) == set(range(1, steps[-1] + 1))
+        else (8, [s for s in steps if 8 * s <= steps[-1]])
+    )
     stretches = [s * (np.arange(width + 1) - place) for s in strides for place in range(width + 1)]
     return mean_of([[e.states[s, i] + stretch for s in range(S)] for stretch in stretches], e, i, p)
 
 
 def mean_of(choices, e: Enumerated, i: int, p: np.ndarray) -> np.ndarray:
-    """(S, S): site i drawn by p among the values that each of `choices` has for a state, averaged over them."""
+    """(S, S): site i drawn by p among the values that each of `choices` has for a state, averaged
+    over them.
+    """
     P = np.zeros((len(p), len(p)))
     for near in choices:
         for s, values in enumerate(near):
@@ -156,7 +168,10 @@ FEW = [
 
 
 def marked(cases):
-    return [pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}") for c in cases]
+    return [
+        pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}")
+        for c in cases
+    ]
 
 
 @pytest.mark.parametrize(("build", "form"), marked(CASES))
@@ -189,7 +204,9 @@ def test_sweeps_of_a_draw_keep_their_order(build, form, monkeypatch):
     def step(key, state, target, params):
         return loop(kernel, key, state, target, params, 1)
 
-    check_runs(run_steps(e, kernel._replace(step=step), params, seed=100 + CASES.index((build, form))), forward)
+    check_runs(
+        run_steps(e, kernel._replace(step=step), params, seed=100 + CASES.index((build, form))), forward
+    )
 
 
 def test_the_checks_see_a_window_about_the_value():
@@ -230,7 +247,9 @@ def partly_dense():
     r = np.random.default_rng(4)
     g, h = pm.Bernoulli("g", 0.3, shape=6), pm.Categorical("h", p=[0.2, 0.5, 0.3], shape=8)
     k = pm.Poisson("k", 3.0, shape=5)
-    pm.Normal("y", pt.dot(r.normal(size=(9, 6)), g * pm.Normal("b", 0, 1, shape=6)), 1.0, observed=r.normal(size=9))
+    pm.Normal(
+        "y", pt.dot(r.normal(size=(9, 6)), g * pm.Normal("b", 0, 1, shape=6)), 1.0, observed=r.normal(size=9)
+    )
     pm.Potential("sum", -0.1 * pt.sqr(h[:4].sum() - 3) - 0.3 * pt.eq(h[1:], h[:-1]).sum())
     pm.Normal("w", k + h[:5], 1.5, observed=r.normal(3, 1, 5))
 
@@ -255,7 +274,18 @@ def two_sites_of_many():
     pm.Potential("three", 0.1 * (k[:4] * k[4:8] * k[8:]).sum() - 0.2 * pt.sqr(k[2:5] - 1).sum())
 
 
-CONDITIONALS = (binary, ising, hidden_markov, mixture, n_mixture, mixed, partly_dense, logistic, hub, two_sites_of_many)
+CONDITIONALS = (
+    binary,
+    ising,
+    hidden_markov,
+    mixture,
+    n_mixture,
+    mixed,
+    partly_dense,
+    logistic,
+    hub,
+    two_sites_of_many,
+)
 
 
 @functools.cache
@@ -264,12 +294,17 @@ def target_of(build):
     with pm.Model() as model:
         build()
     r = np.random.default_rng(7)
-    point = {k: v + 0.3 * r.normal(size=v.shape) if v.dtype.kind == "f" else v for k, v in model.initial_point().items()}
+    point = {
+        k: v + 0.3 * r.normal(size=v.shape) if v.dtype.kind == "f" else v
+        for k, v in model.initial_point().items()
+    }
     x, target = pmd.target_from_model(model, [v.name for v in model.discrete_value_vars]).at(point)
     return target, x
 
 
-@pytest.mark.parametrize(("build", "number"), [(mixture, 1), (n_mixture, 1), (hidden_markov, 2), (ising, 2), (hub, 2)])
+@pytest.mark.parametrize(
+    ("build", "number"), [(mixture, 1), (n_mixture, 1), (hidden_markov, 2), (ising, 2), (hub, 2)]
+)
 def test_number_of_colours(build, number):
     target, _ = target_of(build)
     assert len(target.colours) == number
@@ -283,7 +318,13 @@ def test_every_site_is_drawn_once(build):
 
 
 @pytest.mark.parametrize(
-    "edges", [[(0, 1), (1, 2), (2, 0)], [(i, j) for i in range(5) for j in range(i)], [], [(0, 3), (3, 1), (1, 4), (4, 2)]]
+    "edges",
+    [
+        [(0, 1), (1, 2), (2, 0)],
+        [(i, j) for i in range(5) for j in range(i)],
+        [],
+        [(0, 3), (3, 1), (1, 4), (4, 2)],
+    ],
 )
 def test_colours_have_no_link_inside(edges):
     links = links_of([np.array(edges, int).reshape(-1, 2)], 6)
@@ -295,7 +336,9 @@ def test_colours_have_no_link_inside(edges):
 
 @pytest.mark.parametrize("build", CONDITIONALS)
 def test_conditionals_equal_differences(build):
-    """Colour by colour from static and from traced sites, site by site with what is carried, moving on the way."""
+    """Colour by colour from static and from traced sites, site by site with what is carried, moving on the
+    way.
+    """
     target, x = target_of(build)
     want = jax.jit(lambda target, x: target.differences(x))
     for n, sites in target.colours:
@@ -306,7 +349,9 @@ def test_conditionals_equal_differences(build):
         close(static(target, x), fresh)
         close(traced(target, x, sites), fresh)
         if v.finite:
-            logits = np.asarray(jax.jit(lambda target, x, n=n, sites=sites: target.logits(n, sites)(x))(target, x))
+            logits = np.asarray(
+                jax.jit(lambda target, x, n=n, sites=sites: target.logits(n, sites)(x))(target, x)
+            )
             if logits.shape[1] == 1:
                 close(logits, fresh[:, 1:] - fresh[:, :1])
             else:
@@ -330,12 +375,17 @@ def test_conditionals_equal_differences(build):
             x[start + i] = value
 
 
-WINDOWED = [*((b, f) for b in (n_mixture, partly_dense, hub, logistic, visited) for f in ("as it is", "function")), (mixed, "as it is")]
+WINDOWED = [
+    *((b, f) for b in (n_mixture, partly_dense, hub, logistic, visited) for f in ("as it is", "function")),
+    (mixed, "as it is"),
+]
 
 
 @pytest.mark.parametrize(("build", "form"), WINDOWED)
 def test_differences_at_candidates_equal_changes_of_the_log_density(build, form):
-    """Any values, also the present one, one twice and some outside the support; static and traced sites, drawn together and scanned."""
+    """Any values, also the present one, one twice and some outside the support; static and traced sites,
+    drawn together and scanned.
+    """
     target, x = target_of(build)
     target = pmd.target_from_logdensity(target.logdensity, target.space) if form == "function" else target
     logdensity, r = jax.jit(jax.vmap(target.logdensity)), np.random.default_rng(11)
@@ -344,7 +394,11 @@ def test_differences_at_candidates_equal_changes_of_the_log_density(build, form)
     def asked(n, sites):
         """((r, K) candidates, (r, K) brute force)"""
         start, v = target.space.blocks[n]
-        candidates = x[start + sites][:, None] + np.array([-9, -1, 0, 0, 2, 2, 3, 40]) + r.integers(-1, 2, (len(sites), 1))
+        candidates = (
+            x[start + sites][:, None]
+            + np.array([-9, -1, 0, 0, 2, 2, 3, 40])
+            + r.integers(-1, 2, (len(sites), 1))
+        )
         y = np.repeat(np.repeat(x[None, None], len(sites), 0), candidates.shape[1], 1)
         y[np.arange(len(sites)), :, start + sites] = candidates
         change = np.asarray(logdensity(y.reshape(-1, len(x)))).reshape(candidates.shape) - base
@@ -397,7 +451,9 @@ def test_no_stale_cache(build):
 def test_an_impossible_start_is_left(top, together):
     with pm.Model() as model:
         x = pm.DiscreteUniform("x", 0, top, shape=3)
-        pm.Potential("e", pt.switch(x.sum() < 8, -np.inf, 0.0) if together else pt.switch(x < 3, -np.inf, 0.0).sum())
+        pm.Potential(
+            "e", pt.switch(x.sum() < 8, -np.inf, 0.0) if together else pt.switch(x < 3, -np.inf, 0.0).sum()
+        )
     target = pmd.target_from_model(model).at(model.initial_point())[1]
     kernel, params = block_gibbs()
 
@@ -423,7 +479,8 @@ def test_refuses_estimates():
     with pm.Model() as model:
         cholesky()
     with pytest.raises(
-        ValueError, match=r"BlockGibbs needs exact conditionals, and those of 'g' are not: 'y' is dense \(.*\).*PathAuxiliary.*exact"
+        ValueError,
+        match=r"BlockGibbs needs exact conditionals, and those of 'g' are not: 'y' is dense \(.*\).*PathAuxiliary.*exact",
     ):
         pmd.BlockGibbs(model=model)
     assert pmd.BlockGibbs(model=model, differences="exact").target.exact
@@ -442,14 +499,25 @@ def test_refuses_estimates():
 # ---------------------------------------------------------------- beside NUTS
 @pytest.mark.slow
 def test_mixture_beside_nuts():
-    """Against the marginalised likelihood on a grid of mu; 5 Monte Carlo standard errors of at least 400 effective draws."""
+    """Against the marginalised likelihood on a grid of mu; 5 Monte Carlo standard errors of at least 400
+    effective draws.
+    """
     y = np.array([-2.1, -1.4, 0.3, 1.2, 1.9, 2.6])
     with pm.Model():
         mu = pm.Normal("mu", 0, 2, shape=2)
         z = pm.Categorical("z", p=[0.3, 0.7], shape=6)
         pm.Normal("y", mu[z], 1.0, observed=y)
         step = pmd.BlockGibbs()
-        idata = pm.sample(2000, tune=1000, chains=4, cores=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+        idata = pm.sample(
+            2000,
+            tune=1000,
+            chains=4,
+            cores=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
     grid = np.linspace(-8, 8, 401)
     a, b = np.meshgrid(grid, grid, indexing="ij")
     one, two = (w * np.exp(-((y - m[..., None]) ** 2) / 2) for w, m in ((0.3, a), (0.7, b)))

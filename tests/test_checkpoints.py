@@ -22,7 +22,9 @@ def spins():
 
 def kept(folder, build=spins, **options):
     with build():
-        return pmd.sample(40, tune=60, chains=2, chunk=10, random_seed=5, checkpoint=folder, **QUIET, **options)
+        return pmd.sample(
+            40, tune=60, chains=2, chunk=10, random_seed=5, checkpoint=folder, **QUIET, **options
+        )
 
 
 def stopping(after):
@@ -33,7 +35,9 @@ def stopping(after):
     return stop
 
 
-@pytest.mark.parametrize(("build", "keep"), [(spins, False), (mixed, True)], ids=["spins", "mixed and its warm-up"])
+@pytest.mark.parametrize(
+    ("build", "keep"), [(spins, False), (mixed, True)], ids=["spins", "mixed and its warm-up"]
+)
 def test_resumed_run_is_the_whole_run(tmp_path, build, keep):
     options = {"build": build, "discard_tuned_samples": not keep}
     whole = kept(None, **options)
@@ -57,11 +61,15 @@ def test_checkpoint_refuses_another_run(tmp_path):
     with spins():
         first, other = pmd.GibbsWithGradients(), pmd.GibbsWithGradients(balancing="barker")
         pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=first, **QUIET)
-        with pytest.raises(RuntimeError, match=r"holds a run with steps=.*balancing='sqrt'.*balancing='barker'"):
+        with pytest.raises(
+            RuntimeError, match=r"holds a run with steps=.*balancing='sqrt'.*balancing='barker'"
+        ):
             pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path / "gwg", step=other, **QUIET)
     settings = {"variables": [f"z{n}" for n in range(150)]}
     written(tmp_path / "many", settings)
-    with pytest.raises(CheckpointError, match=r"holds a run with variables=\['z149'\], and this one has variables=\['k'\]\."):
+    with pytest.raises(
+        CheckpointError, match=r"holds a run with variables=\['z149'\], and this one has variables=\['k'\]\."
+    ):
         Checkpoint(tmp_path / "many", {"variables": [*settings["variables"][:-1], "k"]}, {"posterior": 8})
     with spins() as started:
         started.set_initval(started["x"], np.ones(8, int))
@@ -110,7 +118,10 @@ def test_damaged_files(tmp_path, file, change, message):
 
 def test_states_of_another_version(tmp_path):
     store = written(tmp_path)
-    with pytest.raises(CheckpointError, match="has 1 arrays where the chains have 2: another version of pymc_discrete wrote it"):
+    with pytest.raises(
+        CheckpointError,
+        match="has 1 arrays where the chains have 2: another version of pymc_discrete wrote it",
+    ):
         store.load_state({"a": np.zeros(3), "b": np.zeros(3)})
 
 
@@ -139,8 +150,15 @@ def written(folder, settings=None):
 def test_any_name_of_a_variable(tmp_path):
     names = ["x" * 300, "x" * 299 + "y", "ä" * 130, "π" * 130, "a/b", "a%2f.b", "..", "a b", "", "model::x"]
     store = Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2})
-    store.write("posterior", 2, {"draws": {name: np.full((1, 2), n) for n, name in enumerate(names)}}, {"a": np.zeros(1)})
-    for n, (name, kept) in enumerate(Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2}).read("posterior", "draws").items()):
+    store.write(
+        "posterior",
+        2,
+        {"draws": {name: np.full((1, 2), n) for n, name in enumerate(names)}},
+        {"a": np.zeros(1)},
+    )
+    for n, (name, kept) in enumerate(
+        Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2}).read("posterior", "draws").items()
+    ):
         assert name == names[n]
         assert (kept == n).all()
     assert all(path.name.isascii() and len(path.name) < 200 for path in tmp_path.iterdir())
@@ -156,7 +174,10 @@ def test_full_disk(tmp_path, monkeypatch):
 
     with monkeypatch.context() as m:
         m.setattr("pymc_discrete.sampling.storage.os.fsync", full)
-        with pytest.raises(RuntimeError, match=r"could not be written .* No space left on device. Those before are kept; make room"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"could not be written .* No space left on device. Those before are kept; make room",
+        ):
             kept(tmp_path)
     same(whole, kept(tmp_path))
 
@@ -209,7 +230,12 @@ def test_kills_lose_nothing(tmp_path):
     """`kill -9` at random moments; PYMC_DISCRETE_KILLS says how many."""
     kills = int(os.environ.get("PYMC_DISCRETE_KILLS", "4"))
     code = KILLED.format(
-        path=[p for p in sys.path if p], draws=40 * (kills + 5), seed=1, kills=kills, folder=str(tmp_path / "run"), file=f"{tmp_path}/"
+        path=[p for p in sys.path if p],
+        draws=40 * (kills + 5),
+        seed=1,
+        kills=kills,
+        folder=str(tmp_path / "run"),
+        file=f"{tmp_path}/",
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

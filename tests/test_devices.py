@@ -71,7 +71,11 @@ def test_two_processes(tmp_path):
     first = 'jax.distributed.initialize("localhost:{port}", num_processes=2, process_id={n})'
     runs = {"both": {"chains": 4}, "kept": {"chains": 4, "checkpoint": str(tmp_path / "run")}}
     started = [
-        subprocess.Popen([sys.executable, "-c", script(tmp_path, first.format(port=port, n=n), runs)], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", script(tmp_path, first.format(port=port, n=n), runs)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for n in range(2)
     ]
     for process in started:
@@ -100,7 +104,9 @@ def test_equal_shares(chains, threads, shares):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """On a machine of four cores: {program: the threads that ran it}, and how many programs were compiled ahead."""
+    """On a machine of four cores: {program: the threads that ran it}, and how many programs were compiled
+    ahead.
+    """
     threads, compiled, lowered = {}, Program.compiled, jax.stages.Lowered.compile
     count = []
 
@@ -138,7 +144,11 @@ def test_every_core_is_used_though_jax_runs(watched, monkeypatch):
         programs.clear()
         with spins():
             step = pmd.BlockGibbs()
-            found.append(pmd.sample(30, tune=60, chains=7, chunk=10, step=step, random_seed=5, devices=devices, **QUIET))
+            found.append(
+                pmd.sample(
+                    30, tune=60, chains=7, chunk=10, step=step, random_seed=5, devices=devices, **QUIET
+                )
+            )
         assert threads == {"run": names, "settle": names}
         assert len(programs) == 2
     same_tree(*found)

@@ -1,4 +1,6 @@
-"""Differentiable slice sampling: gradients against finite differences, exact invariance, and where a gradient is not known."""
+"""Differentiable slice sampling: gradients against finite differences, exact invariance, and where a gradient
+is not known.
+"""
 
 from functools import partial
 
@@ -32,7 +34,9 @@ def correlated(params, x):
 
 def logistic(params, x):
     signs = np.array([1, -1, 1, 1, -1, -1, 1, -1, 1])
-    return jax.nn.log_sigmoid(signs * (params["features"] @ x)).sum() - 0.5 * jnp.sum((x * jnp.exp(-params["log_scale"])) ** 2)
+    return jax.nn.log_sigmoid(signs * (params["features"] @ x)).sum() - 0.5 * jnp.sum(
+        (x * jnp.exp(-params["log_scale"])) ** 2
+    )
 
 
 def logcosh(params, x):
@@ -73,7 +77,11 @@ LOG_CONCAVE = {
     "normal": (normal, NORMAL, np.array([0.4])),
     "logcosh": (logcosh, np.array([0.5, 1.3]), np.array([0.4, -1.0])),
     "correlated": (correlated, {"root": ROOT, "mean": RNG.normal(size=5)}, RNG.normal(size=5)),
-    "logistic": (logistic, {"features": RNG.normal(size=(9, 5)), "log_scale": 0.2 * RNG.normal(size=5)}, RNG.normal(size=5)),
+    "logistic": (
+        logistic,
+        {"features": RNG.normal(size=(9, 5)), "log_scale": 0.2 * RNG.normal(size=5)},
+        RNG.normal(size=5),
+    ),
 }
 APART = {"apart": np.array(3.0), "width": np.array(0.6), "log_odds": np.array(0.4)}
 EDGED = {
@@ -87,7 +95,9 @@ EDGED = {
 
 
 def compare(logdensity, params, x, lengths, support=ENDLESS):
-    """Relative errors of the gradients in parameters and start against finite differences, the noise held: of losses of the first steps."""
+    """Relative errors of the gradients in parameters and start against finite differences, the noise held: of
+    losses of the first steps.
+    """
     flat, unravel = ravel_pytree((params, x))
 
     def losses(flat):
@@ -98,7 +108,9 @@ def compare(logdensity, params, x, lengths, support=ENDLESS):
     gradients, path = jax.jit(jax.jacrev(losses, has_aux=True))(flat)
     h = 2e-4
     moves = (np.array([1, -1, 0.5, -0.5])[:, None, None] * h * np.eye(flat.size)).reshape(-1, flat.size)
-    up, down, half_up, half_down = jax.jit(jax.vmap(lambda flat: losses(flat)[0]))(flat + moves).reshape(4, flat.size, -1)
+    up, down, half_up, half_down = jax.jit(jax.vmap(lambda flat: losses(flat)[0]))(flat + moves).reshape(
+        4, flat.size, -1
+    )
     differences = (4 * (half_up - half_down) / h - (up - down) / (2 * h)).T / 3  # Richardson: an error of h^4
     assert path.differentiable.all()
     return np.linalg.norm(gradients - differences, axis=1) / np.linalg.norm(differences, axis=1), path
@@ -175,7 +187,9 @@ def test_parameters_may_differ_between_chains_and_be_closed_over():
     def total(means, closed):
         return jax.vmap(lambda key, mean: last(key, mean, closed))(jax.random.split(KEY, 3), means).sum()
 
-    of_params, of_closure = (jax.value_and_grad(partial(total, closed=closed))(means) for closed in (False, True))
+    of_params, of_closure = (
+        jax.value_and_grad(partial(total, closed=closed))(means) for closed in (False, True)
+    )
     assert_same(of_params, of_closure)
     assert (jnp.abs(of_params[1]) > 0.1).all()
 
@@ -208,7 +222,11 @@ def test_ends_are_roots_and_nothing_is_rejected():
         direction /= jnp.linalg.norm(direction)
         log_u1 = -jax.random.exponential(key_height)
         found = ends(logdensity, scale, x, direction, log_u1, jnp.full(2, -jnp.inf), jnp.full(2, jnp.inf))
-        f = jax.vmap(lambda a: logdensity(scale, x + a * direction))(found.alpha) - log_u1 - logdensity(scale, x)
+        f = (
+            jax.vmap(lambda a: logdensity(scale, x + a * direction))(found.alpha)
+            - log_u1
+            - logdensity(scale, x)
+        )
         share = jnp.array([1e-12, 1e-6, 0.5, 1 - 1e-6, 1 - 1e-12])
         again = jax.vmap(lambda s: same_class(found, s * found.alpha[0] + (1 - s) * found.alpha[1]))(share)
         return f, found.alpha, found.known, again, differentiable_slice_sample(key, logdensity, scale, x, 20)
@@ -228,7 +246,13 @@ def test_ends_are_roots_and_nothing_is_rejected():
 def test_no_log_concave_density_rejects(name):
     """A value that the compiler rounds in two ways once lost the bracket of 1 in 20 quartic roots."""
     power = {"laplace": 1, "quartic": 4, "nearly a box": 20}[name]
-    run = jax.jit(jax.vmap(lambda key: differentiable_slice_sample(key, lambda p, x: -(jnp.abs(x[0]) ** power), (), np.full(1, 0.3), 200)))
+    run = jax.jit(
+        jax.vmap(
+            lambda key: differentiable_slice_sample(
+                key, lambda p, x: -(jnp.abs(x[0]) ** power), (), np.full(1, 0.3), 200
+            )
+        )
+    )
     path = run(jax.random.split(KEY, 500))
     assert path.accepted.all()
     assert path.differentiable.all()
@@ -263,7 +287,15 @@ def test_an_edge_that_is_not_given_is_a_jump():
 
 
 def test_a_slope_of_zero_has_no_gradient():
-    found = ends(lambda p, x: -((x[0] - 1) ** 3), None, jnp.zeros(1), jnp.ones(1), -1.0, jnp.full(1, -2.0), jnp.full(1, jnp.inf))
+    found = ends(
+        lambda p, x: -((x[0] - 1) ** 3),
+        None,
+        jnp.zeros(1),
+        jnp.ones(1),
+        -1.0,
+        jnp.full(1, -2.0),
+        jnp.full(1, jnp.inf),
+    )
     np.testing.assert_allclose(found.alpha, [1, -2], atol=1e-4)
     assert found.known.tolist() == [False, True]
 
@@ -310,13 +342,19 @@ def drawn(name):
     far = rng.random(N_CHAINS) < share
     x = np.where(far, apart + width * rng.normal(size=N_CHAINS), rng.normal(size=N_CHAINS))
     params = {"apart": apart, "width": width, "log_odds": log_odds}
-    return params, x[:, None], lambda x: share * stats.norm.cdf(x, apart, width) + (1 - share) * stats.norm.cdf(x)
+    return (
+        params,
+        x[:, None],
+        lambda x: share * stats.norm.cdf(x, apart, width) + (1 - share) * stats.norm.cdf(x),
+    )
 
 
 @pytest.fixture(scope="module")
 def three_steps():
     """Compiled once for all mixtures."""
-    return jax.jit(jax.vmap(lambda key, params, x: differentiable_slice_sample(key, mixture, params, x, 3), (0, None, 0)))
+    return jax.jit(
+        jax.vmap(lambda key, params, x: differentiable_slice_sample(key, mixture, params, x, 3), (0, None, 0))
+    )
 
 
 @pytest.mark.parametrize("name", MIXTURES)
@@ -373,10 +411,18 @@ REFUSED = {
     "chains": ({"x": np.zeros((3, 1))}, ValueError, "use jax.vmap for chains"),
     "nothing": ({"x": np.zeros(0)}, ValueError, "one point of shape"),
     "integers": ({"x": np.zeros(1, int)}, TypeError, "x must hold floats"),
-    "integer parameters": ({"params": {"mean": ONE, "log_scale": np.zeros(1, int)}}, TypeError, r"params\['log_scale'\] is of int64"),
+    "integer parameters": (
+        {"params": {"mean": ONE, "log_scale": np.zeros(1, int)}},
+        TypeError,
+        r"params\['log_scale'\] is of int64",
+    ),
     "turned support": ({"support": (1.0, -1.0)}, ValueError, "lower < upper"),
     "nan support": ({"support": (np.nan, 1.0)}, ValueError, "lower < upper"),
-    "support of another shape": ({"support": (np.zeros(3), 1.0)}, ValueError, "support must be .lower, upper., each a number"),
+    "support of another shape": (
+        {"support": (np.zeros(3), 1.0)},
+        ValueError,
+        "support must be .lower, upper., each a number",
+    ),
     "half a support": ({"support": (0.0,)}, ValueError, "support must be"),
     "support elsewhere": ({"support": (1.0, 2.0)}, ValueError, "outside of support"),
     "no function": ({"logdensity": 3.0}, TypeError, "logdensity must be a function"),
@@ -392,15 +438,29 @@ REFUSED = {
     "some checkpoints": ({"checkpoint": "yes"}, ValueError, "checkpoint must be True or False"),
     "one argument": ({"logdensity": lambda x: x[0]}, TypeError, r"a function of \(params, x\)"),
     "no JAX function": ({"logdensity": lambda p, x: float(x[0])}, TypeError, "made of JAX's functions"),
-    "impossible start": ({"logdensity": lambda p, x: jnp.log(x[0])}, ValueError, "logdensity is -inf at the start"),
-    "nan at the start": ({"logdensity": lambda p, x: jnp.log(x[0] - 1)}, ValueError, "logdensity is nan at the start"),
+    "impossible start": (
+        {"logdensity": lambda p, x: jnp.log(x[0])},
+        ValueError,
+        "logdensity is -inf at the start",
+    ),
+    "nan at the start": (
+        {"logdensity": lambda p, x: jnp.log(x[0] - 1)},
+        ValueError,
+        "logdensity is nan at the start",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name):
     given, error, message = REFUSED[name]
-    arguments = {"key": KEY, "logdensity": normal, "params": {"mean": ONE, "log_scale": ONE}, "x": ONE, "n_steps": 2} | given
+    arguments = {
+        "key": KEY,
+        "logdensity": normal,
+        "params": {"mean": ONE, "log_scale": ONE},
+        "x": ONE,
+        "n_steps": 2,
+    } | given
     with pytest.raises(error, match=message):
         differentiable_slice_sample(**arguments)
     if "start" in name or "nan at" in name:  # and within a compiled function, where the start is known
@@ -411,14 +471,19 @@ def test_refusals(name):
 def test_what_is_traced_and_may_not_be():
     params = {"mean": ONE, "log_scale": ONE}
     with pytest.raises(ValueError, match=r"support must hold plain numbers.*sample u ="):
-        jax.grad(lambda p: differentiable_slice_sample(KEY, normal, params, ONE, 2, support=(-1.0, p)).x.sum())(1.0)
+        jax.grad(
+            lambda p: differentiable_slice_sample(KEY, normal, params, ONE, 2, support=(-1.0, p)).x.sum()
+        )(1.0)
     with pytest.raises(ValueError, match="let it be static"):
         jax.jit(lambda n: differentiable_slice_sample(KEY, normal, params, ONE, n).x)(2)
 
 
 def test_an_impossible_start_that_is_not_known_is_flagged():
     run = jax.jit(
-        lambda x, support: differentiable_slice_sample(KEY, gamma, np.array([2.0, 1.0]), x, 3, support=(0.0, 5.0)), static_argnums=1
+        lambda x, support: differentiable_slice_sample(
+            KEY, gamma, np.array([2.0, 1.0]), x, 3, support=(0.0, 5.0)
+        ),
+        static_argnums=1,
     )
     for x in (0.0, -1.0, 7.0, np.nan):
         path = run(np.array([x]), None)

@@ -58,7 +58,12 @@ ALL = FEW + [c for c in MORE if c not in FEW]
 
 @pytest.mark.parametrize(
     ("build", "how", "proposal", "h", "balancing", "scaled"),
-    [pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{'-'.join(map(str, c[1:]))}") for c in ALL],
+    [
+        pytest.param(
+            *c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{'-'.join(map(str, c[1:]))}"
+        )
+        for c in ALL
+    ],
 )
 def test_compiled_steps_do_what_was_enumerated(build, how, proposal, h, balancing, scaled):
     e = small(build, how)
@@ -125,7 +130,9 @@ def test_the_unadjusted_chain_reports_what_its_acceptance_would_have_been():
         infos = []
         for adjusted in (True, False):
             kernel, params = discrete_langevin("dlp", h, adjusted=adjusted)
-            infos.append(kernel.step(key, kernel.init(jnp.asarray(e.states[3]), e.target), e.target, params)[1])
+            infos.append(
+                kernel.step(key, kernel.init(jnp.asarray(e.states[3]), e.target), e.target, params)[1]
+            )
         assert float(infos[0].accept) == float(infos[1].accept)
         assert bool(infos[1].accepted)
 
@@ -135,7 +142,9 @@ def test_the_unadjusted_chain_reports_what_its_acceptance_would_have_been():
 def test_no_stale_cache(build, proposal):
     e = small(build, "exact")
     kernel, params = discrete_langevin(proposal, 1.0)
-    state, _ = pmd.kernels.loop(kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 100)
+    state, _ = pmd.kernels.loop(
+        kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 100
+    )
     np.testing.assert_allclose(state.logdensity, e.target.logdensity(state.x), rtol=1e-12)
     np.testing.assert_allclose(state.differences, e.target.differences(state.x), rtol=1e-10, atol=1e-12)
 
@@ -147,7 +156,9 @@ def test_a_bad_start_is_left(proposal, cliff):
     space = pmd.Space.build({"x": (np.zeros(3), np.ones(3))})
     target = pmd.target_from_logdensity(lambda x: -cliff * x.sum(), space)
     kernel, params = discrete_langevin(proposal)
-    state, _ = pmd.kernels.loop(kernel, jax.random.key(0), kernel.init(jnp.ones(3, int), target), target, params, 100)
+    state, _ = pmd.kernels.loop(
+        kernel, jax.random.key(0), kernel.init(jnp.ones(3, int), target), target, params, 100
+    )
     assert (np.asarray(state.x) == 0).all()
 
 
@@ -156,10 +167,15 @@ def test_a_bad_start_is_left(proposal, cliff):
 def test_what_is_known_of_a_state_belongs_to_its_step_size(build, proposal):
     e = small(build, "exact")
     kernel, params = discrete_langevin(proposal, 0.5)
-    state, _ = pmd.kernels.loop(kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 50)
+    state, _ = pmd.kernels.loop(
+        kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 50
+    )
     for change in ({}, {"step_size": 2.0}, {"scale": 3.0}):
         given = {**params, **change}
-        steps = [kernel.step(jax.random.key(2), s, e.target, given) for s in (state, kernel.init(state.x, e.target))]
+        steps = [
+            kernel.step(jax.random.key(2), s, e.target, given)
+            for s in (state, kernel.init(state.x, e.target))
+        ]
         (one, info_one), (other, info_other) = steps
         np.testing.assert_array_equal(one.x, other.x)
         np.testing.assert_allclose(info_one.accept, info_other.accept, rtol=1e-12)
@@ -170,7 +186,9 @@ def test_a_site_that_is_certain_beyond_measure_stops_no_other(balancing):
     space = pmd.Space.build({"x": (np.zeros(3), np.full(3, 2))})
     target = pmd.target_from_logdensity(lambda x: -1e9 * (x[0] != 1) + 0.3 * x[1:].sum(), space)
     kernel, params = discrete_langevin("dlmc", 1.0, balancing=balancing)
-    state, info = pmd.kernels.loop(kernel, jax.random.key(0), kernel.init(jnp.array([1, 0, 0]), target), target, params, 100)
+    state, info = pmd.kernels.loop(
+        kernel, jax.random.key(0), kernel.init(jnp.array([1, 0, 0]), target), target, params, 100
+    )
     assert float(info.accept) == pytest.approx(1.0)
     assert state.x[0] == 1
     assert (np.asarray(state.x[1:]) > 0).any()

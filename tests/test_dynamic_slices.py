@@ -25,19 +25,26 @@ def before_and_after():
     """A changepoint as it is often written."""
     t, mu = k(), pm.Normal("mu", 0, 1, shape=2)
     before, after = pm.Deterministic("before", pt.constant(A)[:t]), pt.constant(A)[t:]
-    pm.Potential("p", pm.logp(pm.Normal.dist(mu[0], 1), before).sum() + pm.logp(pm.Normal.dist(mu[1], 2), after).sum())
+    pm.Potential(
+        "p", pm.logp(pm.Normal.dist(mu[0], 1), before).sum() + pm.logp(pm.Normal.dist(mu[1], 2), after).sum()
+    )
 
 
 def of_a_matrix():
     t = k(2, 8)
     pm.Potential(
-        "p", pt.constant(M)[1:, t:].mean(axis=1).sum() + pt.constant(M)[2, : t - 1].max() - pt.constant(M)[:2, :-t].T.sum(axis=0).min()
+        "p",
+        pt.constant(M)[1:, t:].mean(axis=1).sum()
+        + pt.constant(M)[2, : t - 1].max()
+        - pt.constant(M)[:2, :-t].T.sum(axis=0).min(),
     )
 
 
 def from_the_end():
     t = k(1, 8)
-    pm.Potential("p", pt.constant(A)[-t:].prod() + (pt.constant(A)[:t] > 0).all() - (pt.constant(A)[t:] > 1).any())
+    pm.Potential(
+        "p", pt.constant(A)[-t:].prod() + (pt.constant(A)[:t] > 0).all() - (pt.constant(A)[t:] > 1).any()
+    )
 
 
 def set_up_to():
@@ -68,7 +75,9 @@ def chosen():
 
 
 def rows_chosen():
-    """All of a matrix: PyTensor's own rewrite for JAX puts the bools along the last axis in place of the first."""
+    """All of a matrix: PyTensor's own rewrite for JAX puts the bools along the last axis in place of the
+    first.
+    """
     z = pm.Bernoulli("z", 0.4, shape=3, initval=np.array([1, 0, 1]))
     pm.Potential("p", pt.constant(M[:3, :3])[z > 0].sum() + pt.constant(M[:3, :1])[z.astype("bool")].sum())
 
@@ -91,8 +100,17 @@ def chosen_by_data():
     """Bools that are known, along the first axis of a matrix and along both."""
     u, x = pm.Bernoulli("u", 0.4, shape=(3, 3)), pm.Normal("x", shape=(3, 3))
     seen = pm.Data("seen", np.array([True, False, True]))
-    pm.Potential("p", (u * x)[seen].sum() + (u * M[:3, :3])[pt.eq(pm.Data("number", [[1, 0, 1], [0, 0, 1], [1, 1, 1]]), 1)].sum())
-    pm.Normal("y", pt.set_subtensor(u[:, 0][seen], 2).sum() + (u * M[:3, :3])[pt.constant([False, True, True])].cumsum(), 1, observed=A[:6])
+    pm.Potential(
+        "p",
+        (u * x)[seen].sum()
+        + (u * M[:3, :3])[pt.eq(pm.Data("number", [[1, 0, 1], [0, 0, 1], [1, 1, 1]]), 1)].sum(),
+    )
+    pm.Normal(
+        "y",
+        pt.set_subtensor(u[:, 0][seen], 2).sum() + (u * M[:3, :3])[pt.constant([False, True, True])].cumsum(),
+        1,
+        observed=A[:6],
+    )
 
 
 def how_many_are_chosen():
@@ -146,7 +164,9 @@ def test_differences(build):
 
 def test_a_wrong_end_is_found(monkeypatch):
     place = slices.place
-    monkeypatch.setattr(slices, "place", lambda end, length, missing: place(end if end is None else end + 1, length, missing))
+    monkeypatch.setattr(
+        slices, "place", lambda end, length, missing: place(end if end is None else end + 1, length, missing)
+    )
     with pm.Model() as model:
         before_and_after()
     with pytest.raises(AssertionError):
@@ -185,28 +205,47 @@ def test_deterministics():
         pm.Deterministic("rows", (x * M[:3, :3])[z > 0].sum())
         pm.Deterministic("slice", x[: z.sum()].sum())
         pm.Deterministic("part", x[z > 0])
-        options = {"tune": 20, "chains": 1, "random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
+        options = {
+            "tune": 20,
+            "chains": 1,
+            "random_seed": 1,
+            "progressbar": False,
+            "compute_convergence_checks": False,
+        }
         draws = pmd.sample(50, var_names=["z", "x", "rows", "slice"], **options)["posterior"].isel(chain=0)
-        with pytest.raises(NotImplementedError, match=r"'part' has a size that differs from draw to draw.*var_names="):
+        with pytest.raises(
+            NotImplementedError, match=r"'part' has a size that differs from draw to draw.*var_names="
+        ):
             pmd.sample(50, **options)
     for z, x, rows, part in zip(*(draws[name].values for name in ("z", "x", "rows", "slice")), strict=True):
-        np.testing.assert_allclose([rows, part], [(x * M[:3, :3])[z > 0].sum(), x[: z.sum()].sum()], atol=1e-12)
+        np.testing.assert_allclose(
+            [rows, part], [(x * M[:3, :3])[z > 0].sum(), x[: z.sum()].sum()], atol=1e-12
+        )
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda t: pt.sort(pt.constant(A)[:t])[0], "SortOp.*depends on a variable of the model \\(k\\).*pt.switch"),
+        (
+            lambda t: pt.sort(pt.constant(A)[:t])[0],
+            "SortOp.*depends on a variable of the model \\(k\\).*pt.switch",
+        ),
         (lambda t: (pt.constant(A)[:t] * pt.constant(A)[t:]).sum(), "Mul.*only sums"),
         (lambda t: pt.constant(A)[:t:2].sum(), "with a step"),
         (lambda t: pt.sort(pt.constant(A)[pt.arange(9) < t])[0], "SortOp.*only sums"),
         (lambda t: pt.constant(np.arange(9))[:t].max(), "of integers in a slice.*pt.cast"),
         (lambda t: pt.ones(t).sum(), "Alloc.*size depends on a variable of the model .k."),
         (lambda t: pt.arange(t).sum(), "ARange.*size depends"),
-        (lambda t: pt.repeat(pt.constant(A), pt.eq(np.arange(9), t).astype(int)).sum(), "Repeat.*size depends"),
+        (
+            lambda t: pt.repeat(pt.constant(A), pt.eq(np.arange(9), t).astype(int)).sum(),
+            "Repeat.*size depends",
+        ),
         (lambda t: pt.constant(A)[pt.nonzero(pt.arange(9) < t)[0]].sum(), "Nonzero.*size depends"),
         (lambda t: pt.constant(M.T)[pt.arange(9) < t, 0].sum(), "AdvancedSubtensor.*pt.switch"),
-        (lambda t: pt.set_subtensor(pt.zeros(9)[pt.arange(9) < t], A[:3]).sum(), "AdvancedSetSubtensor.*pt.switch"),
+        (
+            lambda t: pt.set_subtensor(pt.zeros(9)[pt.arange(9) < t], A[:3]).sum(),
+            "AdvancedSetSubtensor.*pt.switch",
+        ),
     ],
     ids=[
         "sorted",
@@ -230,16 +269,32 @@ def test_what_is_refused(build, message):
 
 
 @pytest.mark.parametrize(
-    "refused", [lambda t: pt.arange(t).sum(), lambda t: pt.ones(t).sum(), lambda t: pt.sort(pt.constant(A)[: pt.maximum(t, 0) + 1])[0]]
+    "refused",
+    [
+        lambda t: pt.arange(t).sum(),
+        lambda t: pt.ones(t).sum(),
+        lambda t: pt.sort(pt.constant(A)[: pt.maximum(t, 0) + 1])[0],
+    ],
 )
 def test_elsewhere_in_the_model(refused):
-    """A term of no fixed size hinders no step whose variables it does not read, and its own are left to PyMC."""
+    """A term of no fixed size hinders no step whose variables it does not read, and its own are
+    left to PyMC.
+    """
     with pm.Model():
         z = pm.Bernoulli("z", 0.3, shape=4)
         pm.Normal("y", z, 1, observed=np.ones(4))
         pm.Potential("p", 0.1 * refused(k(0, 7)))
         step = pmd.AutoStep()
         assert [type(s).__name__ for s in step.methods][-1] == "BlockGibbs"
-        idata = pm.sample(20, tune=5, chains=1, cores=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+        idata = pm.sample(
+            20,
+            tune=5,
+            chains=1,
+            cores=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
     lp = idata["sample_stats"]["lp"].values[..., -1]
     assert np.isfinite(lp).all()

@@ -1,4 +1,6 @@
-"""fit_energy_posterior: posteriors known in closed form, its gradient, its sampler and diagnostics, and what it refuses."""
+"""fit_energy_posterior: posteriors known in closed form, its gradient, its sampler and diagnostics, and what
+it refuses.
+"""
 
 import arviz as az
 import equinox as eqx
@@ -17,7 +19,9 @@ QUIET = {"progressbar": False, "random_seed": 1}
 
 
 class Normal(eqx.Module):
-    """The energy of a normal by its mean and a factor of its precision, unit lower triangular times diagonal."""
+    """The energy of a normal by its mean and a factor of its precision, unit lower triangular
+    times diagonal.
+    """
 
     mean: jax.Array
     lower: jax.Array
@@ -72,33 +76,44 @@ def test_normal_posterior_is_found():
     for k in range(3):
         own = draws[..., k]
         assert abs(own.mean() - mean[k]) / (sd[k] / np.sqrt(float(az.ess(own, method="mean")))) < 4.5
-    np.testing.assert_allclose(tree["sample_stats"]["lp"].values[0, 0], model.compile_logp(mode="FAST_COMPILE")({"b": draws[0, 0]}))
+    np.testing.assert_allclose(
+        tree["sample_stats"]["lp"].values[0, 0], model.compile_logp(mode="FAST_COMPILE")({"b": draws[0, 0]})
+    )
 
 
 def test_no_gradient_where_q_is_the_posterior():
     """Of every draw, and not only in the mean (Roeder et al. 2017)."""
     model, mean, covariance = regression()
-    fit = pmd.fit_energy_posterior(model, Normal(mean, covariance), iterations=5, chains=8, n_steps=4, optimizer=optax.sgd(1e-9), **QUIET)
+    fit = pmd.fit_energy_posterior(
+        model, Normal(mean, covariance), iterations=5, chains=8, n_steps=4, optimizer=optax.sgd(1e-9), **QUIET
+    )
     assert (fit.history["gradient_norm"] < 1e-6).all()
     assert (fit.history["log_ratio_variance"] < 1e-12).all()
 
 
 def test_bias_of_the_gradient_falls_with_the_length_of_the_chain():
-    """For q = N(0, s^2) and p = N(0, 1) the gradient of KL(q, p) by log s is s^2 - 1, and 1 - 3^-n of it after n steps.
+    """For q = N(0, s^2) and p = N(0, 1) the gradient of KL(q, p) by log s is s^2 - 1, and 1 - 3^-n of it
+    after n steps.
 
-    E[z_n+1^2 | z_n] = (z_n^2 + 2 s^2) / 3 for a uniform draw from a slice of half length sqrt(z_n^2 + 2 s^2 e), e ~ Exp(1); the
-    derivative of the first z is left out.
+    E[z_n+1^2 | z_n] = (z_n^2 + 2 s^2) / 3 for a uniform draw from a slice of half length sqrt(z_n^2 + 2 s^2
+    e), e ~ Exp(1); the derivative of the first z is left out.
     """
     log_s, chains, steps = 0.5, 20_000, 6
 
     def objectives(log_s, key, z):
-        path = pmd.differentiable_slice_sample(key, lambda log_s, z: -0.5 * z[0] ** 2 * jnp.exp(-2 * log_s), log_s, z, steps)
+        path = pmd.differentiable_slice_sample(
+            key, lambda log_s, z: -0.5 * z[0] ** 2 * jnp.exp(-2 * log_s), log_s, z, steps
+        )
         ends = path.x[:, 0]
-        return 0.5 * ends**2 - 0.5 * ends**2 * jnp.exp(-2 * jax.lax.stop_gradient(log_s))  # Zoltowski et al. 2021, Eq. 14
+        return 0.5 * ends**2 - 0.5 * ends**2 * jnp.exp(
+            -2 * jax.lax.stop_gradient(log_s)
+        )  # Zoltowski et al. 2021, Eq. 14
 
     key_start, key_steps = jax.random.split(jax.random.key(0))
     z = np.exp(log_s) * jax.random.normal(key_start, (chains, 1))
-    each = jax.jit(jax.vmap(jax.jacrev(objectives), (None, 0, 0)))(log_s, jax.random.split(key_steps, chains), z)
+    each = jax.jit(jax.vmap(jax.jacrev(objectives), (None, 0, 0)))(
+        log_s, jax.random.split(key_steps, chains), z
+    )
     share = np.asarray(each) / (np.exp(2 * log_s) - 1)
     want = 1 - 3.0 ** -np.arange(1, steps + 1)
     zs = (share.mean(0) - want) / (share.std(0) / np.sqrt(chains))
@@ -122,7 +137,9 @@ def test_diagnostics_of_a_normal_beside_the_truth():
     np.testing.assert_allclose(told["fisher_divergence"], 1 / 3, rtol=0.1)
     np.testing.assert_allclose(told["log_ratio_sd"], 1.0, rtol=0.1)  # log p - log q = -w - 1/2, w ~ N(0, 1)
     assert told["khat"] < 0.7
-    np.testing.assert_allclose(told["ess_share"], np.exp(-1.0), rtol=0.35)  # E[w]^2 / E[w^2] of lognormal weights
+    np.testing.assert_allclose(
+        told["ess_share"], np.exp(-1.0), rtol=0.35
+    )  # E[w]^2 / E[w^2] of lognormal weights
 
 
 def test_bounded_and_bimodal():

@@ -23,9 +23,12 @@ STEPS = {
     "tree gibbs": pmd.TreeGibbs,
     "auto": pmd.AutoStep,
 }
-TUNED = {"gwg": "n_flips", "pafs": "path_length", "pas": "path_length", "no backtrack": "path_length"} | dict.fromkeys(
-    ("dmala", "dlmc"), "step_size"
-)
+TUNED = {
+    "gwg": "n_flips",
+    "pafs": "path_length",
+    "pas": "path_length",
+    "no backtrack": "path_length",
+} | dict.fromkeys(("dmala", "dlmc"), "step_size")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,13 @@ def discrete():
         z = pm.Categorical("z", np.array([0.2, 0.5, 0.3]))
         k = pm.Poisson("k", 2.0)
         b = pm.DiscreteUniform("b", 1, 4, shape=6)
-        pm.Potential("e", 1.1 * x[0, 0] * x[0, 1] + 0.2 * k * x[1, 0] - 0.3 * k * pt.eq(z, 1) + 0.1 * (b[1:] * b[:-1]).sum())
+        pm.Potential(
+            "e",
+            1.1 * x[0, 0] * x[0, 1]
+            + 0.2 * k * x[1, 0]
+            - 0.3 * k * pt.eq(z, 1)
+            + 0.1 * (b[1:] * b[:-1]).sum(),
+        )
     return model
 
 
@@ -111,14 +120,17 @@ def test_tuning(name, discrete):
     assert len({stats[f"discrete_{param}"] for _, stats in tuned}) > 2
     accept = np.mean([stats["accept"] for _, stats in drawn])
     at_bound = shown[0] < 1.1 * lower or shown[0] > 0.9 * upper
-    # 200 draws of several transitions: a standard error below 0.02; Robbins-Monro over 200 draws leaves as much
+    # 200 draws of several transitions: a standard error below 0.02; Robbins-Monro over 200 draws leaves as
+    # much
     assert at_bound or abs(accept - 0.574) < 0.06
 
 
 def test_beside_nuts(kind, mixed):
     idata = sample(mixed, STEPS[kind](model=mixed), draws=30, tune=30, progressbar=True)
     # float64 sums of a few terms
-    np.testing.assert_allclose(lp_of(idata), logp_of(mixed, idata), rtol=1e-10) if lp_of(idata).any() else None
+    np.testing.assert_allclose(lp_of(idata), logp_of(mixed, idata), rtol=1e-10) if lp_of(
+        idata
+    ).any() else None
     assert "accept" in idata["sample_stats"]
     assert same(idata, sample(mixed, STEPS[kind](model=mixed), draws=30, tune=30))
 
@@ -159,8 +171,12 @@ def test_a_chain_that_stands_still_says_so(caplog):
         step.setup_chain(np.random.default_rng(0), tune=100, draws=5)
         point = walk(step, model.initial_point(), 100)[-1][0]
         step.stop_tuning()
-    assert {5, 20} <= set(np.flatnonzero(point["outlier"]))  # 1,600 nats up, where no move of the step itself leads
-    assert any("fewer than one in a hundred moves of 'outlier' was accepted" in r.message for r in caplog.records)
+    assert {5, 20} <= set(
+        np.flatnonzero(point["outlier"])
+    )  # 1,600 nats up, where no move of the step itself leads
+    assert any(
+        "fewer than one in a hundred moves of 'outlier' was accepted" in r.message for r in caplog.records
+    )
 
 
 def test_dispersed_starts():
@@ -184,7 +200,9 @@ def partly_dense():
     r = np.random.default_rng(11)
     X = r.normal(size=(80, 30))
     g = pm.Bernoulli("g", 0.3, shape=30)
-    pm.MvNormal("y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (0.05 * g), X.T), observed=1.5 * r.normal(size=80))
+    pm.MvNormal(
+        "y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (0.05 * g), X.T), observed=1.5 * r.normal(size=80)
+    )
     z = pm.Bernoulli("z", 0.4, shape=5)
     pm.Normal("w", z, 1.0, observed=np.linspace(-1, 2, 5))
 
@@ -193,7 +211,9 @@ def test_what_is_chosen(mixed, caplog):
     with caplog.at_level("INFO", "pymc.discrete"):
         step = pmd.AutoStep(model=mixed)
     assert isinstance(step, pmd.BlockGibbs)
-    assert any("AutoStep: BlockGibbs for 'x', 'z': conditionals are exact (" in r.message for r in caplog.records)
+    assert any(
+        "AutoStep: BlockGibbs for 'x', 'z': conditionals are exact (" in r.message for r in caplog.records
+    )
     only = pmd.AutoStep("z", model=mixed, transitions=3)
     assert [v.name for v in only.vars] == ["z"]
     assert only.transitions == 3
@@ -244,4 +264,7 @@ def test_registered_leaves_what_it_cannot_take():
         pm.Multinomial("counts", n=5, p=np.ones(3) / 3)
     with pmd.registered(), model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
-    assert {c.__name__: [v.name for v in vs] for c, vs in chosen.items()} == {"AutoStep": ["x"], "Metropolis": ["counts"]}
+    assert {c.__name__: [v.name for v in vs] for c, vs in chosen.items()} == {
+        "AutoStep": ["x"],
+        "Metropolis": ["counts"],
+    }

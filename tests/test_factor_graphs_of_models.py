@@ -50,8 +50,13 @@ def few_of_many():
 
 
 def several():
-    """Uneven supports, an element of three sites, a dense form of three values, and one between two variables."""
-    b, c = pm.Bernoulli("b", [0.3, 0.6, 0.5, 0.4], shape=4), pm.DiscreteUniform("c", [1, 1, 2], [3, 4, 3], shape=3)
+    """Uneven supports, an element of three sites, a dense form of three values, and one between two
+    variables.
+    """
+    b, c = (
+        pm.Bernoulli("b", [0.3, 0.6, 0.5, 0.4], shape=4),
+        pm.DiscreteUniform("c", [1, 1, 2], [3, 4, 3], shape=3),
+    )
     h = pm.Categorical("h", p=[0.2, 0.5, 0.3], shape=6)
     pm.Potential("three", 0.6 * b[0] * b[1] * b[2] + 0.3 * b[3] * c[0] * h[0])
     pm.Potential("all", -0.2 * pt.sqr(h.sum() + b.sum() - 5))
@@ -83,7 +88,10 @@ def random_points(model, space, n, seed=0):
     r = np.random.default_rng(seed)
     for _ in range(n):
         x = r.integers(space.lower, space.upper + 1)
-        point = {k: v + r.normal(size=v.shape) if v.dtype.kind == "f" else v for k, v in model.initial_point().items()}
+        point = {
+            k: v + r.normal(size=v.shape) if v.dtype.kind == "f" else v
+            for k, v in model.initial_point().items()
+        }
         for start, v in space.blocks:
             point[v.name] = x[start : start + v.size].reshape(v.shape)
         yield x, point
@@ -100,7 +108,9 @@ def test_factors_add_up_to_the_model(build):
     extraction = Extraction.of(target.density)
     for _, context in random_points(model, target.space, 3):
         graph = extraction.graph(target.at(context)[1])
-        assert sorted(type(f).__name__ for f in graph.wiring.factors) == sorted(f.__name__ for f in MODELS[build])
+        assert sorted(type(f).__name__ for f in graph.wiring.factors) == sorted(
+            f.__name__ for f in MODELS[build]
+        )
         got, want = [], []
         for x, point in random_points(model, target.space, 20, seed=1):
             got.append(x)
@@ -131,9 +141,9 @@ def test_factors_of_one_variable_given_another():
         z, k = pm.Bernoulli("z", 0.4, shape=5), pm.Poisson("k", 3.0)
         pm.Potential("chain", 0.3 * k * pt.eq(z[1:], z[:-1]).sum())
     graph = pmd.FactorGraph.from_model(model, "z", point={"z": np.zeros(5, int), "k": np.array(4)})
-    assert float(graph.logdensity(np.ones(5, int)) - graph.logdensity(np.array([1, 0, 1, 0, 1]))) == pytest.approx(
-        4.8 + 2 * np.log(0.4 / 0.6), abs=1e-12
-    )
+    assert float(
+        graph.logdensity(np.ones(5, int)) - graph.logdensity(np.array([1, 0, 1, 0, 1]))
+    ) == pytest.approx(4.8 + 2 * np.log(0.4 / 0.6), abs=1e-12)
 
 
 # ---------------------------------------------------------------- refusals
@@ -220,16 +230,30 @@ def test_target_and_potential_are_the_graph(build):
     logdensity = jax.jit(jax.vmap(graph.logdensity))
     x = x[np.asarray(logdensity(x)) > -np.inf][:10]
     assert len(x) == 10
-    values, inside = (np.stack(a) for a in zip(*(map(np.asarray, space.neighbours(row)) for row in x), strict=True))
+    values, inside = (
+        np.stack(a) for a in zip(*(map(np.asarray, space.neighbours(row)) for row in x), strict=True)
+    )
     near = np.repeat(x, space.d * space.K, axis=0).reshape(*values.shape, space.d)
-    np.put_along_axis(near, np.broadcast_to(np.arange(space.d)[:, None, None], (10, space.d, space.K, 1)), values[..., None], axis=3)
+    np.put_along_axis(
+        near,
+        np.broadcast_to(np.arange(space.d)[:, None, None], (10, space.d, space.K, 1)),
+        values[..., None],
+        axis=3,
+    )
     near = np.where(inside[..., None], near, x[:, None, None])
-    there = np.asarray(logdensity(near.reshape(-1, space.d))).reshape(values.shape) - np.asarray(logdensity(x))[:, None, None]
+    there = (
+        np.asarray(logdensity(near.reshape(-1, space.d))).reshape(values.shape)
+        - np.asarray(logdensity(x))[:, None, None]
+    )
     assert all(row["exact"] for row in target.describe().values())
-    np.testing.assert_allclose(jax.jit(jax.vmap(target.differences))(x), np.where(inside, there, -np.inf), atol=1e-10)
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(target.differences))(x), np.where(inside, there, -np.inf), atol=1e-10
+    )
     np.testing.assert_allclose(jax.jit(jax.vmap(target.logdensity))(x), logdensity(x), atol=1e-10)
     with pm.Model() as model:
-        tensors = {v.name: pm.DiscreteUniform(v.name, v.lower, v.upper, shape=v.shape) for v in space.variables}
+        tensors = {
+            v.name: pm.DiscreteUniform(v.name, v.lower, v.upper, shape=v.shape) for v in space.variables
+        }
         pm.Potential("graph", graph.potential(tensors))
     if build is loops:
         with pytest.raises(ValueError, match="'graph' joins many sites and is infinite"):
@@ -243,7 +267,9 @@ def test_target_and_potential_are_the_graph(build):
 def test_gradient_is_the_difference_of_two_valued_sites():
     graph, r = star(np.random.default_rng(0)), np.random.default_rng(1)
     x = r.integers(graph.space.lower, graph.space.upper + 1, size=(5, graph.space.d))
-    exact, gradient = (jax.jit(jax.vmap(graph.to_target(way).differences))(x) for way in ("exact", "gradient"))
+    exact, gradient = (
+        jax.jit(jax.vmap(graph.to_target(way).differences))(x) for way in ("exact", "gradient")
+    )
     np.testing.assert_allclose(gradient, exact, atol=1e-10)
 
 
@@ -251,5 +277,8 @@ def test_potential_refuses():
     graph = gates(np.random.default_rng(0))
     with pytest.raises(ValueError, match="potential needs a tensor for each of x, z, k, y; got x"):
         graph.potential({"x": pt.lvector()})
-    with pytest.raises(ValueError, match=r"'z' has shape \(3,\) in the graph, and the tensor given for it has shape \(None, None\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"'z' has shape \(3,\) in the graph, and the tensor given for it has shape \(None, None\)",
+    ):
         graph.potential({"x": pt.lvector(), "z": pt.lmatrix(), "k": pt.lvector(), "y": pt.lvector()})

@@ -1,4 +1,6 @@
-"""float32: in a process of its own, since PyTensor fixes the width when it is imported, and in pmd.sample beside float64."""
+"""float32: in a process of its own, since PyTensor fixes the width when it is imported, and in pmd.sample
+beside float64.
+"""
 
 import itertools
 import os
@@ -70,7 +72,9 @@ print("held", held)
 
 def test_float32():
     env = {**os.environ, "PYTENSOR_FLAGS": "floatX=float32"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "held True" in done.stdout
 
@@ -82,7 +86,9 @@ def test_no_64_bits_in_the_program():
         pm.Normal("v", pt.exp(0.1 * pt.dot(np.arange(6.0).reshape(2, 3), w)), 0.5, observed=[1.0, 1.2])
         point = model.initial_point()
         blocks = [NutsBlock(model, ["mu"], point, Points([]), 10, 0.8, **OPTIONS)]
-        blocks += [DiscreteBlock(s, 10, Points([])) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))]
+        blocks += [
+            DiscreteBlock(s, 10, Points([])) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))
+        ]
         program = Program(model, blocks, Points([]), None, 1, jax.devices()[:1])
         states = program.placed(program.start([point]))
         jaxpr = str(jax.make_jaxpr(lambda s: program._run(np.arange(1), s, 0, 2, 1, size=2))(states))
@@ -109,7 +115,9 @@ def test_differences_of_every_kind_of_site(build):
     for wide, narrow in zip(found["float64"], found["float32"], strict=True):
         assert narrow.dtype == np.float32
         # a rounding is 6e-8 of the numbers that are added, here up to some tens
-        np.testing.assert_allclose(narrow, wide, rtol=1e-5, atol=2e-6 * max(np.abs(wide[np.isfinite(wide)]).max(), 1.0))
+        np.testing.assert_allclose(
+            narrow, wide, rtol=1e-5, atol=2e-6 * max(np.abs(wide[np.isfinite(wide)]).max(), 1.0)
+        )
 
 
 def million(n=100_000):
@@ -144,11 +152,15 @@ def test_changes_of_a_large_log_density():
 def test_posterior_of_a_large_log_density():
     model, y = million()
     with model:
-        idata = pmd.sample(1000, tune=500, chains=2, random_seed=4, dtype="float32", initvals={"z": [0, 0]}, **QUIET)
+        idata = pmd.sample(
+            1000, tune=500, chains=2, random_seed=4, dtype="float32", initvals={"z": [0, 0]}, **QUIET
+        )
     post = idata["posterior"]
     assert post["mu"].dtype == np.float32
     # given z, mu is normal about mean(y) less what z adds
-    shifted = post["mu"].values.astype(float) + 1e-3 * post["z"].values[..., 0] - 2e-3 * post["z"].values[..., 1]
+    shifted = (
+        post["mu"].values.astype(float) + 1e-3 * post["z"].values[..., 0] - 2e-3 * post["z"].values[..., 1]
+    )
     precision_of_mu = 1 / 100 + len(y)
     assert np.abs(z_of_moments(shifted, y.sum() / precision_of_mu, precision_of_mu**-0.5)).max() < LARGEST_Z
 

@@ -1,4 +1,6 @@
-"""Graphs in which a change of a site is not what it seems: each was once wrong here, and exact means exact."""
+"""Graphs in which a change of a site is not what it seems: each was once wrong here, and exact
+means exact.
+"""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +18,9 @@ R = np.random.default_rng(0)
 X = R.normal(size=(7, 20))
 BAND = np.tri(20, 20, 1, bool) & ~np.tri(20, 20, -1, bool)
 COUNTS = R.integers(0, 3, size=(7, 20))
-SPARSE = sparse.csr_matrix(np.where(BAND, R.normal(size=(20, 20)), 0) * (np.arange(20) != 3)[:, None])  # a row of zeros
+SPARSE = sparse.csr_matrix(
+    np.where(BAND, R.normal(size=(20, 20)), 0) * (np.arange(20) != 3)[:, None]
+)  # a row of zeros
 FULL = sparse.csr_matrix(np.tile(X, 4))
 binary = lambda n=20: pm.Bernoulli("x", 0.4, shape=n)
 add = lambda term: pm.Potential("p", term)

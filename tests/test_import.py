@@ -8,9 +8,23 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pymc_discrete"
-LAYERS = ("targets", "kernels", "factor_graphs", "steps", "sampling", "diagnostics", "learning", "variational")
+LAYERS = (
+    "targets",
+    "kernels",
+    "factor_graphs",
+    "steps",
+    "sampling",
+    "diagnostics",
+    "learning",
+    "variational",
+)
 # what knows neither PyMC nor PyTensor: all of kernels/, of factor_graphs/ all but MODEL, and PURE
-MODEL = ("factor_graphs/from_model.py", "factor_graphs/degree.py", "factor_graphs/as_model.py", "factor_graphs/compatible.py")
+MODEL = (
+    "factor_graphs/from_model.py",
+    "factor_graphs/degree.py",
+    "factor_graphs/as_model.py",
+    "factor_graphs/compatible.py",
+)
 PURE = ("targets/space.py", "targets/target.py", "targets/from_logdensity.py")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -127,5 +141,7 @@ def test_the_pure_modules_are_there():
 def test_blackjax_is_never_imported_at_module_level(path):
     tree = ast.parse(path.read_text())
     top = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
-    names = {a.name for n in top for a in n.names} | {n.module or "" for n in top if isinstance(n, ast.ImportFrom)}
+    names = {a.name for n in top for a in n.names} | {
+        n.module or "" for n in top if isinstance(n, ast.ImportFrom)
+    }
     assert not any(n.split(".")[0] == "blackjax" for n in names)

@@ -1,4 +1,6 @@
-"""Integers that leave 32 bits under dtype="float32": as exact as a float where they become one, exact in comparisons, or refused."""
+"""Integers that leave 32 bits under dtype="float32": as exact as a float where they become one, exact in
+comparisons, or refused.
+"""
 
 import itertools
 
@@ -92,14 +94,29 @@ def compare(build, states):
             build()
         with precision(dtype):
             target = pmd.target_from_model(model)
-            found.append(jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda x, t=target: (t.logdensity(x), t.differences(x))))(states)))
+            found.append(
+                jax.tree.map(
+                    np.asarray,
+                    jax.jit(jax.vmap(lambda x, t=target: (t.logdensity(x), t.differences(x))))(states),
+                )
+            )
     for wide, narrow in zip(*found, strict=True):
         assert narrow.dtype == np.float32
-        np.testing.assert_allclose(narrow, wide, rtol=1e-5, atol=2e-6 * max(np.abs(wide[np.isfinite(wide)]).max(), 1.0))
+        np.testing.assert_allclose(
+            narrow, wide, rtol=1e-5, atol=2e-6 * max(np.abs(wide[np.isfinite(wide)]).max(), 1.0)
+        )
 
 
 @pytest.mark.parametrize(
-    "name", ["a product", "a difference that cancels", "integers themselves", "many that each stay", "equality", "an index"]
+    "name",
+    [
+        "a product",
+        "a difference that cancels",
+        "integers themselves",
+        "many that each stay",
+        "equality",
+        "an index",
+    ],
 )
 def test_differences(name):
     compare(lambda: counts(EXPRESSIONS[name]), STATES)
@@ -125,23 +142,34 @@ def test_linear_maps(name):
         pm.Potential("e", LINEAR[name](x))
 
     r = np.random.default_rng(0)
-    states = np.concatenate([r.integers(0, 2, (40, 20)), [np.arange(20) < 5, np.arange(20) < 4, np.zeros(20), np.ones(20)]]).astype(int)
+    states = np.concatenate(
+        [r.integers(0, 2, (40, 20)), [np.arange(20) < 5, np.arange(20) < 4, np.zeros(20), np.ones(20)]]
+    ).astype(int)
     compare(build, states)
 
 
 def test_of_another_block_and_beside_nuts():
     """What the context holds is computed as well, and what a continuous variable is beside."""
     with pm.Model() as model:
-        k, N, mu = pm.DiscreteUniform("k", 0, 3, shape=3), pm.Poisson("N", 50_000.0, initval=50_000), pm.Normal("mu")
+        k, N, mu = (
+            pm.DiscreteUniform("k", 0, 3, shape=3),
+            pm.Poisson("N", 50_000.0, initval=50_000),
+            pm.Normal("mu"),
+        )
         pm.Normal("y", N * N / 1e9 + mu + k.sum(), 0.5, observed=3.0)
     found = {}
     for dtype in ("float64", "float32"):
         with precision(dtype):
             x, target = pmd.target_from_model(model, "k").at(model.initial_point())
             density = pmd.ReparameterizedSlice("mu", model=model).density
-            found[dtype] = [np.asarray(target.differences(x)), np.asarray(density.logdensity(model.initial_point()))]
+            found[dtype] = [
+                np.asarray(target.differences(x)),
+                np.asarray(density.logdensity(model.initial_point())),
+            ]
     for wide, narrow in zip(*found.values(), strict=True):
-        np.testing.assert_allclose(narrow, wide, rtol=2e-5, atol=0.05)  # a Poisson's terms of 5e5 nats are known to as much
+        np.testing.assert_allclose(
+            narrow, wide, rtol=2e-5, atol=0.05
+        )  # a Poisson's terms of 5e5 nats are known to as much
 
 
 # ---------------------------------------------------------------- refusals
@@ -184,7 +212,11 @@ def far_start():
     ("build", "error", "message"),
     [
         (far_support, ValueError, r"'k' may be as far as 4000000000 from 0, which 32 bits do not hold"),
-        (recorded_remainder, ValueError, r"In 'd' the integer expression .* of 'k' reads an integer that may leave 32 bits"),
+        (
+            recorded_remainder,
+            ValueError,
+            r"In 'd' the integer expression .* of 'k' reads an integer that may leave 32 bits",
+        ),
         (recorded_constant, ValueError, r"In 'd' .* holds the integer 3000000000"),
         (far_start, SamplingError, r"'k' (went as far as|starts outside its support)"),
     ],
@@ -202,7 +234,10 @@ def test_counts_are_watched(monkeypatch):
     monkeypatch.setattr(in_32_bits, "UNBOUNDED", 95)
     with (
         model,
-        pytest.raises(SamplingError, match=r"'k' went as far as \d+: integers of 32 bits end at 2147483647. Or pass dtype='float64'"),
+        pytest.raises(
+            SamplingError,
+            match=r"'k' went as far as \d+: integers of 32 bits end at 2147483647. Or pass dtype='float64'",
+        ),
     ):
         pmd.sample(200, tune=10, dtype="float32", random_seed=1, **QUIET)
     with precision("float32"):
@@ -224,7 +259,11 @@ def test_recorded_integers_are_whole():
         pm.Deterministic("root", pt.sqrt(k * k))
         pm.Deterministic("on", z.sum())
         idata = pmd.sample(50, tune=20, chains=2, dtype="float32", random_seed=1, **QUIET)
-    drawn = {name: a.values.astype(np.int64) for name, a in idata["posterior"].data_vars.items() if name in ("k", "n", "z")}
+    drawn = {
+        name: a.values.astype(np.int64)
+        for name, a in idata["posterior"].data_vars.items()
+        if name in ("k", "n", "z")
+    }
     k, n, z = drawn["k"], drawn["n"], drawn["z"]
     whole = {
         "square": k * k,
@@ -259,7 +298,11 @@ def test_posteriors(step):
         pm.Normal("y", N**3 / 1e9, 0.2, observed=[2.3])
         idata = pmd.sample(5000, tune=300, chains=2, random_seed=1, dtype="float32", step=step(), **QUIET)
     values = np.arange(1100, 1500)
-    logp = values * np.log(1300.0) - np.cumsum(np.log(np.arange(1, 1500)))[values - 1] - 0.5 * ((values**3 / 1e9 - 2.3) / 0.2) ** 2
+    logp = (
+        values * np.log(1300.0)
+        - np.cumsum(np.log(np.arange(1, 1500)))[values - 1]
+        - 0.5 * ((values**3 / 1e9 - 2.3) / 0.2) ** 2
+    )
     prob = np.exp(logp - logp.max())
     mean = prob @ values / prob.sum()
     assert abs(idata["posterior"]["N"].values.mean() - mean) < 4  # sd 23

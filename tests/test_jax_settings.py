@@ -1,4 +1,6 @@
-"""Settings of JAX that another library changed after the import: programs of this package run within JAX's own defaults."""
+"""Settings of JAX that another library changed after the import: programs of this package run within JAX's
+own defaults.
+"""
 
 import jax
 import numpy as np
@@ -48,7 +50,11 @@ def model():
 
 
 def steps_of(model):
-    return [pmd.BlockGibbs("N", model=model), pmd.PathAuxiliary("z", model=model), pmd.ReparameterizedSlice("mu", model=model)]
+    return [
+        pmd.BlockGibbs("N", model=model),
+        pmd.PathAuxiliary("z", model=model),
+        pmd.ReparameterizedSlice("mu", model=model),
+    ]
 
 
 def by_steps(model, steps=None):
@@ -80,11 +86,15 @@ def by_energy(model):
     return [fit.history["gradient_norm"], tree["posterior"]["x"].values]
 
 
-@pytest.mark.parametrize("way", [by_steps, by_target, by_sample, pytest.param(by_energy, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "way", [by_steps, by_target, by_sample, pytest.param(by_energy, marks=pytest.mark.slow)]
+)
 def test_models_do_not_see_the_settings(way, model, changed):
     before, made = way(model), steps_of(model)
     changed(jax_enable_x64=False, **CHANGED)
-    after = [way(model)] + ([by_steps(model, made)] if way is by_steps else [])  # steps made after the change, and before
+    after = [way(model)] + (
+        [by_steps(model, made)] if way is by_steps else []
+    )  # steps made after the change, and before
     for found in after:
         for a, b in zip(before, found, strict=True):
             assert np.asarray(b).dtype == np.asarray(a).dtype
@@ -100,12 +110,20 @@ def test_graphs_and_kernels_see_the_width_only(changed):
 
     def found():
         graph = FactorGraph(space, [Quadratic(np.arange(3), weights)], {"x": np.eye(3, 2)})
-        target, x = graph.clamp({"x": np.ma.masked_array([1, 0, 0], [False, True, True])}).to_target(), np.array([1, 0, 1])
+        target, x = (
+            graph.clamp({"x": np.ma.masked_array([1, 0, 0], [False, True, True])}).to_target(),
+            np.array([1, 0, 1]),
+        )
         ising = pmd.learning.Ising(3)
         learned = pmd.learning.fit(ising, {"x": np.eye(3, dtype=int)}, iterations=2, chains=3, batch=2)
         mmd = pmd.learning.squared_mmd(np.eye(3, dtype=int), np.ones((2, 3), int))
         state = loop(kernel, key, kernel.init(x, target), target, params, 3)[0]
-        fixed = [graph.logdensity(x), marginals(graph, run(graph, SUM, n_sweeps=5))["x"], target.differences(x), mmd]
+        fixed = [
+            graph.logdensity(x),
+            marginals(graph, run(graph, SUM, n_sweeps=5))["x"],
+            target.differences(x),
+            mmd,
+        ]
         return fixed, [pmp(key, graph, n_sweeps=5).value, state.logdensity, learned.params["weights"]]
 
     before = found()
@@ -121,7 +139,9 @@ def test_graphs_and_kernels_see_the_width_only(changed):
 def test_a_program_of_another_width_is_refused(model, changed):
     x, target = pmd.target_from_model(model, "N").at(model.initial_point())
     changed(jax_enable_x64=False)
-    with pytest.raises(ValueError, match=r"traces with jax_enable_x64=False.*64 bits.*Trace it under jax.enable_x64\(True\)"):
+    with pytest.raises(
+        ValueError, match=r"traces with jax_enable_x64=False.*64 bits.*Trace it under jax.enable_x64\(True\)"
+    ):
         jax.jit(target.logdensity)(x)
     with jax.enable_x64(True):
         assert jax.jit(target.logdensity)(x).dtype == np.float64

@@ -1,4 +1,6 @@
-"""Kernels against enumeration: what is proposed, what is stationary, and that the compiled step does just that."""
+"""Kernels against enumeration: what is proposed, what is stationary, and that the compiled step does just
+that.
+"""
 
 import functools
 import itertools
@@ -40,19 +42,32 @@ def test_the_checks_see_a_missing_proposal_ratio(build):
         check_matrix(P, e.pi, proposed)
 
 
-# every kind of site and every value of every option; --runslow adds every n_flips of every target, the balancings in turn
-FEW = [(binary, "exact", 1, "max"), (bounded, "exact", 3, "barker"), (geometric, "gradient", 2, "min"), (mixed, "exact", 2.5, "sqrt")]
+# every kind of site and every value of every option; --runslow adds every n_flips of every target, the
+# balancings in turn
+FEW = [
+    (binary, "exact", 1, "max"),
+    (bounded, "exact", 3, "barker"),
+    (geometric, "gradient", 2, "min"),
+    (mixed, "exact", 2.5, "sqrt"),
+]
 MORE = [(*case, n, BALANCINGS[(i + j) % 4]) for i, case in enumerate(CASES) for j, n in enumerate(N_FLIPS)]
 ALL = FEW + [c for c in MORE if c not in FEW]
 
 
 @pytest.mark.parametrize(
     ("build", "how", "n_flips", "balancing"),
-    [pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}-{c[2]}-{c[3]}") for c in ALL],
+    [
+        pytest.param(
+            *c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}-{c[2]}-{c[3]}"
+        )
+        for c in ALL
+    ],
 )
 def test_compiled_steps_do_what_was_enumerated(build, how, n_flips, balancing):
     e = small(build, how)
-    ends = run_steps(e, *gibbs_with_gradients(n_flips, balancing), seed=ALL.index((build, how, n_flips, balancing)))
+    ends = run_steps(
+        e, *gibbs_with_gradients(n_flips, balancing), seed=ALL.index((build, how, n_flips, balancing))
+    )
     check_runs(ends, gwg_matrix(e, n_flips, balancing)[0])
     if n_flips > 1:  # and the test sees a missing proposal ratio
         with pytest.raises(AssertionError, match="row"):
@@ -89,7 +104,9 @@ EDGES = {
     "HurdleNegativeBinomial": lambda: pm.HurdleNegativeBinomial("a", psi=0.6, mu=2.0, alpha=1.5),
     "OrderedLogistic": lambda: pm.OrderedLogistic("a", eta=0.2, cutpoints=[-1.0, 0.0, 1.0]),
     "OrderedProbit": lambda: pm.OrderedProbit("a", eta=0.2, cutpoints=[-1.0, 0.0, 1.0]),
-    "Mixture": lambda: pm.Mixture("a", w=[0.3, 0.7], comp_dists=[pm.Poisson.dist(1.0), pm.Binomial.dist(n=4, p=0.8)]),
+    "Mixture": lambda: pm.Mixture(
+        "a", w=[0.3, 0.7], comp_dists=[pm.Poisson.dist(1.0), pm.Binomial.dist(n=4, p=0.8)]
+    ),
     "Truncated": lambda: pm.Truncated("a", pm.Poisson.dist(2.0), lower=1, upper=5),
     "Censored": lambda: pm.Censored("a", pm.Poisson.dist(2.0), lower=1, upper=4),
     "a power": lambda: pm.Potential("root", pt.sqrt(pm.DiscreteUniform("a", 0, 4))),
@@ -107,13 +124,17 @@ def at_the_edges(name):
     low = int(pmd.target_from_model(model).space.lower[0])
     support = {"a": (low, low + 6)} if unbounded else None
     target = pmd.target_from_model(model, ["a", "b"], differences="gradient", support=support)
-    ranges = [range(lower, upper + 1) for lower, upper in zip(target.space.lower, target.space.upper, strict=True)]
+    ranges = [
+        range(lower, upper + 1) for lower, upper in zip(target.space.lower, target.space.upper, strict=True)
+    ]
     return enumerate_target(target, ranges)
 
 
 @pytest.mark.parametrize("name", EDGES)
 def test_estimates_leave_no_state_unreachable(name):
-    """Where a slope is no number (a gamma function at 0, a mixture with a point mass), the states beyond keep a weight."""
+    """Where a slope is no number (a gamma function at 0, a mixture with a point mass), the states beyond keep
+    a weight.
+    """
     e = at_the_edges(name)
     assert not e.target.exact
     for n_flips in (1, 2):
@@ -135,9 +156,14 @@ ONE_MOVE = {
 }
 
 
-@pytest.mark.parametrize("name", [n if n in ("GWG", "PA-False-True") else pytest.param(n, marks=pytest.mark.slow) for n in ONE_MOVE])
+@pytest.mark.parametrize(
+    "name",
+    [n if n in ("GWG", "PA-False-True") else pytest.param(n, marks=pytest.mark.slow) for n in ONE_MOVE],
+)
 def test_one_move_among_2070(name):
-    """Independent sites, as sums over all moves go through several pieces: one row of the matrix, the same for all that make one move."""
+    """Independent sites, as sums over all moves go through several pieces: one row of the matrix, the same
+    for all that make one move.
+    """
     r = np.random.default_rng(9)
     d, K = 30, 70
     table, x = r.normal(size=(d, K)), r.integers(0, K, d)
@@ -183,7 +209,9 @@ def walk(target, n_flips, x, steps=400, chains=4):
 
 @pytest.mark.parametrize("n_flips", [2, 2.5])
 def test_both_parities_are_reached(n_flips):
-    """A fixed even number of flips would keep the parity of sum(x); 400 transitions leave each of two parities about half the time."""
+    """A fixed even number of flips would keep the parity of sum(x); 400 transitions leave each of two
+    parities about half the time.
+    """
     space = pmd.Space.build({"x": (np.zeros(6), np.ones(6))})
     target = pmd.target_from_logdensity(lambda x: 0.3 * (x * jnp.arange(6)).sum() / 6, space)
     odd = walk(target, n_flips, np.zeros(6, int)).sum(-1) % 2
@@ -193,7 +221,9 @@ def test_both_parities_are_reached(n_flips):
 
 @pytest.mark.parametrize("sites", [1, 4])
 def test_draws_of_a_flat_target_reach_both_parities(sites):
-    """With one flip a transition, always accepted, the parity alternates; what a draw returns must not inherit that."""
+    """With one flip a transition, always accepted, the parity alternates; what a draw returns must not
+    inherit that.
+    """
     with pm.Model() as model:
         pm.Bernoulli("x", np.full(sites, 0.5), shape=sites)
         step = pmd.GibbsWithGradients(transitions=2)
@@ -279,7 +309,9 @@ def n_mixture():
 
 
 def mixed_local():
-    """Pairs of different kinds, elements of three sites, counts, and a scalar that no element joins to the rest."""
+    """Pairs of different kinds, elements of three sites, counts, and a scalar that no element joins to the
+    rest.
+    """
     r = np.random.default_rng(4)
     b = pm.Bernoulli("b", 0.4, shape=10)
     c = pm.Categorical("c", p=[0.2, 0.5, 0.3], shape=10)
@@ -290,7 +322,13 @@ def mixed_local():
 
 def imputed():
     r = np.random.default_rng(5)
-    cov = pm.Bernoulli("cov", 0.4, observed=np.ma.masked_invalid(np.where(r.random(60) < 0.5, np.nan, r.integers(0, 2, 60).astype(float))))
+    cov = pm.Bernoulli(
+        "cov",
+        0.4,
+        observed=np.ma.masked_invalid(
+            np.where(r.random(60) < 0.5, np.nan, r.integers(0, 2, 60).astype(float))
+        ),
+    )
     a = pm.Normal("a", 0, 2, shape=2)
     pm.Bernoulli("y", logit_p=a[0] + a[1] * cov, observed=r.integers(0, 2, 60))
 
@@ -313,14 +351,21 @@ def target_of(build, how="auto"):
         warnings.simplefilter("ignore")  # PyMC's own, where it imputes
         build()
     r = np.random.default_rng(7)
-    point = {k: v + 0.3 * r.normal(size=v.shape) if v.dtype.kind == "f" else v for k, v in model.initial_point().items()}
-    x, target = pmd.target_from_model(model, [v.name for v in model.discrete_value_vars], differences=how).at(point)
+    point = {
+        k: v + 0.3 * r.normal(size=v.shape) if v.dtype.kind == "f" else v
+        for k, v in model.initial_point().items()
+    }
+    x, target = pmd.target_from_model(model, [v.name for v in model.discrete_value_vars], differences=how).at(
+        point
+    )
     assert target.local == (build in LOCAL and how == "auto")
     return target, x
 
 
 def close(got, want):
-    """Equal where infinite; elsewhere to rounding: sums of about 100 terms of size up to 1e2, over 100 transitions."""
+    """Equal where infinite; elsewhere to rounding: sums of about 100 terms of size up to 1e2, over 100
+    transitions.
+    """
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
     finite = np.isfinite(want)
     np.testing.assert_allclose(np.asarray(got)[finite], np.asarray(want)[finite], rtol=1e-10, atol=1e-10)
@@ -333,7 +378,9 @@ CACHES = (
 )
 
 
-@pytest.mark.parametrize(("build", "how", "n_flips"), CACHES, ids=[f"{b.__name__}-{how}-{n}" for b, how, n in CACHES])
+@pytest.mark.parametrize(
+    ("build", "how", "n_flips"), CACHES, ids=[f"{b.__name__}-{how}-{n}" for b, how, n in CACHES]
+)
 def test_no_stale_cache(build, how, n_flips):
     """After 100 transitions everything that the state carries equals what is computed afresh."""
     target, x = target_of(build, how)
@@ -361,7 +408,9 @@ def test_update_equals_differences(build):
     target, x = target_of(build)
     r = np.random.default_rng(8)
     values, inside = (np.asarray(a) for a in target.space.neighbours(x))
-    x = np.array([r.choice(v[i & (v >= n)]) for v, i, n in zip(values, inside, x, strict=True)])  # upwards: N stays above the data
+    x = np.array(
+        [r.choice(v[i & (v >= n)]) for v, i, n in zip(values, inside, x, strict=True)]
+    )  # upwards: N stays above the data
     values, inside = (np.asarray(a) for a in target.space.neighbours(x))
     to = np.array([r.choice(v[i & (v != n)]) for v, i, n in zip(values, inside, x, strict=True)])
 
@@ -380,7 +429,9 @@ def test_update_equals_differences(build):
 
 @pytest.mark.parametrize("build", [ising, potts])
 def test_differences_keep_their_accuracy_beside_a_large_density(build):
-    """A constant of 1e9 nats leaves no digit of a lattice difference below 1e-7 to brute force; tables do not see it."""
+    """A constant of 1e9 nats leaves no digit of a lattice difference below 1e-7 to brute force; tables do not
+    see it.
+    """
     with pm.Model() as model:
         build()
         x = model["x"]

@@ -17,11 +17,19 @@ DRAWS = 6
 
 
 def sites():
-    """Binary, nominal, bounded and unbounded sites, more colours than are unrolled, and pairs that make a cycle."""
+    """Binary, nominal, bounded and unbounded sites, more colours than are unrolled, and pairs that make a
+    cycle.
+    """
     x = pm.Bernoulli("x", 0.4, shape=11)
     z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=3)
     k = pm.Poisson("k", 2.0, shape=2)
-    pm.Potential("e", 0.3 * (x[:, None] * x[None, :]).sum() + 0.5 * pt.eq(z, pt.roll(z, 1)).sum() + 0.1 * k[0] * k[1] + 0.2 * k[0] * z[0])
+    pm.Potential(
+        "e",
+        0.3 * (x[:, None] * x[None, :]).sum()
+        + 0.5 * pt.eq(z, pt.roll(z, 1)).sum()
+        + 0.1 * k[0] * k[1]
+        + 0.2 * k[0] * z[0],
+    )
 
 
 def dense():
@@ -50,7 +58,14 @@ def continuous():
     pm.Normal("y", a.sum(), b, observed=1.0)
 
 
-SLOW = ("gwg", "pafs of flips", "pas", "dula", "tree gibbs", "tree gibbs beside others")  # whose parts are in others
+SLOW = (
+    "gwg",
+    "pafs of flips",
+    "pas",
+    "dula",
+    "tree gibbs",
+    "tree gibbs beside others",
+)  # whose parts are in others
 STEPS = {
     "gwg": (sites, pmd.GibbsWithGradients, {}),
     "gwg several": (sites, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
@@ -58,7 +73,11 @@ STEPS = {
     "pafs of flips": (spins, pmd.PathAuxiliary, {"path_length": (1, 4)}),
     "pas": (sites, pmd.PathAuxiliary, {"recompute": True, "path_length": 3}),
     "no backtrack": (sites, pmd.PathAuxiliary, {"backtrack": False}),
-    "pas, no backtrack": (sites, pmd.PathAuxiliary, {"recompute": True, "backtrack": False, "path_length": 3}),
+    "pas, no backtrack": (
+        sites,
+        pmd.PathAuxiliary,
+        {"recompute": True, "backtrack": False, "path_length": 3},
+    ),
     "dmala": (sites, pmd.DiscreteLangevin, {}),
     "dlmc": (sites, pmd.DiscreteLangevin, {"proposal": "dlmc"}),
     "dula": (spins, pmd.DiscreteLangevin, {"adjusted": False, "step_size": 0.5}),
@@ -72,8 +91,12 @@ STEPS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in STEPS])
+@pytest.mark.filterwarnings(
+    "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
+)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in STEPS]
+)
 def test_steps(name):
     build, kind, options = STEPS[name]
     with pm.Model() as model:
@@ -116,11 +139,26 @@ def test_sample(step, monkeypatch):
         mu, s = pm.Normal("mu"), pm.Normal("s")
         pm.Normal("y", mu + s + model["x"].sum(), 1.0, observed=1.0)
         made = {
-            "kernels": [pmd.ReparameterizedSlice("s"), pmd.GibbsWithGradients("x"), pmd.PathAuxiliary("z"), pmd.DiscreteLangevin("k")],
+            "kernels": [
+                pmd.ReparameterizedSlice("s"),
+                pmd.GibbsWithGradients("x"),
+                pmd.PathAuxiliary("z"),
+                pmd.DiscreteLangevin("k"),
+            ],
             "sweeps": [pmd.BlockGibbs("x"), pmd.TreeGibbs("z"), pmd.BlockGibbs("k")],
         }[step]
         with collected() as keys:
-            pmd.sample(6, tune=11, chains=3, step=made, thin=2, chunk=4, random_seed=1, devices=jax.devices()[:1], **QUIET)
+            pmd.sample(
+                6,
+                tune=11,
+                chains=3,
+                step=made,
+                thin=2,
+                chunk=4,
+                random_seed=1,
+                devices=jax.devices()[:1],
+                **QUIET,
+            )
     keys.check(least=3 * 23 * 5)
 
 
@@ -140,7 +178,15 @@ def test_learning(name):
         learning.fit(learning.RBM(3, 2), data, sampler=sampler, iterations=3, chains=chains, batch=2, seed=4)
     keys.check(least=3 * chains)
     with collected() as keys:
-        learning.fit(learning.Ising(3), {"x": np.eye(3, dtype=int)}, sampler=sampler, iterations=3, chains=chains, batch=None, seed=4)
+        learning.fit(
+            learning.Ising(3),
+            {"x": np.eye(3, dtype=int)},
+            sampler=sampler,
+            iterations=3,
+            chains=chains,
+            batch=None,
+            seed=4,
+        )
     keys.check(least=3 * chains)
 
 
@@ -155,12 +201,16 @@ def test_energy_posterior():
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_differentiable_slice(checkpoint):
     with collected() as keys:
-        pmd.differentiable_slice_sample(jax.random.key(0), lambda p, x: -p * x @ x, 1.0, jnp.ones(2), 7, checkpoint=checkpoint)
+        pmd.differentiable_slice_sample(
+            jax.random.key(0), lambda p, x: -p * x @ x, 1.0, jnp.ones(2), 7, checkpoint=checkpoint
+        )
     keys.check(least=21)
 
 
 def normal_twice(key):
-    return jax.random.normal(key), jax.lax.fori_loop(0, 3, lambda t, total: total + jax.random.uniform(key), 0.0)
+    return jax.random.normal(key), jax.lax.fori_loop(
+        0, 3, lambda t, total: total + jax.random.uniform(key), 0.0
+    )
 
 
 def children_of_a_drawn_key(key):
@@ -168,7 +218,8 @@ def children_of_a_drawn_key(key):
 
 
 @pytest.mark.parametrize(
-    ("reuse", "message"), [(normal_twice, "were used more than once"), (children_of_a_drawn_key, "keys made of them too")]
+    ("reuse", "message"),
+    [(normal_twice, "were used more than once"), (children_of_a_drawn_key, "keys made of them too")],
 )
 def test_reuse_is_found(reuse, message):
     with collected() as keys:

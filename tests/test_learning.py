@@ -1,4 +1,6 @@
-"""Learning: the toy of section 5.1 of Lazaro-Gredilla et al. 2021, exact gradients, and models whose parameters come back."""
+"""Learning: the toy of section 5.1 of Lazaro-Gredilla et al. 2021, exact gradients, and models whose
+parameters come back.
+"""
 
 import itertools
 
@@ -45,13 +47,17 @@ def test_toy_of_section_5_1():
     With 1000 chains: with the paper's 100 the last iterate has a standard deviation of 0.007.
     """
     p = tied_probabilities(0.5)
-    found = learning.fit(Tied(), {"x": SPINS}, sampler=learning.PMP(100), iterations=200, chains=1000, batch=None, weights=p)
+    found = learning.fit(
+        Tied(), {"x": SPINS}, sampler=learning.PMP(100), iterations=200, chains=1000, batch=None, weights=p
+    )
     assert found.mismatch.shape == (200,)
     theta = float(found.params)
     assert theta == pytest.approx(0.331, abs=0.01)
     n = 100_000
     graph = Tied().graph(jnp.asarray(theta))
-    x = np.asarray(jax.jit(jax.vmap(lambda key: pmp(key, graph, n_sweeps=100).x))(jax.random.split(jax.random.key(1), n)))
+    x = np.asarray(
+        jax.jit(jax.vmap(lambda key: pmp(key, graph, n_sweeps=100).x))(jax.random.split(jax.random.key(1), n))
+    )
     q = np.bincount(x @ [8, 4, 2, 1], minlength=16) / n
     assert (p * np.log(p / q)).sum() < 0.02
     # as a Gibbs distribution it is far off
@@ -66,8 +72,16 @@ class Exact:
         return None
 
     def draw(self, key, graph, kept, chains):
-        x = np.array(list(itertools.product(*(range(a, b + 1) for a, b in zip(graph.space.lower, graph.space.upper, strict=True)))))
-        return jnp.asarray(x)[jax.random.categorical(key, jax.vmap(graph.logdensity)(jnp.asarray(x)), shape=(chains,))], None
+        x = np.array(
+            list(
+                itertools.product(
+                    *(range(a, b + 1) for a, b in zip(graph.space.lower, graph.space.upper, strict=True))
+                )
+            )
+        )
+        return jnp.asarray(x)[
+            jax.random.categorical(key, jax.vmap(graph.logdensity)(jnp.asarray(x)), shape=(chains,))
+        ], None
 
     def conditional(self, key, graph):
         return self.draw(key, graph, None, 1)[0][0]
@@ -92,7 +106,9 @@ def moved(model, amount: float):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradient_is_that_of_the_likelihood(name):
-    """Many exact draws, one step of gradient ascent: the step is the enumerated gradient, the hidden units summed out."""
+    """Many exact draws, one step of gradient ascent: the step is the enumerated gradient, the hidden units
+    summed out.
+    """
     model, r = MODELS[name], np.random.default_rng(0)
     visible = model.space.variables[0]
     data = r.integers(visible.lower, visible.upper + 1, size=(6, visible.size))
@@ -100,7 +116,14 @@ def test_gradient_is_that_of_the_likelihood(name):
     n = 200_000
     rows = np.repeat(data, n // 6, axis=0)
     found = learning.fit(
-        model, {visible.name: rows}, sampler=Exact(), optimizer=optax.sgd(1.0), iterations=1, chains=n, batch=None, params=params
+        model,
+        {visible.name: rows},
+        sampler=Exact(),
+        optimizer=optax.sgd(1.0),
+        iterations=1,
+        chains=n,
+        batch=None,
+        params=params,
     )
     step = jax.tree.map(lambda a, b: np.asarray(a - b), found.params, params)
     x, _ = enumerated(model.graph(params))
@@ -121,10 +144,14 @@ def test_l1_is_on_the_interactions_alone():
     params = moved(model, 1.0)
     steps = []
     for l1 in (0.0, 0.3):
-        found = learning.fit(model, {"x": data}, sampler=Exact(), optimizer=optax.sgd(1.0), iterations=1, l1=l1, params=params)
+        found = learning.fit(
+            model, {"x": data}, sampler=Exact(), optimizer=optax.sgd(1.0), iterations=1, l1=l1, params=params
+        )
         steps.append(found.params)
     difference = jax.tree.map(lambda a, b: np.asarray(b - a), *steps)
-    np.testing.assert_allclose(difference["weights"], -0.3 * np.sign(np.asarray(params["weights"])), atol=1e-12)
+    np.testing.assert_allclose(
+        difference["weights"], -0.3 * np.sign(np.asarray(params["weights"])), atol=1e-12
+    )
     np.testing.assert_array_equal(difference["bias"], 0.0)
 
 
@@ -139,12 +166,19 @@ SAMPLERS = {
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_matches_the_statistics_of_the_data(name):
     """Pairs of spins of the model, drawn by the sampler it was learned with, agree with the data's."""
-    model, true = learning.Ising(4), {"weights": np.triu(0.6 * np.ones((4, 4)), 1) * [[1, 1, -1, 1]], "bias": np.array([0.3, 0, 0, -0.2])}
+    model, true = (
+        learning.Ising(4),
+        {"weights": np.triu(0.6 * np.ones((4, 4)), 1) * [[1, 1, -1, 1]], "bias": np.array([0.3, 0, 0, -0.2])},
+    )
     x, logp = enumerated(model.graph(jax.tree.map(jnp.asarray, true)))
     p, s = softmax(logp), 2 * x - 1
     sampler = SAMPLERS[name]
-    found = learning.fit(model, {"x": x}, sampler=sampler, iterations=400, chains=200, batch=None, weights=p, l1=0.0)
-    draws, _ = jax.jit(lambda kept: sampler.draw(jax.random.key(1), model.graph(found.params), kept, 200))(found.kept)
+    found = learning.fit(
+        model, {"x": x}, sampler=sampler, iterations=400, chains=200, batch=None, weights=p, l1=0.0
+    )
+    draws, _ = jax.jit(lambda kept: sampler.draw(jax.random.key(1), model.graph(found.params), kept, 200))(
+        found.kept
+    )
     t = 2 * np.asarray(draws) - 1
     want, got = (s * p[:, None]).T @ s, t.T @ t / 200
     # an adam of 0.01 wanders by about as much as 200 draws do
@@ -157,8 +191,12 @@ def test_hidden_units_raise_the_likelihood(name):
     """An RBM learns two patterns that independent pixels cannot."""
     data = np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 20)
     model = learning.RBM(4, 2)
-    found = learning.fit(model, {"v": data}, sampler=SAMPLERS[name], optimizer=optax.adam(0.05), iterations=400)
-    x = jax.jit(lambda kept: SAMPLERS[name].draw(jax.random.key(1), model.graph(found.params), kept, 500))(found.kept)[0]
+    found = learning.fit(
+        model, {"v": data}, sampler=SAMPLERS[name], optimizer=optax.adam(0.05), iterations=400
+    )
+    x = jax.jit(lambda kept: SAMPLERS[name].draw(jax.random.key(1), model.graph(found.params), kept, 500))(
+        found.kept
+    )[0]
     patterns = (np.asarray(x)[:, None, :4] == np.unique(data, axis=0)).all(-1).any(-1)
     assert patterns.mean() > 0.7
 
@@ -172,24 +210,60 @@ def test_metrics():
 
 
 REFUSED = {
-    "no variable": ({"y": np.zeros((3, 4), int)}, {}, r"data must name variables of the model \(v, h\), got y"),
-    "rows": ({"v": np.zeros((3, 4), int), "h": np.zeros((2, 2), int)}, {}, "data must hold as many rows of every variable"),
-    "shape": ({"v": np.zeros((3, 5), int)}, {}, r"rows of 'v' have shape \(5,\) in data, and \(4,\) in the model"),
+    "no variable": (
+        {"y": np.zeros((3, 4), int)},
+        {},
+        r"data must name variables of the model \(v, h\), got y",
+    ),
+    "rows": (
+        {"v": np.zeros((3, 4), int), "h": np.zeros((2, 2), int)},
+        {},
+        "data must hold as many rows of every variable",
+    ),
+    "shape": (
+        {"v": np.zeros((3, 5), int)},
+        {},
+        r"rows of 'v' have shape \(5,\) in data, and \(4,\) in the model",
+    ),
     "values": ({"v": np.full((3, 4), 2)}, {}, "data of 'v' must be integers from 0 to 1"),
     "floats": ({"v": np.zeros((3, 4))}, {}, "data of 'v' must be integers from 0 to 1"),
     "weights": ({"v": np.zeros((3, 4), int)}, {"weights": [1, 2]}, "weights must be 3 numbers"),
-    "a negative weight": ({"v": np.zeros((3, 4), int)}, {"weights": [-1, 1, 2]}, "none negative and not all 0"),
+    "a negative weight": (
+        {"v": np.zeros((3, 4), int)},
+        {"weights": [-1, 1, 2]},
+        "none negative and not all 0",
+    ),
     "an array": (np.zeros((3, 4), int), {}, "data must be a dictionary"),
     "a number": ({"v": 1}, {}, "data must be a dictionary .* a row for each observation"),
     "chains": ({"v": np.zeros((3, 4), int)}, {"chains": 0}, "chains must be an integer of at least 1, got 0"),
-    "batch": ({"v": np.zeros((3, 4), int)}, {"batch": 1.5}, "batch must be an integer of at least 1, got 1.5"),
-    "iterations": ({"v": np.zeros((3, 4), int)}, {"iterations": -1}, "iterations must be an integer of at least 1, got -1"),
+    "batch": (
+        {"v": np.zeros((3, 4), int)},
+        {"batch": 1.5},
+        "batch must be an integer of at least 1, got 1.5",
+    ),
+    "iterations": (
+        {"v": np.zeros((3, 4), int)},
+        {"iterations": -1},
+        "iterations must be an integer of at least 1, got -1",
+    ),
     "l1": ({"v": np.zeros((3, 4), int)}, {"l1": -0.1}, "l1 must not be negative, got -0.1"),
     "an infinite l1": ({"v": np.zeros((3, 4), int)}, {"l1": np.inf}, "l1 must be a number, got inf"),
-    "sampler": ({"v": np.zeros((3, 4), int)}, {"sampler": "pmp"}, r"sampler must be one of pmd.learning \(PMP, .* got 'pmp'"),
-    "optimizer": ({"v": np.zeros((3, 4), int)}, {"optimizer": "adam"}, "optimizer must be an optimiser of optax, .* got 'adam'"),
+    "sampler": (
+        {"v": np.zeros((3, 4), int)},
+        {"sampler": "pmp"},
+        r"sampler must be one of pmd.learning \(PMP, .* got 'pmp'",
+    ),
+    "optimizer": (
+        {"v": np.zeros((3, 4), int)},
+        {"optimizer": "adam"},
+        "optimizer must be an optimiser of optax, .* got 'adam'",
+    ),
     "seed": ({"v": np.zeros((3, 4), int)}, {"seed": 1.5}, "seed must be an integer of at least 0, got 1.5"),
-    "params": ({"v": np.zeros((3, 4), int)}, {"params": {"v": np.zeros(4)}}, r"params must be arrays of the shapes \{'h': \(2,\)"),
+    "params": (
+        {"v": np.zeros((3, 4), int)},
+        {"params": {"v": np.zeros(4)}},
+        r"params must be arrays of the shapes \{'h': \(2,\)",
+    ),
 }
 GIBBS = block_gibbs()
 # refused when made: the exception's message
@@ -200,24 +274,60 @@ MADE = {
     "no sites": (lambda: learning.Potts(0, 2), "n must be an integer of at least 1, got 0"),
     "one value": (lambda: learning.Potts(3, 1), "K must be an integer of at least 2, got 1"),
     "tables too large": (lambda: learning.Potts(3, 65), r"A table of shape \(65, 65\) has 4225 entries"),
-    "an edge to nowhere": (lambda: learning.Potts(3, 2, [[0, 5]]), "Pairwise names site 5, and the space has sites 0 to 2"),
-    "an edge from nowhere": (lambda: learning.Potts(3, 2, [[-1, 0]]), "Pairwise names site -1, and the space has sites 0 to 2"),
+    "an edge to nowhere": (
+        lambda: learning.Potts(3, 2, [[0, 5]]),
+        "Pairwise names site 5, and the space has sites 0 to 2",
+    ),
+    "an edge from nowhere": (
+        lambda: learning.Potts(3, 2, [[-1, 0]]),
+        "Pairwise names site -1, and the space has sites 0 to 2",
+    ),
     "an edge to itself": (lambda: learning.Potts(3, 2, [[0, 0]]), r"names a site twice: \[0, 0\]"),
     "one edge": (lambda: learning.Potts(3, 2, [0, 1]), r"pairs must be integers \(E, 2\).* of shape \(2,\)"),
-    "half an edge": (lambda: learning.Potts(3, 2, [[0, 1.5]]), r"pairs must be integers \(E, 2\).* array of float64"),
+    "half an edge": (
+        lambda: learning.Potts(3, 2, [[0, 1.5]]),
+        r"pairs must be integers \(E, 2\).* array of float64",
+    ),
     "nothing visible": (lambda: learning.RBM(0, 2), "visible must be an integer of at least 1, got 0"),
     "nothing hidden": (lambda: learning.RBM(2, 0), "hidden must be an integer of at least 1, got 0"),
     "no sweeps": (lambda: learning.PMP(0), "n_sweeps must be a positive integer, got 0"),
     "all stays": (lambda: learning.PersistentPMP(damping=1), "damping must be at least 0 and below 1, got 1"),
-    "correlation": (lambda: learning.PersistentPMP(correlation=2), "correlation must be between 0 and 1, got 2"),
-    "a pair for a kernel": (lambda: learning.ContrastiveDivergence(GIBBS, {}), r"kernel must be a kernel of pmd.kernels, got tuple"),
-    "no transitions": (lambda: learning.ContrastiveDivergence(*GIBBS, 0), "transitions must be an integer of at least 1, got 0"),
-    "persistent": (lambda: learning.ContrastiveDivergence(*GIBBS, persistent=2), "persistent must be True or False, got 2"),
-    "conditional": (lambda: learning.ContrastiveDivergence(*GIBBS, conditional_transitions=0), "conditional_transitions must be .* got 0"),
-    "differences": (lambda: learning.ContrastiveDivergence(*GIBBS, differences="best"), "differences must be one of 'auto', .* got 'best'"),
-    "no model": (lambda: learning.fit(3, {}), r"model must be one of pmd.learning \(Ising, Potts, RBM\) .* got 3"),
-    "one row": (lambda: learning.squared_mmd(np.eye(3)[:1], np.eye(3)), "one row says nothing .* got 1 and 3"),
-    "no columns": (lambda: learning.squared_mmd(np.zeros((2, 0)), np.zeros((2, 0))), r"of the same sites, got arrays of shapes \(2, 0\)"),
+    "correlation": (
+        lambda: learning.PersistentPMP(correlation=2),
+        "correlation must be between 0 and 1, got 2",
+    ),
+    "a pair for a kernel": (
+        lambda: learning.ContrastiveDivergence(GIBBS, {}),
+        r"kernel must be a kernel of pmd.kernels, got tuple",
+    ),
+    "no transitions": (
+        lambda: learning.ContrastiveDivergence(*GIBBS, 0),
+        "transitions must be an integer of at least 1, got 0",
+    ),
+    "persistent": (
+        lambda: learning.ContrastiveDivergence(*GIBBS, persistent=2),
+        "persistent must be True or False, got 2",
+    ),
+    "conditional": (
+        lambda: learning.ContrastiveDivergence(*GIBBS, conditional_transitions=0),
+        "conditional_transitions must be .* got 0",
+    ),
+    "differences": (
+        lambda: learning.ContrastiveDivergence(*GIBBS, differences="best"),
+        "differences must be one of 'auto', .* got 'best'",
+    ),
+    "no model": (
+        lambda: learning.fit(3, {}),
+        r"model must be one of pmd.learning \(Ising, Potts, RBM\) .* got 3",
+    ),
+    "one row": (
+        lambda: learning.squared_mmd(np.eye(3)[:1], np.eye(3)),
+        "one row says nothing .* got 1 and 3",
+    ),
+    "no columns": (
+        lambda: learning.squared_mmd(np.zeros((2, 0)), np.zeros((2, 0))),
+        r"of the same sites, got arrays of shapes \(2, 0\)",
+    ),
 }
 
 

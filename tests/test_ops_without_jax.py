@@ -11,7 +11,9 @@ from test_sample import QUIET
 
 import pymc_discrete as pmd
 
-pytestmark = pytest.mark.filterwarnings("ignore:Only .* samples", "ignore:Numba will use object mode")  # PyMC's and PyTensor's own
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Only .* samples", "ignore:Numba will use object mode"
+)  # PyMC's and PyTensor's own
 
 
 @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
@@ -39,8 +41,12 @@ def check_lp(model, idata):
     logp = model.compile_logp(mode="FAST_COMPILE")
     lp = idata["sample_stats"]["lp"].values
     lp = (lp if lp.ndim == 2 else lp[..., -1])[0]
-    points = [{v.name: idata["posterior"][v.name].values[0, t] for v in model.value_vars} for t in range(len(lp))]
-    np.testing.assert_allclose(lp, [logp(p) for p in points], rtol=1e-7)  # PyTensor keeps constants such as 0.5 in 32 bits
+    points = [
+        {v.name: idata["posterior"][v.name].values[0, t] for v in model.value_vars} for t in range(len(lp))
+    ]
+    np.testing.assert_allclose(
+        lp, [logp(p) for p in points], rtol=1e-7
+    )  # PyTensor keeps constants such as 0.5 in 32 bits
 
 
 def sampled(model, step=None):
@@ -80,7 +86,10 @@ def test_auto_step_leaves_to_pymc_what_it_cannot_take(caplog):
     step = pmd.AutoStep("n", model=model)
     assert isinstance(step, pm.Metropolis)
     for kind in (pmd.BlockGibbs, pmd.GibbsWithGradients):
-        with pytest.raises(NotImplementedError, match=r"A term that depends on 'n', 'z' has an Op without a JAX version.*pm.Metropolis"):
+        with pytest.raises(
+            NotImplementedError,
+            match=r"A term that depends on 'n', 'z' has an Op without a JAX version.*pm.Metropolis",
+        ):
             sampled(model, kind(model=model))
 
 
@@ -89,7 +98,9 @@ def test_pmd_sample_takes_none(build):
     with pm.Model():
         build()
         step = [pmd.ReparameterizedSlice("k")] if build is elsewhere else None
-        with pytest.raises(NotImplementedError, match=r"runs the whole model in JAX.* the Op FromFunctionOp.*Use pm.sample"):
+        with pytest.raises(
+            NotImplementedError, match=r"runs the whole model in JAX.* the Op FromFunctionOp.*Use pm.sample"
+        ):
             pmd.sample(5, tune=5, step=step, **QUIET)
 
 
@@ -97,7 +108,8 @@ def test_energy_posterior_takes_none():
     with pm.Model():
         pm.Potential("p", pt.log(pt.kv(1, 1.0 + pm.Normal("x") ** 2)))
         with pytest.raises(
-            NotImplementedError, match=r"pmd.fit_energy_posterior runs the whole model in JAX.*No JAX implementation for Op"
+            NotImplementedError,
+            match=r"pmd.fit_energy_posterior runs the whole model in JAX.*No JAX implementation for Op",
         ):
             pmd.fit_energy_posterior(progressbar=False)
 

@@ -18,7 +18,14 @@ from pymc_discrete.kernels import path_auxiliary
 BALANCINGS = ("sqrt", "barker", "min", "max")
 WAYS = list(itertools.product((False, True), (True, False)))  # recompute, backtrack
 # enumeration is over (moves)^L paths: what a kind of site can bear
-LENGTHS = {binary: (1, 2, 2.5, 3, 4), categorical: (1, 2, 2.5, 3), bounded: (1, 2, 2.5), windowed: (1, 2), geometric: (1, 2), mixed: (1, 2)}
+LENGTHS = {
+    binary: (1, 2, 2.5, 3, 4),
+    categorical: (1, 2, 2.5, 3),
+    bounded: (1, 2, 2.5),
+    windowed: (1, 2),
+    geometric: (1, 2),
+    mixed: (1, 2),
+}
 CASES = [(b, how, *way) for b in SMALL for how in ("exact", "gradient") for way in WAYS]
 
 
@@ -65,7 +72,10 @@ ALL = FEW + [c for c in MORE if c not in FEW]
 
 @pytest.mark.parametrize(
     ("build", "how", "recompute", "backtrack", "length", "balancing"),
-    [pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{name(*c[:4])}-{c[4]}-{c[5]}") for c in ALL],
+    [
+        pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{name(*c[:4])}-{c[4]}-{c[5]}")
+        for c in ALL
+    ],
 )
 def test_compiled_steps_do_what_was_enumerated(build, how, recompute, backtrack, length, balancing):
     e = small(build, how)
@@ -119,7 +129,9 @@ def test_property_1(balancing):
 
 
 def test_parity():
-    """PAS leaves the low state in O(1) steps where one flip needs about exp(U) (Sun et al. 2022, section 5.2)."""
+    """PAS leaves the low state in O(1) steps where one flip needs about exp(U) (Sun et al. 2022, section
+    5.2).
+    """
     space = pmd.Space.build({"x": (np.zeros(20), np.ones(20))})
     target = pmd.target_from_logdensity(lambda x: -8.0 * (x.sum() % 2), space)
 
@@ -131,7 +143,9 @@ def test_parity():
                     new, _ = kernel.step(key, state, target, params)
                     return new, (new.x != state.x).any()
 
-                return jax.lax.scan(body, kernel.init(jnp.zeros(20, int), target), jax.random.split(key, 50))[1]
+                return jax.lax.scan(body, kernel.init(jnp.zeros(20, int), target), jax.random.split(key, 50))[
+                    1
+                ]
 
             return jax.vmap(one)(keys)
 
@@ -163,23 +177,31 @@ def test_no_stale_cache(build, recompute, backtrack):
         build()
     x, target = pmd.target_from_model(model).at(model.initial_point())
     kernel, params = path_auxiliary(3, recompute, backtrack)
-    state = jax.jit(lambda k, t: pmd.kernels.loop(kernel, k, kernel.init(x, t), t, params, 100))(jax.random.key(0), target)[0]
+    state = jax.jit(lambda k, t: pmd.kernels.loop(kernel, k, kernel.init(x, t), t, params, 100))(
+        jax.random.key(0), target
+    )[0]
     assert (np.asarray(state.x) != x).sum() > 3
     np.testing.assert_allclose(state.logdensity, target.logdensity(state.x), rtol=1e-10)
     fresh = np.asarray(target.differences(state.x))
     np.testing.assert_array_equal(np.isfinite(fresh), np.isfinite(state.differences))
-    np.testing.assert_allclose(np.asarray(state.differences)[np.isfinite(fresh)], fresh[np.isfinite(fresh)], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        np.asarray(state.differences)[np.isfinite(fresh)], fresh[np.isfinite(fresh)], rtol=1e-9, atol=1e-9
+    )
 
 
 # ---------------------------------------------------------------- differences beyond what floats can hold
 @pytest.mark.parametrize(("recompute", "backtrack"), WAYS)
 @pytest.mark.parametrize("cliff", [50.0, 800.0, 5000.0])
 def test_cliffs_are_not_climbed(recompute, backtrack, cliff):
-    """Where every flip from the mode costs more than a float can tell from nothing, nothing may leave the mode."""
+    """Where every flip from the mode costs more than a float can tell from nothing, nothing may leave the
+    mode.
+    """
     space = pmd.Space.build({"x": (np.zeros(3), np.ones(3))})
     target = pmd.target_from_logdensity(lambda x: -cliff * x.sum(), space)
     kernel, params = path_auxiliary(3.0, recompute, backtrack)
-    run = jax.jit(jax.vmap(lambda key: kernel.step(key, kernel.init(jnp.zeros(3, int), target), target, params)[0].x))
+    run = jax.jit(
+        jax.vmap(lambda key: kernel.step(key, kernel.init(jnp.zeros(3, int), target), target, params)[0].x)
+    )
     assert (np.asarray(run(jax.random.split(jax.random.key(0), 2000))) == 0).all()
 
 

@@ -1,4 +1,6 @@
-"""Perturb-and-max-product against the exact distribution where it is exact, its noise, and its step in PyMC."""
+"""Perturb-and-max-product against the exact distribution where it is exact, its noise, and its
+step in PyMC.
+"""
 
 import functools
 
@@ -32,7 +34,9 @@ def unaries(seed=0):
 
 def draws(graph, n=N, seed=0, **options):
     """Draw (n,) of `pmp`."""
-    return jax.jit(jax.vmap(lambda key: pmp(key, graph, **options)))(jax.random.split(jax.random.key(seed), n))
+    return jax.jit(jax.vmap(lambda key: pmp(key, graph, **options)))(
+        jax.random.split(jax.random.key(seed), n)
+    )
 
 
 def g_test(x, p) -> float:
@@ -75,7 +79,9 @@ def test_noise_is_gumbel_with_mean_0_whatever_the_correlation():
     """App. A: the marginal distribution of every iteration."""
     graph = FactorGraph(space(), unary=unaries())
     first = draws(graph, n_sweeps=1)
-    after = jax.jit(jax.vmap(lambda key, before: pmp(key, graph, n_sweeps=1, persistent=before, correlation=0.8)))
+    after = jax.jit(
+        jax.vmap(lambda key, before: pmp(key, graph, n_sweeps=1, persistent=before, correlation=0.8))
+    )
     second = after(jax.random.split(jax.random.key(1), N), first)
     for found in (first, second):
         noise = np.asarray(gumbel(found.normals[0])).reshape(-1)
@@ -95,7 +101,9 @@ def test_persistent_messages_find_what_many_sweeps_find():
 
 
 def test_bias_of_an_attractive_pair():
-    """Not the Gibbs distribution: the best of noisy configurations agrees too rarely (two spins, exact integral)."""
+    """Not the Gibbs distribution: the best of noisy configurations agrees too rarely (two spins, exact
+    integral).
+    """
     coupled = pmd.Space.build({"x": (0, 1)}, shapes={"x": (2,)})
     graph = FactorGraph(coupled, [Pairwise(0, 1, np.array([[1.0, 0.0], [0.0, 1.0]]))])
     x = np.asarray(draws(graph, n_sweeps=60).x)
@@ -116,7 +124,9 @@ def step(**options):
 QUIET = {"progressbar": False, "random_seed": 1, "compute_convergence_checks": False}
 
 
-@pytest.mark.parametrize("build", [ising, potts, hidden_markov, boltzmann, mixture], ids=lambda build: build.__name__)
+@pytest.mark.parametrize(
+    "build", [ising, potts, hidden_markov, boltzmann, mixture], ids=lambda build: build.__name__
+)
 def test_in_pm_sample(build):
     with pm.Model() as model:
         build()
@@ -141,33 +151,52 @@ def test_in_pmd_sample(build):
 
 @pytest.mark.slow
 def test_mixture_is_exact_given_the_rest():
-    """Labels do not interact: their draws are exact, and the means have the posterior of the marginalised model."""
+    """Labels do not interact: their draws are exact, and the means have the posterior of the marginalised
+    model.
+    """
     r = np.random.default_rng(2)
     y = np.array([-2.0, 2.0])[r.integers(0, 2, 40)] + r.normal(size=40)
     means = {}
     for way in ("pmp", "exact"):
         with pm.Model():
             z = pm.Bernoulli("z", 0.5, shape=40)
-            mu = pm.Normal("mu", 0, 3, shape=2, transform=pm.distributions.transforms.ordered, initval=[-1.0, 1.0])
+            mu = pm.Normal(
+                "mu", 0, 3, shape=2, transform=pm.distributions.transforms.ordered, initval=[-1.0, 1.0]
+            )
             pm.Normal("y", mu[z], 1.0, observed=y)
-            idata = pmd.sample(4000, tune=500, chains=2, step=step() if way == "pmp" else None, progressbar=False, random_seed=3)
+            idata = pmd.sample(
+                4000,
+                tune=500,
+                chains=2,
+                step=step() if way == "pmp" else None,
+                progressbar=False,
+                random_seed=3,
+            )
         means[way] = idata.posterior["mu"].values.reshape(-1, 2)
     ess = 2000
-    z = (means["pmp"].mean(0) - means["exact"].mean(0)) / np.sqrt((means["pmp"].var(0) + means["exact"].var(0)) / ess)
+    z = (means["pmp"].mean(0) - means["exact"].mean(0)) / np.sqrt(
+        (means["pmp"].var(0) + means["exact"].var(0)) / ess
+    )
     assert np.abs(z).max() < 4
 
 
 def test_configurations_that_the_model_excludes_are_left_out(caplog):
-    """Max-product on hard constraints with cycles may end at none: the draw is the one before, and the user is told."""
+    """Max-product on hard constraints with cycles may end at none: the draw is the one before, and the user
+    is told.
+    """
     with pm.Model() as model:
         x = pm.Bernoulli("x", 0.5, shape=(3, 3))
-        pm.Potential("apart", pt.switch(pt.eq(x + pt.roll(x, 1, 0), 1), 0.0, -np.inf).sum())  # no such state of an odd cycle
+        pm.Potential(
+            "apart", pt.switch(pt.eq(x + pt.roll(x, 1, 0), 1), 0.0, -np.inf).sum()
+        )  # no such state of an odd cycle
     graph = FactorGraph.from_model(model)
     assert not len(enumerated(graph)[0])
     with model:
         made = step()
     kernel, params = made.kernel, made.params
-    state, info = kernel.step(jax.random.key(0), kernel.init(jnp.zeros(9, int), made.target), made.target, params)
+    state, info = kernel.step(
+        jax.random.key(0), kernel.init(jnp.zeros(9, int), made.target), made.target, params
+    )
     assert not np.asarray(state.x).any()
     assert float(info.accepted) == 0
     (complaint,) = made.complaints(made.adaptation._replace(accept=0.2), 500)

@@ -1,5 +1,6 @@
-"""pm.sample with GibbsWithGradients against enumeration, and against the same model with its discrete variable summed out; and AutoStep
-where it takes the gradient."""
+"""pm.sample with GibbsWithGradients against enumeration, and against the same model with its discrete
+variable summed out; and AutoStep where it takes the gradient.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -76,7 +77,9 @@ def hurdles():
 
 def hurdle_negative_binomial():
     h = pm.HurdleNegativeBinomial("h", psi=0.5, mu=1.5, alpha=2.0)
-    m = pm.Mixture("m", w=np.array([0.3, 0.7]), comp_dists=[pm.Binomial.dist(2, 0.3), pm.DiscreteUniform.dist(1, 5)])
+    m = pm.Mixture(
+        "m", w=np.array([0.3, 0.7]), comp_dists=[pm.Binomial.dist(2, 0.3), pm.DiscreteUniform.dist(1, 5)]
+    )
     pm.Normal("y", h - m, 1.3, observed=-0.4)
 
 
@@ -91,7 +94,14 @@ def given_support():
     def logp(value, rate):
         return pt.switch(pt.abs(value) <= 3, -rate * pt.abs(value), -np.inf)
 
-    w = pm.CustomDist("w", 0.4, logp=logp, random=lambda rate, rng=None, size=None: np.zeros(size, "int64"), dtype="int64", shape=2)
+    w = pm.CustomDist(
+        "w",
+        0.4,
+        logp=logp,
+        random=lambda rate, rng=None, size=None: np.zeros(size, "int64"),
+        dtype="int64",
+        shape=2,
+    )
     pm.Potential("e", 0.5 * w[0] * w[1] - 0.1 * w[0])
 
 
@@ -120,7 +130,10 @@ DEFAULT = ("bernoulli_binomial", "overdispersed", "bounded")
 
 
 def params(cases):
-    return [pytest.param(c, id=c.build.__name__, marks=() if c.build.__name__ in DEFAULT else pytest.mark.slow) for c in cases]
+    return [
+        pytest.param(c, id=c.build.__name__, marks=() if c.build.__name__ in DEFAULT else pytest.mark.slow)
+        for c in cases
+    ]
 
 
 def enumerated(model, values):
@@ -173,7 +186,9 @@ def test_against_enumeration(case):
             compute_convergence_checks=False,
         )
     states, prob = enumerated(model, case.values)
-    draws = np.concatenate([idata["posterior"][name].values.reshape(2, 2000, -1) for name in case.values], axis=2)
+    draws = np.concatenate(
+        [idata["posterior"][name].values.reshape(2, 2000, -1) for name in case.values], axis=2
+    )
     assert (draws.min((0, 1)) >= states.min(0)).all()
     zs = zs_of_proportions(draws, states, prob)
     assert len(zs) >= states.shape[1]
@@ -195,7 +210,16 @@ def test_automatic_choice_by_gradient():
         assert isinstance(step, pmd.DiscreteLangevin)
         assert step.proposal == "dlmc"
         assert step.target.describe()["x"]["way"] == "gradient"
-        idata = pm.sample(2000, tune=500, chains=2, cores=1, step=step, random_seed=5, progressbar=False, compute_convergence_checks=False)
+        idata = pm.sample(
+            2000,
+            tune=500,
+            chains=2,
+            cores=1,
+            step=step,
+            random_seed=5,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
     states, prob = enumerated(model, {"x": [range(5)] * 5})
     zs = zs_of_proportions(idata["posterior"]["x"].values, states, prob)
     assert len(zs) >= 20
@@ -212,7 +236,9 @@ WEIGHTS = np.array([0.3, 0.4, 0.3])
 
 
 def means():
-    return pm.Normal("mu", 0, 4, shape=3, transform=pm.distributions.transforms.ordered, initval=[-2.0, 0.0, 2.0])
+    return pm.Normal(
+        "mu", 0, 4, shape=3, transform=pm.distributions.transforms.ordered, initval=[-2.0, 0.0, 2.0]
+    )
 
 
 @pytest.mark.slow
@@ -229,7 +255,14 @@ def test_against_the_marginalised_mixture():
                 pm.Normal("y", mu[z], 1, observed=y)
                 step = pmd.GibbsWithGradients()
             idata = pm.sample(
-                1500, tune=500, chains=2, cores=1, step=step, random_seed=4, progressbar=False, compute_convergence_checks=False
+                1500,
+                tune=500,
+                chains=2,
+                cores=1,
+                step=step,
+                random_seed=4,
+                progressbar=False,
+                compute_convergence_checks=False,
             )
         draws = idata["posterior"]["mu"].values
         for statistic in (draws, draws**2):

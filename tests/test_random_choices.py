@@ -33,7 +33,12 @@ def by_log_weights(u, w):
     return choose(u, jnp.broadcast_to(jnp.log(w), (len(u), len(w))))
 
 
-WAYS = {"draw_categorical": draw_categorical, "pick": jax.vmap(pick, (0, None)), "Sites": by_tree, "choose": by_log_weights}
+WAYS = {
+    "draw_categorical": draw_categorical,
+    "pick": jax.vmap(pick, (0, None)),
+    "Sites": by_tree,
+    "choose": by_log_weights,
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -44,7 +49,9 @@ def test_inverse_of_the_cumulative_distribution(way, n):
     u = np.linspace(0, 1, 3001)[:-1]
     drawn = np.asarray(jax.jit(WAYS[way])(u, jnp.asarray(w)))
     # where u is within rounding of an end, either neighbour is right
-    below, above = (np.searchsorted(ends, np.clip(u + d, 0, 1 - 1e-12), side="right") for d in (-1e-12, 1e-12))
+    below, above = (
+        np.searchsorted(ends, np.clip(u + d, 0, 1 - 1e-12), side="right") for d in (-1e-12, 1e-12)
+    )
     assert ((below <= drawn) & (drawn <= above)).all()
 
 
@@ -61,7 +68,9 @@ def test_weight_0_is_never_drawn(way, dtype):
 @pytest.mark.parametrize("n", SIZES)
 def test_running_sum(n):
     a = weights(n)
-    np.testing.assert_allclose(running_sum(jnp.stack([a, a[::-1]])), np.cumsum([a, a[::-1]], axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        running_sum(jnp.stack([a, a[::-1]])), np.cumsum([a, a[::-1]], axis=1), rtol=1e-12
+    )
 
 
 def test_tree_after_changes_is_the_tree_of_the_changed_weights():
@@ -103,5 +112,7 @@ def test_words_are_uniform_and_independent(impl):
 
 
 def test_the_largest_word_is_below_one_in_float32(monkeypatch):
-    monkeypatch.setattr("pymc_discrete.kernels.uniforms.words", lambda key, shape: jnp.full(shape, 2**32 - 1, jnp.uint32))
+    monkeypatch.setattr(
+        "pymc_discrete.kernels.uniforms.words", lambda key, shape: jnp.full(shape, 2**32 - 1, jnp.uint32)
+    )
     assert (uniforms(jax.random.key(0), (3,), "float32") < 1).all()

@@ -1,4 +1,6 @@
-"""Differences against the log density where terms of 1e8 nats cancel: rounding is no error, and an error is found all the same."""
+"""Differences against the log density where terms of 1e8 nats cancel: rounding is no error, and an error is
+found all the same.
+"""
 
 import numpy as np
 import pymc as pm
@@ -95,7 +97,9 @@ def test_large_counts_raise_no_alarm_in_float32(build):
 
 
 def test_what_32_bits_cannot_hold_is_said():
-    with pytest.warns(UserWarning, match=r"Floats of 32 bits are too short .*'k': terms that cancel .* Pass dtype='float64'"):
+    with pytest.warns(
+        UserWarning, match=r"Floats of 32 bits are too short .*'k': terms that cancel .* Pass dtype='float64'"
+    ):
         checked(poisson, "float32")
 
 
@@ -113,7 +117,9 @@ def test_small_errors_of_small_terms_are_found(error, monkeypatch):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_analysis_of_every_graph(name):
-    """It knows every Op of these graphs, and what it finds is no less than one rounding of the result, and no more than some hundred."""
+    """It knows every Op of these graphs, and what it finds is no less than one rounding of the result, and no
+    more than some hundred.
+    """
     with pm.Model() as model:
         add(GRAPHS[name](binary()))
     x, target = pmd.target_from_model(model).at(model.initial_point())
@@ -125,7 +131,9 @@ def test_factors_of_terms_that_cancel():
     with pm.Model() as model:
         x = pm.Bernoulli("x", 0.4, shape=6)
         form = np.triu(np.full((6, 6), 1e9 / 7), 1) + 1e-2 * np.eye(6, k=1)
-        pm.Potential("e", 2 * pt.dot(x, pt.dot(form, x)) + 1e9 / 7 * x.sum() - pt.sqr(np.sqrt(1e9 / 7) * x.sum()))
+        pm.Potential(
+            "e", 2 * pt.dot(x, pt.dot(form, x)) + 1e9 / 7 * x.sum() - pt.sqr(np.sqrt(1e9 / 7) * x.sum())
+        )
     graph = FactorGraph.from_model(model)
     target = pmd.target_from_model(model)
     states = (np.zeros(6, int), np.ones(6, int))

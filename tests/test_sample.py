@@ -1,4 +1,6 @@
-"""pmd.sample: posteriors against enumeration and closed forms, the DataTree against that of pm.sample, and what chains depend on."""
+"""pmd.sample: posteriors against enumeration and closed forms, the DataTree against that of pm.sample, and
+what chains depend on.
+"""
 
 import inspect
 import itertools
@@ -29,7 +31,8 @@ STEPS = {
 }
 
 
-# whose supports are of a kind of their own; the same targets as all others are sampled by pm.sample in test_posteriors
+# whose supports are of a kind of their own; the same targets as all others are sampled by pm.sample in
+# test_posteriors
 OTHERS = ("categorical", "counts", "cut", "given_support", "support_of_another")
 
 
@@ -41,7 +44,11 @@ def pairs():
         if name not in DEFAULT + OTHERS:
             continue
         for label, step in STEPS.items() if case in (CASES[0], CASES[5]) else [("auto", pmd.AutoStep)]:
-            found.append(pytest.param(case, step, id=f"{name}-{label}", marks=() if name in DEFAULT else pytest.mark.slow))
+            found.append(
+                pytest.param(
+                    case, step, id=f"{name}-{label}", marks=() if name in DEFAULT else pytest.mark.slow
+                )
+            )
     return found
 
 
@@ -49,9 +56,13 @@ def pairs():
 def test_against_enumeration(case: Case, step):
     with pm.Model() as model:
         case.build()
-        idata = pmd.sample(5000, tune=300, chains=2, step=step(support=case.support), random_seed=3, thin=3, **QUIET)
+        idata = pmd.sample(
+            5000, tune=300, chains=2, step=step(support=case.support), random_seed=3, thin=3, **QUIET
+        )
     states, prob = enumerated(model, case.values)
-    draws = np.concatenate([idata["posterior"][name].values.reshape(2, 5000, -1) for name in case.values], axis=2)
+    draws = np.concatenate(
+        [idata["posterior"][name].values.reshape(2, 5000, -1) for name in case.values], axis=2
+    )
     assert (draws.min((0, 1)) >= states.min(0)).all()
     zs = zs_of_proportions(draws, states, prob)
     assert len(zs) >= states.shape[1]
@@ -102,23 +113,34 @@ def test_mixed_against_the_sum():
     total = p @ mean
     sd = np.sqrt(p @ (mean**2 + 1 / (n + 1)) - total**2)
     hit = idata["posterior"]["k"].values.astype(float)
-    zs = [*z_of_moments(idata["posterior"]["mu"].values, total, sd), z_of_moments(hit, p[1], np.sqrt(p[1] * p[0]))[0]]
+    zs = [
+        *z_of_moments(idata["posterior"]["mu"].values, total, sd),
+        z_of_moments(hit, p[1], np.sqrt(p[1] * p[0]))[0],
+    ]
     assert np.abs(zs).max() < LARGEST_Z
 
 
 def test_variables_that_are_drawn_as_one():
-    """A list of scalars, which a chain holds in one array: their draws, what is made of them, and another step that reads them."""
+    """A list of scalars, which a chain holds in one array: their draws, what is made of them, and another
+    step that reads them.
+    """
     with pm.Model() as model:
         z = []
         for t in range(5):
-            z.append(pm.Categorical(f"z{t}", p=[0.3, 0.7] if t == 0 else pt.as_tensor([[0.8, 0.2], [0.4, 0.6]])[z[-1]]))
+            z.append(
+                pm.Categorical(
+                    f"z{t}", p=[0.3, 0.7] if t == 0 else pt.as_tensor([[0.8, 0.2], [0.4, 0.6]])[z[-1]]
+                )
+            )
         k = pm.Binomial("k", n=3, p=0.2 + 0.1 * z[1] + 0.3 * z[4])
         pm.Deterministic("weighted", pt.stack(z) * np.arange(1, 6))
         pm.Normal("y", sum(z) + k, 1.0, observed=3.2)
         seen = []
         step = [pmd.TreeGibbs([f"z{t}" for t in range(5)]), pmd.BlockGibbs("k")]
         options = {"random_seed": 4, **QUIET}
-        idata = pmd.sample(4000, tune=100, chains=2, step=step, callback=lambda draws, done: seen.append(draws), **options)
+        idata = pmd.sample(
+            4000, tune=100, chains=2, step=step, callback=lambda draws, done: seen.append(draws), **options
+        )
         some = pmd.sample(200, tune=100, chains=2, step=step, var_names=["z3", "weighted"], **options)
     posterior = idata["posterior"]
     assert [*posterior.data_vars] == [*(f"z{t}" for t in range(5)), "k", "weighted"]
@@ -136,7 +158,9 @@ def test_variables_that_are_drawn_as_one():
     for n, name in enumerate(names):
         draws = posterior[name].values.astype(float)
         mean = p @ states[:, n]
-        z_score = (draws.mean() - mean) / np.sqrt((p @ states[:, n] ** 2 - mean**2) / float(az.ess(draws, method="mean")))
+        z_score = (draws.mean() - mean) / np.sqrt(
+            (p @ states[:, n] ** 2 - mean**2) / float(az.ess(draws, method="mean"))
+        )
         assert abs(z_score) < LARGEST_Z
 
 
@@ -201,7 +225,9 @@ def test_lp_is_the_model_s():
     post = idata["posterior"].isel(chain=0)
     for n in range(5):
         point = {name: post[name].values[n] for name in ("mu", "z", "n")}
-        np.testing.assert_allclose(idata["sample_stats"]["lp"].values[0, n], f(point), rtol=1e-7)  # PyMC holds 0.5 and the like in float32
+        np.testing.assert_allclose(
+            idata["sample_stats"]["lp"].values[0, n], f(point), rtol=1e-7
+        )  # PyMC holds 0.5 and the like in float32
 
 
 # ---------------------------------------------------------------- the DataTree
@@ -248,8 +274,12 @@ def test_what_arviz_and_pymc_do_with_it():
 
     matplotlib.use("agg")
     with described():
-        idata = pmd.sample(200, tune=200, chains=4, random_seed=1, idata_kwargs={"log_likelihood": True}, **QUIET)
-        pm.sample_posterior_predictive(idata, var_names=["y"], random_seed=1, extend_inferencedata=True, progressbar=False)
+        idata = pmd.sample(
+            200, tune=200, chains=4, random_seed=1, idata_kwargs={"log_likelihood": True}, **QUIET
+        )
+        pm.sample_posterior_predictive(
+            idata, var_names=["y"], random_seed=1, extend_inferencedata=True, progressbar=False
+        )
     assert "y" in idata["posterior_predictive"]
     assert np.isfinite(az.summary(idata, var_names=["slope", "z", "mean"])["ess_bulk"].astype(float)).any()
     assert set(idata["log_likelihood"].data_vars) == {"y_observed", "c_observed"}
@@ -307,7 +337,9 @@ def test_bad_steps():
     with mixed() as model:
         with pytest.raises(TypeError, match="takes the steps of pymc_discrete, got Metropolis"):
             pmd.sample(5, step=pm.Metropolis([model["z"]]), **QUIET)
-        with pytest.raises(TypeError, match=r"BlockGibbs is the class of a step, not a step: call it, step=BlockGibbs\(\)"):
+        with pytest.raises(
+            TypeError, match=r"BlockGibbs is the class of a step, not a step: call it, step=BlockGibbs\(\)"
+        ):
             pmd.sample(5, step=pmd.BlockGibbs, **QUIET)
         with pytest.raises(TypeError, match="takes the model by name"):
             pmd.sample(model, **QUIET)
@@ -320,7 +352,9 @@ def test_bad_steps():
 
 
 def test_every_argument_of_pm_sample_has_a_place_or_a_reason():
-    theirs, ours = (set(inspect.signature(f).parameters) - {"kwargs", "options"} for f in (pm.sample, pmd.sample))
+    theirs, ours = (
+        set(inspect.signature(f).parameters) - {"kwargs", "options"} for f in (pm.sample, pmd.sample)
+    )
     assert theirs - ours == set(REFUSED)
 
 
@@ -336,7 +370,9 @@ def test_no_jax_version():
         a = pm.Normal("a", initval=1.0)
         pm.Bernoulli("b", 0.5)
         pm.Deterministic("half", Halve()(a))
-        with pytest.raises(NotImplementedError, match=r"the Op Halve.*, which has no JAX version. Use pm.sample"):
+        with pytest.raises(
+            NotImplementedError, match=r"the Op Halve.*, which has no JAX version. Use pm.sample"
+        ):
             pmd.sample(5, tune=5, **QUIET)
 
 
@@ -344,7 +380,11 @@ def test_impossible_draws_are_never_returned(tmp_path):
     with pm.Model():
         x = pm.Bernoulli("x", 0.5, shape=3)
         pm.Potential("never", pt.switch(x.sum() >= 0, -np.inf, 0.0))
-        for options in ({"tune": 0}, {"tune": 20, "checkpoint": tmp_path}, {"tune": 20, "checkpoint": tmp_path}):
+        for options in (
+            {"tune": 0},
+            {"tune": 20, "checkpoint": tmp_path},
+            {"tune": 20, "checkpoint": tmp_path},
+        ):
             with pytest.raises(SamplingError, match="the start of 'x' is impossible"):
                 pmd.sample(20, chains=2, random_seed=1, step=pmd.BlockGibbs(), **options, **QUIET)
 
@@ -357,7 +397,10 @@ def test_one_step_in_both_widths():
         pm.Normal("y", a[z - 1] + pt.constant(mu)[z], 0.6, observed=where)
         pm.Normal("all", pt.dot(np.arange(6.0).reshape(2, 3), z * mu), 1.0, observed=[0.2, 0.4])
         step = pmd.AutoStep()
-        seen = [pmd.sample(10, tune=5, chains=1, random_seed=1, dtype=d, step=step, **QUIET) for d in ("float64", "float32", "float64")]
+        seen = [
+            pmd.sample(10, tune=5, chains=1, random_seed=1, dtype=d, step=step, **QUIET)
+            for d in ("float64", "float32", "float64")
+        ]
     assert seen[1]["posterior"]["a"].dtype == np.float32
     same(seen[0], seen[2])
 
@@ -365,7 +408,9 @@ def test_one_step_in_both_widths():
 def test_statistics_of_all_transitions():
     with mixed():
         pm.Deterministic("fixed", pt.constant(2.0) * 3)
-        one, three = (pmd.sample(60 // thin, tune=0, chains=1, random_seed=1, thin=thin, **QUIET) for thin in (1, 3))
+        one, three = (
+            pmd.sample(60 // thin, tune=0, chains=1, random_seed=1, thin=thin, **QUIET) for thin in (1, 3)
+        )
     every, some = (idata["sample_stats"].isel(chain=0) for idata in (one, three))
     by_three = {name: every[name].values.reshape(20, 3) for name in every.data_vars}
     np.testing.assert_array_equal(some["n_steps"], by_three["n_steps"].sum(1))
@@ -387,7 +432,10 @@ def test_nothing_to_sample():
         ([[0, 0, 0], [0, 1, 1]], ["'z' never moved in 1 of 2 chains (0), and did in others"]),
         ([[0, 1, 0], [0, 1, 1]], []),
         (np.zeros((2, 200)), ["'z' never moved in any chain, and all agree"]),
-        ([[[0, 0], [0, 1]], [[1, 0], [1, 1]]], ["'z' disagrees between chains: 1 of its 2 elements never moved"]),
+        (
+            [[[0, 0], [0, 1]], [[1, 0], [1, 1]]],
+            ["'z' disagrees between chains: 1 of its 2 elements never moved"],
+        ),
     ],
 )
 def test_what_is_said_of_draws(draws, said):
@@ -402,7 +450,15 @@ def test_chains_that_disagree_are_reported(caplog):
         s = pm.Bernoulli("s", np.full(12, 0.5))
         pm.Potential("e", 40.0 * pt.eq(s[1:], s[:-1]).sum())
         starts = [{"s": np.full(12, k)} for k in (0, 1)]
-        pmd.sample(100, tune=20, chains=2, random_seed=1, initvals=starts, step=pmd.GibbsWithGradients(), progressbar=False)
+        pmd.sample(
+            100,
+            tune=20,
+            chains=2,
+            random_seed=1,
+            initvals=starts,
+            step=pmd.GibbsWithGradients(),
+            progressbar=False,
+        )
     assert "'s' disagrees between chains: 12 of its 12 elements never moved" in caplog.text
 
 
@@ -439,7 +495,15 @@ def test_pooled_warm_up():
     for dense in (False, True):
         with pm.Model() as model:
             pm.Normal("a", shape=2)
-            block = NutsBlock(model, ["a"], model.initial_point(), Points([]), 50, 0.8, **{**OPTIONS, "dense": dense, "pooled": True})
+            block = NutsBlock(
+                model,
+                ["a"],
+                model.initial_point(),
+                Points([]),
+                50,
+                0.8,
+                **{**OPTIONS, "dense": dense, "pooled": True},
+            )
         states = [block.start() for _ in draws]
         for n, own in enumerate(draws):
             for q in own:
@@ -447,7 +511,9 @@ def test_pooled_warm_up():
         states = block.shared(jax.tree.map(lambda *a: np.stack(a), *states), True)
         every = draws.reshape(-1, 2)
         want = np.cov(every.T) if dense else every.var(axis=0, ddof=1)
-        want = len(every) / (len(every) + 5) * want + 1e-3 * 5 / (len(every) + 5) * (np.eye(2) if dense else 1)
+        want = len(every) / (len(every) + 5) * want + 1e-3 * 5 / (len(every) + 5) * (
+            np.eye(2) if dense else 1
+        )
         for got in np.asarray(states.mass.inverse_mass_matrix):
             np.testing.assert_allclose(got, want, rtol=1e-10)
 
@@ -459,11 +525,15 @@ def test_selections_are_what_they_replace(shape):
     with pm.Model() as model:
         mu = pm.Normal("mu", shape=3)
         z = pm.DiscreteUniform("z", -3, 2, shape=shape)
-        pm.Potential("e", (mu[z] ** 2 * np.arange(np.prod(shape)).reshape(shape)).sum() + pt.exp(mu)[z[::-1]].sum())
+        pm.Potential(
+            "e", (mu[z] ** 2 * np.arange(np.prod(shape)).reshape(shape)).sum() + pt.exp(mu)[z[::-1]].sum()
+        )
     block = NutsBlock(model, ["mu"], model.initial_point(), Points([]), 10, 0.8, **OPTIONS)
     at = rng.normal(size=3)
     point = {"mu": at, "z": where}
-    np.testing.assert_allclose(block.logdensity(point), model.compile_logp(mode="FAST_COMPILE")(point), rtol=1e-6)
+    np.testing.assert_allclose(
+        block.logdensity(point), model.compile_logp(mode="FAST_COMPILE")(point), rtol=1e-6
+    )
     slope = jax.grad(lambda mu: block.logdensity({"mu": mu, "z": where}))(at)
     np.testing.assert_allclose(slope, model.compile_dlogp([mu], mode="FAST_COMPILE")(point), rtol=1e-6)
 
@@ -499,7 +569,9 @@ def test_no_gradient_at_the_start():
     with pm.Model():
         a = pm.Normal("a", initval=0.0)
         pm.Potential("e", -pt.sqrt(pt.sqr(a) * pm.Bernoulli("b", 0.5)))
-        with pytest.raises(SamplingError, match="The gradient of the log density by 'a' is not finite at the start"):
+        with pytest.raises(
+            SamplingError, match="The gradient of the log density by 'a' is not finite at the start"
+        ):
             pmd.sample(10, tune=10, chains=2, initvals={"b": 0}, random_seed=1, **QUIET)
 
 

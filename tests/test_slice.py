@@ -1,4 +1,6 @@
-"""The slice sampler: invariance from exact draws, what tuning learns, the step in pm.sample and pmd.sample, posteriors."""
+"""The slice sampler: invariance from exact draws, what tuning learns, the step in pm.sample and pmd.sample,
+posteriors.
+"""
 
 import pickle
 
@@ -45,7 +47,9 @@ def stairs(rng):
 
 def log_stairs(x):
     inside = (x[0] > 0) & (x[0] < 1)
-    return jnp.where(inside, jnp.log(jnp.array([3.0, 0.0, 1.0]))[jnp.clip((3 * x[0]).astype(int), 0, 2)], -jnp.inf)
+    return jnp.where(
+        inside, jnp.log(jnp.array([3.0, 0.0, 1.0]))[jnp.clip((3 * x[0]).astype(int), 0, 2)], -jnp.inf
+    )
 
 
 def log_half_normal(x):
@@ -55,8 +59,14 @@ def log_half_normal(x):
 # {name: (log density, exact draws)}; every function of the draws below is tested against the exact ones
 DENSITIES = {
     "normal": (lambda x: -0.5 * x @ x, lambda r: r.normal(size=(N, 1))),
-    "correlated": (lambda x: -0.5 * x @ PRECISION @ x, lambda r: r.multivariate_normal(np.zeros(5), CORRELATED, N)),
-    "bimodal": (lambda x: jnp.logaddexp(jnp.log(0.7) - x[0] ** 2 / 2, jnp.log(0.3) - (x[0] - 20) ** 2 / 2), bimodal),
+    "correlated": (
+        lambda x: -0.5 * x @ PRECISION @ x,
+        lambda r: r.multivariate_normal(np.zeros(5), CORRELATED, N),
+    ),
+    "bimodal": (
+        lambda x: jnp.logaddexp(jnp.log(0.7) - x[0] ** 2 / 2, jnp.log(0.3) - (x[0] - 20) ** 2 / 2),
+        bimodal,
+    ),
     "box": (lambda x: jnp.where(jnp.all((x > 0) & (x < 1)), 0.0, -jnp.inf), lambda r: r.random((N, 3))),
     "half-normal": (log_half_normal, lambda r: np.abs(r.normal(size=(N, 1)))),
     "cauchy": (lambda x: -jnp.log1p(x[0] ** 2), lambda r: r.standard_cauchy((N, 1))),
@@ -76,12 +86,16 @@ def sweeper(logdensity):
         return slices.draw(key, x, logdensity, widths, False, False, sweeps)[0]
 
     compiled = jax.jit(jax.vmap(run, (0, 0, None, None)))
-    return lambda x, widths, seed, sweeps=1: np.asarray(compiled(jax.random.split(jax.random.key(seed), len(x)), x, widths, sweeps))
+    return lambda x, widths, seed, sweeps=1: np.asarray(
+        compiled(jax.random.split(jax.random.key(seed), len(x)), x, widths, sweeps)
+    )
 
 
 @pytest.mark.parametrize("name", DENSITIES)
 def test_one_sweep_leaves_exact_draws_exact(name):
-    """Kolmogorov and Smirnov on coordinates, sums and log densities, each against as many draws of its own."""
+    """Kolmogorov and Smirnov on coordinates, sums and log densities, each against as many draws
+    of its own.
+    """
     logdensity, exact = DENSITIES[name]
     p, sweep = [], sweeper(logdensity)
     for n, width in enumerate((0.3, 3.0, 100.0)):
@@ -91,7 +105,9 @@ def test_one_sweep_leaves_exact_draws_exact(name):
         shape = np.linalg.cholesky(CORRELATED) if name == "correlated" else np.eye(d) + 0.5 * np.tri(d, k=-1)
         scale = SCALE.get(name, 1.0) * width
         widths = slices.start(d)._replace(axes=np.full(d, scale))
-        widths = widths._replace(factor=scale / slices.SPREADS * shape if d in slices.FRAMES else widths.factor)
+        widths = widths._replace(
+            factor=scale / slices.SPREADS * shape if d in slices.FRAMES else widths.factor
+        )
         y = sweep(x, widths, n)
         assert (y != x).mean() > 0.99  # alive
         assert np.isfinite(jax.vmap(logdensity)(y)).all()
@@ -125,7 +141,9 @@ def tuned(logdensity, x, tune, seed=0):
 
     def draw(n, carried):
         x, widths, _ = carried
-        return slices.draw(jax.random.fold_in(jax.random.key(seed), n), x, logdensity, widths, True, due[n], 1)
+        return slices.draw(
+            jax.random.fold_in(jax.random.key(seed), n), x, logdensity, widths, True, due[n], 1
+        )
 
     begin = x, jax.tree.map(jnp.asarray, slices.start(len(x))), slices.SliceInfo(*jnp.zeros(3))
     return jax.jit(lambda begin: jax.lax.fori_loop(0, tune, draw, begin))(begin)
@@ -206,7 +224,9 @@ def test_contract(model):
     assert [v.name for v in step.vars] == ["x_interval__", "a"]
     new, [told] = step.step(frozen)
     assert list(new) == list(point)
-    assert {k: (v.dtype, v.shape) for k, v in new.items()} == {k: (v.dtype, v.shape) for k, v in point.items()}
+    assert {k: (v.dtype, v.shape) for k, v in new.items()} == {
+        k: (v.dtype, v.shape) for k, v in point.items()
+    }
     assert set(told) == set(step.stats_dtypes_shapes)
     np.testing.assert_allclose(told["model_logp"], model.compile_logp(mode="FAST_COMPILE")(new), rtol=1e-6)
     assert all(new[k] == point[k] for k in ("n",))
@@ -259,15 +279,30 @@ def test_two_routes_and_nuts(model):
     with model:
         step = [pmd.ReparameterizedSlice(["x", "a"]), pmd.GibbsWithGradients()]
         ours = pm.sample(2000, tune=500, chains=2, cores=1, step=step, random_seed=1, **QUIET, **FAST)
-        whole = pmd.sample(2000, tune=500, chains=4, step=pmd.ReparameterizedSlice(["x", "a"]), thin=3, random_seed=1, **QUIET)
+        whole = pmd.sample(
+            2000,
+            tune=500,
+            chains=4,
+            step=pmd.ReparameterizedSlice(["x", "a"]),
+            thin=3,
+            random_seed=1,
+            **QUIET,
+        )
         nuts = pmd.sample(2000, tune=1000, chains=4, thin=3, target_accept=0.95, random_seed=2, **QUIET)
-    assert {"slice_expansions", "slice_shrinkages", "slice_stayed", "accept", "lp"} <= set(whole["sample_stats"])
+    assert {"slice_expansions", "slice_shrinkages", "slice_stayed", "accept", "lp"} <= set(
+        whole["sample_stats"]
+    )
     tests, worst = 0, 0.0
     for name in ("x", "a", "n", "z"):
         for power in (1, 2):
             moments = []
             for tree in (ours, whole, nuts):
-                draws = tree["posterior"][name].values.astype(float).reshape(*tree["posterior"][name].shape[:2], -1) ** power
+                draws = (
+                    tree["posterior"][name]
+                    .values.astype(float)
+                    .reshape(*tree["posterior"][name].shape[:2], -1)
+                    ** power
+                )
                 ess = [float(az.ess(draws[..., k], method="mean")) for k in range(draws.shape[-1])]
                 moments.append((draws.mean((0, 1)), draws.var((0, 1)) / np.array(ess)))
             for first, second in ((0, 2), (1, 2)):
@@ -295,7 +330,9 @@ def test_what_nuts_refuses_is_sampled():
         pm.Potential("p", -0.5 * NoGradient()(x))
         with pytest.raises(ValueError, match=r"PyTensor has none.*ReparameterizedSlice"):
             pmd.sample(**QUIET)
-        idata = pmd.sample(4000, tune=200, chains=2, step=pmd.ReparameterizedSlice(), random_seed=1, thin=3, **QUIET)
+        idata = pmd.sample(
+            4000, tune=200, chains=2, step=pmd.ReparameterizedSlice(), random_seed=1, thin=3, **QUIET
+        )
     draws = idata["posterior"]["x"].values
     assert model.free_RVs
     assert abs(draws.mean()) * np.sqrt(float(az.ess(draws, method="mean"))) < 4.5
@@ -309,7 +346,9 @@ def test_float32_of_a_million_nats():
     with pm.Model():
         mu = pm.Flat("mu")
         pm.Normal("y", mu, 1.0, observed=y)
-        idata = pmd.sample(2000, tune=300, chains=2, step=pmd.ReparameterizedSlice(), random_seed=1, dtype="float32", **QUIET)
+        idata = pmd.sample(
+            2000, tune=300, chains=2, step=pmd.ReparameterizedSlice(), random_seed=1, dtype="float32", **QUIET
+        )
     draws = idata["posterior"]["mu"].values.astype(float)
     assert idata["posterior"]["mu"].dtype == np.float32
     sd = 100_000**-0.5
@@ -320,14 +359,22 @@ def test_float32_of_a_million_nats():
 
 @pytest.mark.slow
 def test_simulation_based_calibration():
-    """Ranks of the prior draw among posterior draws of a hierarchical model are uniform (Talts et al. 2018)."""
+    """Ranks of the prior draw among posterior draws of a hierarchical model are uniform (Talts et
+    al. 2018).
+    """
     replicates, kept, thin = 500, 63, 8
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 1.0)
         tau = pm.HalfNormal("tau", 1.0)
         theta = pm.Normal("theta", mu, tau, shape=4)
         pm.Normal("y", theta, 0.8, shape=4)
-    drawn = dict(zip(("mu", "tau", "theta", "y"), pm.draw([mu, tau, theta, model["y"]], replicates, random_seed=3), strict=True))
+    drawn = dict(
+        zip(
+            ("mu", "tau", "theta", "y"),
+            pm.draw([mu, tau, theta, model["y"]], replicates, random_seed=3),
+            strict=True,
+        )
+    )
     density = ContinuousDensity(model, ["mu", "tau_log__", "theta"], model.initial_point())
     tune = 200
     due = jnp.asarray(np.append(slices.renewals(tune), False))
@@ -336,7 +383,9 @@ def test_simulation_based_calibration():
         def draw(n, carried):
             q, widths, out = carried
             logdensity = density.near(q, [y])
-            q, widths, _ = slices.draw(jax.random.fold_in(key, n), q, logdensity, widths, n < tune, due[jnp.minimum(n, tune)], 1)
+            q, widths, _ = slices.draw(
+                jax.random.fold_in(key, n), q, logdensity, widths, n < tune, due[jnp.minimum(n, tune)], 1
+            )
             return q, widths, out.at[jnp.maximum(n - tune, 0) // thin].set(q)
 
         begin = start, jax.tree.map(jnp.asarray, slices.start(density.size)), jnp.zeros((kept, density.size))
@@ -369,7 +418,11 @@ def refused_models():
         ({"vars": "y"}, ValueError, "'y' is observed"),
         ({"vars": ["x", "x"]}, ValueError, "named twice"),
         ({"vars": []}, ValueError, "at least one continuous"),
-        ({"vars": "w"}, ValueError, "'w' is a constrained array .Dirichlet. without its transform.*default_transform"),
+        (
+            {"vars": "w"},
+            ValueError,
+            "'w' is a constrained array .Dirichlet. without its transform.*default_transform",
+        ),
         ({"vars": 3}, TypeError, "vars must be"),
         ({"vars": "x", "sweeps": 0}, ValueError, "sweeps must be 'auto' or an integer of at least 1.*0"),
         ({"vars": "x", "sweeps": True}, ValueError, "sweeps must be"),

@@ -82,7 +82,10 @@ def test_a_stack_is_the_stack_of_its_members(build):
             values[leaf] = draw if own else np.repeat(draw[:1], N, axis=0)
             single = leaf.type(name=leaf.name)
             replaced.append([leaf.type(name=f"{leaf.name}{n}") if own else single for n in range(N)])
-        members = [pytensor.graph.replace.clone_replace(graph, dict(zip(used, own, strict=True))) for own in zip(*replaced, strict=True)]
+        members = [
+            pytensor.graph.replace.clone_replace(graph, dict(zip(used, own, strict=True)))
+            for own in zip(*replaced, strict=True)
+        ]
         assert len({Signatures().of(member) for member in members[:1]}) == 1
         signatures = Signatures()
         assert len({signatures.of(member) for member in members}) == 1
@@ -98,7 +101,9 @@ def test_leaves_that_stand_in_several_places():
     """Members that share a leaf, one leaf in two places, and members that occur twice."""
     a = [pt.dscalar(f"a{n}") for n in range(4)]
     members = [a[n] * a[(n + 1) % 3] for n in (0, 1, 2, 0, 1)]
-    f = pytensor.function(a[:3], [Stack(lambda leaves: pt.stack(leaves)).of(members), *members], mode="FAST_COMPILE")
+    f = pytensor.function(
+        a[:3], [Stack(lambda leaves: pt.stack(leaves)).of(members), *members], mode="FAST_COMPILE"
+    )
     got, *want = f(1.0, 2.0, 3.0)
     np.testing.assert_array_equal(got, want)
 
@@ -114,14 +119,18 @@ def test_what_cannot_be_written_as_one_is_left():
 # ---------------------------------------------------------------- models
 @pytest.mark.parametrize("build", LOOPS, ids=[b.__name__ for b in LOOPS])
 def test_models_in_loops(build):
-    """Differences are those of PyMC's own log density, and the program does not grow with the number of variables."""
+    """Differences are those of PyMC's own log density, and the program does not grow with the number of
+    variables.
+    """
     sizes = []
     for length in (4, 7):
         with pm.Model() as model:
             names = build(length)
         target, *_ = compare(model, names) if length == 4 else (pmd.target_from_model(model, names),)
         assert {row["way"] for row in target.describe().values()} == {"exact"}
-        assert list(target.describe()) == [name for name, _ in dict.fromkeys((m.name, 0) for m in target.space.members)]
+        assert list(target.describe()) == [
+            name for name, _ in dict.fromkeys((m.name, 0) for m in target.space.members)
+        ]
         graph = target.density.graph
         sizes.append((len(target.space.variables), len(graph.terms), len(graph.untouched)))
     assert sizes[0] == sizes[1]
@@ -129,7 +138,9 @@ def test_models_in_loops(build):
 
 def test_terms_of_other_structures_stay_apart():
     with pm.Model() as model:
-        z = [pm.Bernoulli(f"z{n}", 0.4) for n in range(3)] + [pm.Categorical(f"c{n}", p=np.ones(3) / 3) for n in range(3)]
+        z = [pm.Bernoulli(f"z{n}", 0.4) for n in range(3)] + [
+            pm.Categorical(f"c{n}", p=np.ones(3) / 3) for n in range(3)
+        ]
         pm.Potential("first", LargerOf(z[0], z[3]))
         pm.Normal("y", z[0] + 2 * z[1] - z[2] + z[3] * z[4] - z[5], 1.0, observed=0.3)
     target, *_ = compare(model, None)
@@ -150,21 +161,33 @@ def test_points_round_trip():
     assert [name for name, _ in target.space.sites] == ["z3", "z0", "z4", "z1", "z2", "k"]
     assert at.tolist() == [1, 0, 0, 1, 0, 298]
     back = there.point(at)
-    assert {name: int(value) for name, value in back.items()} == {name: int(value) for name, value in point.items()}
+    assert {name: int(value) for name, value in back.items()} == {
+        name: int(value) for name, value in point.items()
+    }
     assert [int(target.space.numbers(name)) for name in names] == [0, 5, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("planted", ["members in another order", "a member at a neighbour's place", "one term lost"])
+@pytest.mark.parametrize(
+    "planted", ["members in another order", "a member at a neighbour's place", "one term lost"]
+)
 def test_planted_errors_are_found(planted, monkeypatch):
     if planted == "members in another order":
         leaf = stacking.Vectors.stack
-        monkeypatch.setattr(stacking.Vectors, "stack", lambda self, members: leaf(self, (*members[1:], members[0])))
+        monkeypatch.setattr(
+            stacking.Vectors, "stack", lambda self, members: leaf(self, (*members[1:], members[0]))
+        )
     elif planted == "a member at a neighbour's place":
         part = stacking.Vectors.stack
-        monkeypatch.setattr(stacking.Vectors, "stack", lambda self, members: part(self, (*members[:-1], members[-2])))
+        monkeypatch.setattr(
+            stacking.Vectors, "stack", lambda self, members: part(self, (*members[:-1], members[-2]))
+        )
     else:
         stack = Stack.of
-        monkeypatch.setattr(Stack, "of", lambda self, members: pt.concatenate([stack(self, members)[:1], stack(self, members)[:-1]]))
+        monkeypatch.setattr(
+            Stack,
+            "of",
+            lambda self, members: pt.concatenate([stack(self, members)[:1], stack(self, members)[:-1]]),
+        )
     with pm.Model() as model:
         names = chain(5)
     with pytest.raises(AssertionError):
@@ -172,7 +195,9 @@ def test_planted_errors_are_found(planted, monkeypatch):
 
 
 def test_steps_draw_what_the_vector_form_draws():
-    """The sites of 12 scalars in a list and of a vector, in the same order: the same program, the same numbers."""
+    """The sites of 12 scalars in a list and of a vector, in the same order: the same program, the same
+    numbers.
+    """
     drawn = []
     for build in (chain, lambda n: chain(n, vector=True)):
         with pm.Model() as model:

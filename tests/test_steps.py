@@ -108,7 +108,10 @@ def walk(step, point, n=5):
 
 
 def equal_walks(a, b):
-    return all(p.keys() == q.keys() and all(np.array_equal(p[k], q[k]) for k in p) and s == t for (p, s), (q, t) in zip(a, b, strict=True))
+    return all(
+        p.keys() == q.keys() and all(np.array_equal(p[k], q[k]) for k in p) and s == t
+        for (p, s), (q, t) in zip(a, b, strict=True)
+    )
 
 
 def logp_of(model, idata):
@@ -118,11 +121,15 @@ def logp_of(model, idata):
     if "s" in draws:
         draws["s_log__"] = np.log(draws.pop("s"))
     chains, n = next(iter(draws.values())).shape[:2]
-    return np.array([[float(f({k: v[c, i] for k, v in draws.items()})) for i in range(n)] for c in range(chains)])
+    return np.array(
+        [[float(f({k: v[c, i] for k, v in draws.items()})) for i in range(n)] for c in range(chains)]
+    )
 
 
 def lp_of(idata):
-    """The log density that the last step reports: PyMC keeps one column per step that declares it, and drops all but the last."""
+    """The log density that the last step reports: PyMC keeps one column per step that declares it, and drops
+    all but the last.
+    """
     lp = idata["sample_stats"]["lp"].values
     return lp[..., -1] if lp.ndim == 3 else lp
 
@@ -147,11 +154,17 @@ def test_vars(discrete, vars):
     assert step.target.space.d == 6
 
 
-@pytest.mark.parametrize("var", [lambda m: "k", lambda m: m["k"], lambda m: m.rvs_to_values[m["k"]]], ids=["name", "RV", "value"])
+@pytest.mark.parametrize(
+    "var", [lambda m: "k", lambda m: m["k"], lambda m: m.rvs_to_values[m["k"]]], ids=["name", "RV", "value"]
+)
 @pytest.mark.parametrize("keyword", [False, True])
 def test_one_variable(discrete, var, keyword):
     var = var(discrete)
-    step = pmd.GibbsWithGradients(vars=var, model=discrete) if keyword else pmd.GibbsWithGradients(var, model=discrete)
+    step = (
+        pmd.GibbsWithGradients(vars=var, model=discrete)
+        if keyword
+        else pmd.GibbsWithGradients(var, model=discrete)
+    )
     assert [v.name for v in step.vars] == ["k"]
 
 
@@ -172,7 +185,9 @@ def test_not_blocked(small):
 
 
 def test_what_pymc_passes(discrete):
-    """instantiate_steppers passes all of these, and options under the class's name, as pm.sample(gibbs_with_gradients={...})."""
+    """instantiate_steppers passes all of these, and options under the class's name, as
+    pm.sample(gibbs_with_gradients={...}).
+    """
     assert pmd.GibbsWithGradients.name == "gibbs_with_gradients"
     step = instantiate_steppers(
         discrete,
@@ -184,7 +199,9 @@ def test_what_pymc_passes(discrete):
     )
     assert isinstance(step, pmd.GibbsWithGradients)
     assert step.n_flips == 2
-    pmd.GibbsWithGradients(model=discrete, blocked=True, rng=np.random.default_rng(1), initial_point=None, compile_kwargs=None)
+    pmd.GibbsWithGradients(
+        model=discrete, blocked=True, rng=np.random.default_rng(1), initial_point=None, compile_kwargs=None
+    )
 
 
 def test_automatic_assignment_is_untouched(discrete):
@@ -274,13 +291,18 @@ BLOCKS = {
 }
 SLOW = {
     "between": lambda m: [GWG("x"), NUTS(m), GWG("z", n_flips=2)],
-    "PyMC's discrete": lambda m: [pm.Slice([m["mu"], m["s"]], **FAST), pm.BinaryGibbsMetropolis([m["x"]], **FAST), GWG("z")],
+    "PyMC's discrete": lambda m: [
+        pm.Slice([m["mu"], m["s"]], **FAST),
+        pm.BinaryGibbsMetropolis([m["x"]], **FAST),
+        GWG("z"),
+    ],
 }
 
 
 @pytest.mark.parametrize(
     "steps",
-    [pytest.param(v, id=k) for k, v in BLOCKS.items()] + [pytest.param(v, id=k, marks=pytest.mark.slow) for k, v in SLOW.items()],
+    [pytest.param(v, id=k) for k, v in BLOCKS.items()]
+    + [pytest.param(v, id=k, marks=pytest.mark.slow) for k, v in SLOW.items()],
 )
 def test_beside_other_steps(mixed, steps):
     idata = sample(mixed, lambda: steps(mixed), draws=25, tune=15, **FAST)
@@ -302,7 +324,13 @@ def test_progress_bar(discrete, compiled, capsys):
 
 
 def test_progress_bar_beside_other_steps(mixed, capsys):
-    sample(mixed, lambda: [pm.Slice([mixed["mu"], mixed["s"]], **FAST), GWG("x"), GWG("z")], draws=5, tune=5, progressbar=True)
+    sample(
+        mixed,
+        lambda: [pm.Slice([mixed["mu"], mixed["s"]], **FAST), GWG("x"), GWG("z")],
+        draws=5,
+        tune=5,
+        progressbar=True,
+    )
     assert re.search(r"Acc\S*\s+Mov", "".join(capsys.readouterr()))
 
 
@@ -342,7 +370,9 @@ def test_sampling_state(discrete, fresh):
     assert equal_walks(rest, walk(step, point))
 
 
-@pytest.mark.parametrize("options", [{"vars": ["x", "z"]}, {"n_flips": 2}, {"balancing": "barker"}, {"transitions": 3}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"vars": ["x", "z"]}, {"n_flips": 2}, {"balancing": "barker"}, {"transitions": 3}], ids=str
+)
 def test_sampling_state_of_another_step(discrete, fresh, options):
     state = fresh.sampling_state
     with pytest.raises(ValueError, match="frozen"):
@@ -441,8 +471,14 @@ def with_data():
 def test_changed_data_are_seen(again):
     model = with_data()
     step = pmd.GibbsWithGradients(model=model)
-    for data, n, x in [([-5, -5, -5], 2, 0), ([5, 5, 5], 9, 1), ([-5, -5, -5, -5, -5], 4, 0)][: 3 if again else 2]:
-        pm.set_data({"y_data": np.array(data, float), "n": np.array(n)}, model=model, coords={"site": range(len(data))})
+    for data, n, x in [([-5, -5, -5], 2, 0), ([5, 5, 5], 9, 1), ([-5, -5, -5, -5, -5], 4, 0)][
+        : 3 if again else 2
+    ]:
+        pm.set_data(
+            {"y_data": np.array(data, float), "n": np.array(n)},
+            model=model,
+            coords={"site": range(len(data))},
+        )
         step = step if again else pmd.GibbsWithGradients(model=model)
         idata = sample(model, step)
         posterior = idata["posterior"]
@@ -500,7 +536,9 @@ def test_an_impossible_start_is_left(start, differences):
 
 
 def test_initvals(discrete):
-    idata = sample(discrete, lambda: pmd.GibbsWithGradients(transitions=1), draws=3, tune=0, initvals={"k": 90})
+    idata = sample(
+        discrete, lambda: pmd.GibbsWithGradients(transitions=1), draws=3, tune=0, initvals={"k": 90}
+    )
     assert (idata["posterior"]["k"] > 50).all()
     with pytest.raises(SamplingError, match="z"):
         sample(discrete, pmd.GibbsWithGradients, initvals={"z": 3})

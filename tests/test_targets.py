@@ -45,13 +45,21 @@ def categorical():
 
 
 def uniform():
-    observe(pm.DiscreteUniform("k", -3, 4), pm.DiscreteUniform("each", [1, 5], [3, 5]), pm.DiscreteUniform("wide", 10, 400))
+    observe(
+        pm.DiscreteUniform("k", -3, 4),
+        pm.DiscreteUniform("each", [1, 5], [3, 5]),
+        pm.DiscreteUniform("wide", 10, 400),
+    )
     return {"k": (-3, 4), "each": ([1, 5], [3, 5]), "wide": (10, 400)}
 
 
 def binomial():
     p = pm.Beta("p", 2, 3)
-    observe(pm.Binomial("each", n=[3, 4, 7], p=p), pm.BetaBinomial("beta", alpha=2.0, beta=1.5, n=5), pm.Binomial("wide", n=300, p=0.4))
+    observe(
+        pm.Binomial("each", n=[3, 4, 7], p=p),
+        pm.BetaBinomial("beta", alpha=2.0, beta=1.5, n=5),
+        pm.Binomial("wide", n=300, p=0.4),
+    )
     return {"each": (0, [3, 4, 7]), "beta": (0, 5), "wide": (0, 300)}
 
 
@@ -104,7 +112,9 @@ def mixture():
     w = pm.Dirichlet("w", np.ones(2))
     observe(
         pm.Mixture("batched", w=w, comp_dists=pm.Poisson.dist(np.array([1.0, 4.0])), shape=2),
-        pm.Mixture("mixed", w=[0.3, 0.7], comp_dists=[pm.Binomial.dist(n=4, p=0.4), pm.DiscreteUniform.dist(2, 6)]),
+        pm.Mixture(
+            "mixed", w=[0.3, 0.7], comp_dists=[pm.Binomial.dist(n=4, p=0.4), pm.DiscreteUniform.dist(2, 6)]
+        ),
     )
     return {"batched": (0, None), "mixed": (0, 6)}
 
@@ -149,7 +159,8 @@ def test_distributions(build):
     with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyMC's own, where it imputes
         supports = build()
-    # wider where PyMC's own value is no better: an unstable normaliser in truncated, float32 weights and log(1 / 5) in the others
+    # wider where PyMC's own value is no better: an unstable normaliser in truncated, float32 weights and
+    # log(1 / 5) in the others
     target, got, _ = compare(model, tolerance=1e-7 if build in (truncated, mixture, zero_inflated) else 1e-9)
     assert target.exact
     assert len(got) > 10
@@ -158,14 +169,21 @@ def test_distributions(build):
     unbounded = np.iinfo(np.int32).max
     for name, (low, high) in supports.items():
         np.testing.assert_array_equal(blocks[name].lower, np.broadcast_to(low, blocks[name].size))
-        np.testing.assert_array_equal(blocks[name].upper, np.broadcast_to(unbounded if high is None else high, blocks[name].size))
+        np.testing.assert_array_equal(
+            blocks[name].upper, np.broadcast_to(unbounded if high is None else high, blocks[name].size)
+        )
         assert blocks[name].finite == (high is not None)  # of so few sites every value is cheap to look at
 
 
 def test_custom_distributions_need_a_support():
     with pm.Model() as model:
         k = pm.CustomDist(
-            "k", 0.3, logp=lambda v, c: pt.switch((v >= 2) & (v <= 5), c * v, -np.inf), dtype="int64", shape=2, initval=[3, 4]
+            "k",
+            0.3,
+            logp=lambda v, c: pt.switch((v >= 2) & (v <= 5), c * v, -np.inf),
+            dtype="int64",
+            shape=2,
+            initval=[3, 4],
         )
         observe(k)
     with pytest.raises(ValueError, match="support"):
@@ -184,7 +202,11 @@ def dims_and_data():
     x = pm.Bernoulli("x", 0.3, dims=("row", "column"))
     c = pm.Categorical("c", p=np.ones(3) / 3, shape=2)
     pm.Normal(
-        "y", x + pt.as_tensor([-1.0, 0.0, 1.0])[c[group]][:, None] + shift, 1.0, observed=r.normal(size=(4, 3)), dims=("row", "column")
+        "y",
+        x + pt.as_tensor([-1.0, 0.0, 1.0])[c[group]][:, None] + shift,
+        1.0,
+        observed=r.normal(size=(4, 3)),
+        dims=("row", "column"),
     )
     pm.Potential("scalar", 0.3 * x[0, 1] * c[0])
 
@@ -200,7 +222,9 @@ def pairs():
 def triples():
     x = pm.Bernoulli("x", 0.4, shape=8)
     k = pm.DiscreteUniform("k", 1, 4, shape=8)
-    pm.Potential("three", 0.6 * (x[2:] * k[1:-1] * x[:-2]).sum() + pt.sqr(k.reshape((4, 2)).sum(1) - 4).sum() / -6)
+    pm.Potential(
+        "three", 0.6 * (x[2:] * k[1:-1] * x[:-2]).sum() + pt.sqr(k.reshape((4, 2)).sum(1) - 4).sum() / -6
+    )
 
 
 def negative_index():
@@ -223,7 +247,9 @@ def changepoint():
 
 
 def changepoints():
-    """Conditions of one site and of two, inside one another, joined, mixed with arithmetic, and of a count with a window."""
+    """Conditions of one site and of two, inside one another, joined, mixed with arithmetic, and of a count
+    with a window.
+    """
     t, r = np.arange(12), RNG(16)
     tau, k = pm.DiscreteUniform("tau", 0, 11, shape=3), pm.Poisson("k", 4.0)
     a, b = pm.Normal("a", shape=12), pm.Gamma("b", 2.0, 1.0, shape=3)
@@ -294,7 +320,10 @@ def network():
     """Two dense layers: the rest of the graph beyond the first linear map costs more than the gradient."""
     r = RNG(10)
     x = pm.Bernoulli("x", 0.4, shape=20)
-    pm.Potential("net", pt.tanh(pt.dot(r.normal(0, 0.1, (100, 100)), pt.tanh(pt.dot(r.normal(0, 0.3, (100, 20)), x)))).sum())
+    pm.Potential(
+        "net",
+        pt.tanh(pt.dot(r.normal(0, 0.1, (100, 100)), pt.tanh(pt.dot(r.normal(0, 0.3, (100, 20)), x)))).sum(),
+    )
 
 
 def covariance():
@@ -302,7 +331,9 @@ def covariance():
     r = RNG(11)
     X = r.normal(size=(80, 30))
     g = pm.Bernoulli("g", 0.3, shape=30)
-    pm.MvNormal("y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (0.05 * g), X.T), observed=1.5 * r.normal(size=80))
+    pm.MvNormal(
+        "y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (0.05 * g), X.T), observed=1.5 * r.normal(size=80)
+    )
 
 
 WAYS = [
@@ -350,8 +381,12 @@ def test_what_follows_a_condition_is_computed_for_its_two_sides():
     model = model_of(changepoint)
     x, target = pmd.target_from_model(model, ["tau"]).at(model.initial_point())
     inputs = target.density.split(model.initial_point())[1]
-    jaxpr = jax.make_jaxpr(lambda inputs, x: pmd.Target(target.density).with_inputs(inputs).differences(x))(inputs, x)
-    sizes = [v.aval.size for e in equations(jaxpr.jaxpr) if e.primitive.name in ("mul", "sub") for v in e.outvars]
+    jaxpr = jax.make_jaxpr(lambda inputs, x: pmd.Target(target.density).with_inputs(inputs).differences(x))(
+        inputs, x
+    )
+    sizes = [
+        v.aval.size for e in equations(jaxpr.jaxpr) if e.primitive.name in ("mul", "sub") for v in e.outvars
+    ]
     assert sizes
     assert max(sizes) <= 2 * 40
 
@@ -360,7 +395,9 @@ def equations(jaxpr):
     """Those of a program and of all that it calls."""
     for e in jaxpr.eqns:
         yield e
-        for inner in jax.tree.leaves(list(e.params.values()), is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
+        for inner in jax.tree.leaves(
+            list(e.params.values()), is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")
+        ):
             inner = getattr(inner, "jaxpr", inner)
             if hasattr(inner, "eqns"):
                 yield from equations(inner)
@@ -374,10 +411,24 @@ def test_exact_never_takes_the_gradient(build):
 
 
 @pytest.mark.parametrize(
-    "build", [bernoulli, categorical, uniform, binomial, counts, pairs, set_and_stack, regression, cumulative, determinant]
+    "build",
+    [
+        bernoulli,
+        categorical,
+        uniform,
+        binomial,
+        counts,
+        pairs,
+        set_and_stack,
+        regression,
+        cumulative,
+        determinant,
+    ],
 )
 def test_gradients_are_alive(build):
-    """The estimate varies and points the right way; a grad on the integers themselves would be 0 everywhere."""
+    """The estimate varies and points the right way; a grad on the integers themselves would be 0
+    everywhere.
+    """
     target, got, want = compare(model_of(build), how="gradient")
     assert {row["way"] for row in target.describe().values()} == {"gradient"}
     assert np.ptp(got) > 0.1
@@ -455,7 +506,9 @@ def potential(x, w, b):
 
 @pytest.mark.parametrize("window", [1, "geometric"])
 def test_target_from_logdensity(window):
-    """Binary, categorical from 2, and windowed sites in one function; all its neighbours, and other inputs."""
+    """Binary, categorical from 2, and windowed sites in one function; all its neighbours, and
+    other inputs.
+    """
     space = pmd.Space.build({"b": (np.zeros(3), np.ones(3)), "c": (2, 5), "n": (0, None)}, window=window)
     assert space.sites == [("b", 0), ("b", 1), ("b", 2), ("c", 0), ("n", 0)]
     r = RNG(14)
@@ -480,7 +533,9 @@ def test_target_from_logdensity(window):
             y = x.copy()
             y[i] = values[i, k]
             np.testing.assert_allclose(d[i, k], f(y) - f(x), atol=1e-12)
-            np.testing.assert_allclose(g[i, k], slope[i] * (y[i] - x[i]), atol=1e-12)  # Grathwohl et al. 2021, Eq. 3
+            np.testing.assert_allclose(
+                g[i, k], slope[i] * (y[i] - x[i]), atol=1e-12
+            )  # Grathwohl et al. 2021, Eq. 3
     default, _ = both(exact, x)
     np.testing.assert_allclose(default, potential(x, *inputs[0]), rtol=1e-12)
 
@@ -501,7 +556,9 @@ def test_points_round_trip():
 
 
 def test_a_block_leaves_the_rest_as_context():
-    """Half of the discrete variables in the block: the other half are the context, and x comes back among them."""
+    """Half of the discrete variables in the block: the other half are the context, and x comes back among
+    them.
+    """
     model = model_of(dims_and_data)
     compare(model, ["c"])
     target, *_ = compare(model, ["x"])

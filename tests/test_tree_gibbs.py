@@ -1,4 +1,6 @@
-"""Tree Gibbs against enumeration: the sweep's own matrix, what the compiled sweep does, and the forests it draws."""
+"""Tree Gibbs against enumeration: the sweep's own matrix, what the compiled sweep does, and the forests it
+draws.
+"""
 
 import functools
 
@@ -37,11 +39,16 @@ def torus():
 
 def several():
     """Variables of several widths, an element of three sites, a loop, and a count with a window."""
-    b, c = pm.Bernoulli("b", [0.3, 0.6, 0.5, 0.4], shape=4), pm.DiscreteUniform("c", [1, 1, 2], [2, 3, 3], shape=3)
+    b, c = (
+        pm.Bernoulli("b", [0.3, 0.6, 0.5, 0.4], shape=4),
+        pm.DiscreteUniform("c", [1, 1, 2], [2, 3, 3], shape=3),
+    )
     k = pm.Poisson("k", 1.5)
     pm.Potential("bound", pt.switch(k > 1, -np.inf, 0.0))
     pm.Potential("three", 0.6 * b[0] * b[1] * b[2] + 0.2 * k * b[3])
-    pm.Potential("two", 0.8 * b[0] * c[0] - 0.5 * (c[1:] * b[1:3]).sum() + 0.3 * pt.eq(b[3], c[2]) + 0.4 * c[0] * c[1])
+    pm.Potential(
+        "two", 0.8 * b[0] * c[0] - 0.5 * (c[1:] * b[1:3]).sum() + 0.3 * pt.eq(b[3], c[2]) + 0.4 * c[0] * c[1]
+    )
     return [range(2)] * 4 + [range(1, 3), range(1, 4), range(2, 4), range(2)], {"window": 2}
 
 
@@ -73,7 +80,10 @@ def contradicted():
     z = pm.Categorical("z", p=np.ones(3) / 3, shape=4)
     alone = np.array([[0.0, 0, 0], [800, 0, -1], [0, 0, 0], [0.3, 0, 800]])
     pm.Potential("alone", pt.as_tensor(alone)[np.arange(4), z].sum())
-    pm.Potential("pairs", pt.as_tensor(np.array([[-900.0, -899, -901], [-800, 0, 1], [-800, -1, 0.5]]))[z[:-1], z[1:]].sum())
+    pm.Potential(
+        "pairs",
+        pt.as_tensor(np.array([[-900.0, -899, -901], [-800, 0, 1], [-800, -1, 0.5]]))[z[:-1], z[1:]].sum(),
+    )
     return [range(3)] * 4, {}
 
 
@@ -145,7 +155,9 @@ def test_a_spanning_forest_would_be_seen():
 
 
 def one_way():
-    """What the first sites make all but certain, 1200 nats in steps of 100, the next contradict, and no transition leads back."""
+    """What the first sites make all but certain, 1200 nats in steps of 100, the next contradict, and no
+    transition leads back.
+    """
     z = pm.Bernoulli("z", 0.5, shape=70)
     alone = np.zeros((70, 2))
     alone[:12, 1], alone[12:26, 0] = 100, 100
@@ -154,12 +166,18 @@ def one_way():
 
 
 def broom():
-    """The bristles make a site all but certain, 100 nats each, and the stick, whose sites all have its value, contradicts them."""
+    """The bristles make a site all but certain, 100 nats each, and the stick, whose sites all have its value,
+    contradicts them.
+    """
     z, stick = pm.Bernoulli("z", 0.5, shape=13), pm.Bernoulli("stick", 0.5, shape=60)
     pm.Potential("bristles", pt.as_tensor(np.array([[-100.0, -100.5], [0.0, 0.4]]))[z[0], z[1:]].sum())
     same = pt.as_tensor(np.array([[0.0, -np.inf], [-np.inf, 0.0]]))
     pm.Potential("same", same[z[0], stick[0]] + same[stick[:-1], stick[1:]].sum())
-    pm.Potential("alone", pt.as_tensor(np.array([60.0, 0.0]))[stick[:24]].sum() + pt.as_tensor(np.array([0.0, 236.0]))[stick[59]])
+    pm.Potential(
+        "alone",
+        pt.as_tensor(np.array([60.0, 0.0]))[stick[:24]].sum()
+        + pt.as_tensor(np.array([0.0, 236.0]))[stick[59]],
+    )
 
 
 @pytest.mark.parametrize("build", [one_way, broom])
@@ -169,7 +187,9 @@ def test_what_seems_impossible_on_the_way_may_be_all_that_is_left(build):
     with pm.Model() as model:
         build()
     graph = pmd.FactorGraph.from_model(model)
-    exact = factor_graphs.marginals(graph, factor_graphs.run(graph, factor_graphs.SUM, n_sweeps=200, damping=0.0))
+    exact = factor_graphs.marginals(
+        graph, factor_graphs.run(graph, factor_graphs.SUM, n_sweeps=200, damping=0.0)
+    )
     p = np.concatenate([np.asarray(exact[v.name])[:, 1] for v in graph.space.variables])
     target, (kernel, params) = pmd.target_from_model(model), tree_gibbs()
     start = np.ones(graph.space.d, int)
@@ -189,7 +209,11 @@ def test_a_chain_is_one_independent_draw(build):
 def graphs():
     r = np.random.default_rng(0)
     side = np.arange(36).reshape(6, 6)
-    yield "torus", np.concatenate([np.stack([side.ravel(), np.roll(side, 1, axis).ravel()], 1) for axis in (0, 1)]), []
+    yield (
+        "torus",
+        np.concatenate([np.stack([side.ravel(), np.roll(side, 1, axis).ravel()], 1) for axis in (0, 1)]),
+        [],
+    )
     yield "path", np.stack([np.arange(40), np.arange(1, 41)], 1), []
     yield "star", np.stack([np.zeros(40, int), np.arange(1, 41)], 1), []
     yield "tree", np.array([(int(r.integers(i)), i) for i in range(1, 60)]), []
@@ -228,14 +252,17 @@ def test_forests_are_induced_without_cycles_and_cover_all(name, pairs, apart):
 
 
 def test_a_path_hangs_from_its_middle():
-    ((forest,),) = coverings(np.stack([np.arange(40), np.arange(1, 41)], 1), np.zeros((0, 2), int), np.arange(41), 41)
+    ((forest,),) = coverings(
+        np.stack([np.arange(40), np.arange(1, 41)], 1), np.zeros((0, 2), int), np.arange(41), 41
+    )
     assert forest.node.shape == (20, 2)
     np.testing.assert_array_equal(forest.column[:-1], np.broadcast_to([0, 1], (19, 2)))
 
 
 # ---------------------------------------------------------------- the step
 @pytest.mark.parametrize(
-    ("build", "kind"), [(chain, "TreeGibbs"), (torus, "BlockGibbs"), (several, "BlockGibbs"), (partly_dense, "TreeGibbs")]
+    ("build", "kind"),
+    [(chain, "TreeGibbs"), (torus, "BlockGibbs"), (several, "BlockGibbs"), (partly_dense, "TreeGibbs")],
 )
 def test_auto_step_takes_it_for_chains_and_trees(build, kind):
     with pm.Model():
@@ -251,18 +278,25 @@ def test_auto_step_looks_at_exact_variables_alone():
         a, b = r.normal(size=(100, 5)), r.normal(size=(100, 100)) / 10
         pm.Potential("energy", pt.tanh(b @ pt.tanh(b @ pt.tanh(0.3 * a @ (x - 2)))).sum())
         steps = pmd.AutoStep().methods
-    assert [(type(s).__name__, [v.name for v in s.vars]) for s in steps] == [("TreeGibbs", ["z"]), ("DiscreteLangevin", ["x"])]
+    assert [(type(s).__name__, [v.name for v in s.vars]) for s in steps] == [
+        ("TreeGibbs", ["z"]),
+        ("DiscreteLangevin", ["x"]),
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", [pm.sample, pmd.sample], ids=["pm.sample", "pmd.sample"])
 def test_posterior(sample):
-    """Proportions of all states of a chain against enumeration; draws are independent, so that their errors are known."""
+    """Proportions of all states of a chain against enumeration; draws are independent, so that their errors
+    are known.
+    """
     e, _, _ = small(chain)
     with pm.Model():
         chain()
         options = {"cores": 1, "compute_convergence_checks": False} if sample is pm.sample else {}
-        idata = sample(2000, tune=10, chains=2, step=pmd.TreeGibbs(), random_seed=1, progressbar=False, **options)
+        idata = sample(
+            2000, tune=10, chains=2, step=pmd.TreeGibbs(), random_seed=1, progressbar=False, **options
+        )
     draws = e.index(idata.posterior["z"].values.reshape(-1, 5))
     assert (draws >= 0).all()
     assert g_test(np.bincount(draws, minlength=len(e.pi)), e.pi) > 1e-4

@@ -51,14 +51,20 @@ def test_names(names, text):
 
 
 def test_texts_that_differ_in_names_only_are_one():
-    texts = {f"z{n}": f"every element of 'z{n + 1}' depends on at most 2 sites" for n in range(9)} | {"k": "no term depends on it"}
+    texts = {f"z{n}": f"every element of 'z{n + 1}' depends on at most 2 sites" for n in range(9)} | {
+        "k": "no term depends on it"
+    }
     several, one = said_alike(texts)
-    assert several == ([f"z{n}" for n in range(9)], "every element of z1 ... z9 (9 variables) depends on at most 2 sites")
+    assert several == (
+        [f"z{n}" for n in range(9)],
+        "every element of z1 ... z9 (9 variables) depends on at most 2 sites",
+    )
     assert one == (["k"], "no term depends on it")
 
 
 @pytest.mark.parametrize(
-    ("lower", "shift", "said"), [(0, 0, "index from 0 to 2 into 2 entries in 'y'"), (1, 0, "from 1 to 2 into 2"), (1, 1, None)]
+    ("lower", "shift", "said"),
+    [(0, 0, "index from 0 to 2 into 2 entries in 'y'"), (1, 0, "from 1 to 2 into 2"), (1, 1, None)],
 )
 def test_indices_out_of_bounds(lower, shift, said, log):
     """More values than entries, labels that count from 1, and the same made right."""
@@ -171,9 +177,21 @@ def merged():
 
 SWITCHED = [
     # labels, the density of each chain; what is said, or None
-    (labelled((0, 1, 2), (1, 2, 0)), (0, 0), "labels of chain 1 in another order (in chain 1, 0 is 2, 1 is 0, 2 is 1 in chain 0)"),
-    (labelled((0, 1, 2), (0, 1, 2), (2, 1, 0), (0, 2, 1)), (0, 0, 0, 0), "labels of chains 2, 3 in another order"),
-    (labelled((0, 1), (1, 0), K=2), (0, 0), "labels of chain 1 in another order (in chain 1, 0 is 1, 1 is 0 in chain 0)"),
+    (
+        labelled((0, 1, 2), (1, 2, 0)),
+        (0, 0),
+        "labels of chain 1 in another order (in chain 1, 0 is 2, 1 is 0, 2 is 1 in chain 0)",
+    ),
+    (
+        labelled((0, 1, 2), (0, 1, 2), (2, 1, 0), (0, 2, 1)),
+        (0, 0, 0, 0),
+        "labels of chains 2, 3 in another order",
+    ),
+    (
+        labelled((0, 1), (1, 0), K=2),
+        (0, 0),
+        "labels of chain 1 in another order (in chain 1, 0 is 1, 1 is 0 in chain 0)",
+    ),
     (labelled((0, 1, 2), (0, 1, 2)), (0, 0), None),
     (labelled((0, 1, 2), (1, 2, 0)), (0, 40), None),  # another mode: no symmetry keeps its density
     (merged(), (0, 0), None),
@@ -200,15 +218,22 @@ def test_labels_in_another_order_are_recognised_first(draws, density, said, scal
     assert any("label switching" in line for line in lines) == (said is not None)
     if said is not None:
         assert said in lines[0]
-        assert lines[0].startswith(f"z0 ... z{sites - 1} ({sites} variables) differ " if scalars else "'z' differs ")
+        assert lines[0].startswith(
+            f"z0 ... z{sites - 1} ({sites} variables) differ " if scalars else "'z' differs "
+        )
 
 
 def test_switched_labels_that_stand_still_are_no_other_mode(log):
     with pm.Model() as model:
         pm.Categorical("z", np.full(3, 1 / 3), shape=SITES)
-    for orders, said in (((0, 1, 2), (1, 2, 0)), "as labels do that are switched"), (((0, 1, 2), (0, 1, 1)), "try another step"):
+    for orders, said in (
+        (((0, 1, 2), (1, 2, 0)), "as labels do that are switched"),
+        (((0, 1, 2), (0, 1, 1)), "try another step"),
+    ):
         draws = labelled(*orders, noise=0.0)
-        check_convergence(from_dict({"posterior": {"z": draws}, "sample_stats": {"lp": np.zeros(draws.shape[:2])}}), model)
+        check_convergence(
+            from_dict({"posterior": {"z": draws}, "sample_stats": {"lp": np.zeros(draws.shape[:2])}}), model
+        )
         assert said in "".join(line for line in log() if "disagrees between chains" in line)
 
 
@@ -219,20 +244,53 @@ def known(probability, several=True, joint=False):
 
 STOOD = [
     # draws (chains, draws); what is known of leaving; what is said
-    (np.zeros((2, 200)), None, "'k' never moved in any chain, and all agree: either the data leave one value only, or the step cannot"),
-    (np.zeros((2, 200)), known(0.0), "all agree: given everything else, other values have a probability below 1e-09"),
-    (np.zeros((2, 200)), known(0.0, joint=True), None),  # drawn from its own distribution: one value has all of it
+    (
+        np.zeros((2, 200)),
+        None,
+        "'k' never moved in any chain, and all agree: either the data leave one value only, or the step "
+        "cannot",
+    ),
+    (
+        np.zeros((2, 200)),
+        known(0.0),
+        "all agree: given everything else, other values have a probability below 1e-09",
+    ),
+    (
+        np.zeros((2, 200)),
+        known(0.0, joint=True),
+        None,
+    ),  # drawn from its own distribution: one value has all of it
     (np.zeros((2, 200)), known(3e-4), None),
-    (np.zeros((2, 200)), known(0.3), "all agree: though given everything else other values are probable: the step cannot move it"),
+    (
+        np.zeros((2, 200)),
+        known(0.3),
+        "all agree: though given everything else other values are probable: the step cannot move it",
+    ),
     (np.full((2, 200), 3), known(0.0, several=False), None),
     (np.zeros((2, 50)), known(0.0), None),  # too few draws to tell
     (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], known(3e-4), None),
-    (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], known(1e-12), "'k' never moved in 1 of 2 chains (0), and did in others: that chain is"),
-    (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], known(0.2), "'k' never moved in 1 of 2 chains (0), and did in others"),
-    (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], None, "'k' never moved in 1 of 2 chains (0), and did in others"),
+    (
+        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
+        known(1e-12),
+        "'k' never moved in 1 of 2 chains (0), and did in others: that chain is",
+    ),
+    (
+        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
+        known(0.2),
+        "'k' never moved in 1 of 2 chains (0), and did in others",
+    ),
+    (
+        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
+        None,
+        "'k' never moved in 1 of 2 chains (0), and did in others",
+    ),
     (np.repeat([[0], [1]], 5, axis=1), known(0.5), None),  # once in 500 such runs of a fair coin
     (np.repeat([[0], [1]], 5, axis=1), known(1e-12), "'k' disagrees between chains"),
-    (np.repeat([[0], [1]], 200, axis=1), known(3e-4), "'k' disagrees between chains: it never moved within a chain and differs from"),
+    (
+        np.repeat([[0], [1]], 200, axis=1),
+        known(3e-4),
+        "'k' disagrees between chains: it never moved within a chain and differs from",
+    ),
 ]
 
 
@@ -256,13 +314,18 @@ def test_leaving_is_the_conditional():
         pm.DiscreteUniform("d", 3, 3)
         k = pm.DiscreteUniform("k", 0, 6, shape=3)
         pm.Potential("nine", pt.switch(pt.eq(k.sum(), 9), 0.0, -np.inf))
-    target, point = pmd.target_from_model(model), {"b": np.array([0, 1]), "d": np.array(3), "k": np.array([3, 2, 4])}
+    target, point = (
+        pmd.target_from_model(model),
+        {"b": np.array([0, 1]), "d": np.array(3), "k": np.array([3, 2, 4])},
+    )
     found = leaving(target, [point, point], joint=False, complete=True)
     np.testing.assert_allclose(found["b"].probability, [[3e-4, 0.7]] * 2)
     np.testing.assert_array_equal(found["k"].probability, np.zeros((2, 3)))
     assert [found[name].several.tolist() for name in "bdk"] == [[True, True], [False], [True, True, True]]
     assert [found[name].joint for name in "bdk"] == [True, True, False]
-    assert not leaving(target, [point], joint=False, complete=False)["b"].joint  # another step draws what may hold it
+    assert not leaving(target, [point], joint=False, complete=False)[
+        "b"
+    ].joint  # another step draws what may hold it
 
 
 def nine():
@@ -289,7 +352,16 @@ def test_what_never_moves_is_reported_by_both_samplers(build, said, log):
         log()
         idata = pmd.sample(400, tune=10, chains=2, random_seed=1, step=step, progressbar=False)
         ours = [line for line in log() if "never moved" in line]
-        pm.sample(400, tune=10, chains=2, cores=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+        pm.sample(
+            400,
+            tune=10,
+            chains=2,
+            cores=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
         theirs = [line for line in log() if "never moved" in line]
     assert all((a.values == a.values[:, :1]).all() for a in idata["posterior"].data_vars.values())
     assert len(ours) == said
@@ -349,9 +421,15 @@ def test_ties_of_a_model_name_sums_and_elements(nominal, log):
         pm.Categorical("n", np.full(1000, 1e-3), shape=10) if nominal else pm.Poisson("n", 5.0, shape=10)
         pm.Poisson("total", 5.0)
         pm.Normal("mu", shape=(2, 2))
-    draws = {"n": counts, "total": np.round(9 * slow[..., 1]), "mu": np.concatenate([other[..., :2], around(slow, 0.1)], axis=2)}
+    draws = {
+        "n": counts,
+        "total": np.round(9 * slow[..., 1]),
+        "mu": np.concatenate([other[..., :2], around(slow, 0.1)], axis=2),
+    }
     draws["mu"] = draws["mu"].reshape(CHAINS, DRAWS, 2, 2)
-    check_convergence(from_dict({"posterior": draws, "sample_stats": {"lp": np.zeros((CHAINS, DRAWS))}}), model)
+    check_convergence(
+        from_dict({"posterior": draws, "sample_stats": {"lp": np.zeros((CHAINS, DRAWS))}}), model
+    )
     said = [line.split(" (")[0] for line in log() if "tied to" in line]
     # the sum of "n" is quick, and the values of a category count nothing
     elements = [] if nominal else ["'n[0]' is tied to 'mu[1, 0]'", "'n[1]' is tied to 'mu[1, 1]'"]
@@ -398,8 +476,16 @@ def cut():
 
 
 EDGES = [
-    (about_one, 50, r"50 of 1000 trajectories .* log density is -inf, through 'z': .* of 'u'\. The p of 'z' must sum to 1"),
-    (cut, 50, r"50 of 1000 trajectories .* log density is -inf, through 'cut': .* of 'u'\. Write the model without it"),
+    (
+        about_one,
+        50,
+        r"50 of 1000 trajectories .* log density is -inf, through 'z': .* of 'u'\. The p of 'z' must sum to 1",
+    ),
+    (
+        cut,
+        50,
+        r"50 of 1000 trajectories .* log density is -inf, through 'cut': .* of 'u'\. Write the model without it",
+    ),
     (cut, 5, None),
 ]
 
@@ -419,7 +505,9 @@ def test_an_edge_of_the_density_is_named(build, count, said):
 def test_steps_beyond_the_edge_are_counted(log):
     with pm.Model():
         about_one()
-        idata = pmd.sample(300, tune=200, chains=2, random_seed=1, initvals={"u": np.ones(3)}, progressbar=False)
+        idata = pmd.sample(
+            300, tune=200, chains=2, random_seed=1, initvals={"u": np.ones(3)}, progressbar=False
+        )
     (line,) = [line for line in log() if "log density is -inf" in line]
     divergences = int(idata["sample_stats"]["diverging"].sum())
     assert line.startswith(f"{divergences} of 600 trajectories")  # all of them

@@ -1,4 +1,6 @@
-"""Integers of many values: drawn from all of a bounded support, or from stretches of values, as counted costs allow."""
+"""Integers of many values: drawn from all of a bounded support, or from stretches of values, as counted costs
+allow.
+"""
 
 import arviz as az
 import numpy as np

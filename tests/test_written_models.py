@@ -1,4 +1,6 @@
-"""Tables, classes and covariances as users write them: exact differences, the step that is chosen, and planted errors that are seen."""
+"""Tables, classes and covariances as users write them: exact differences, the step that is chosen, and
+planted errors that are seen.
+"""
 
 import numpy as np
 import pymc as pm
@@ -40,7 +42,12 @@ def taken():
     q = pt.take_along_axis(dirichlet("Q", 5, 3), z[:, None], axis=1)[:, 0]
     k = pm.Bernoulli("k", q, shape=5)
     mu = pm.Normal("mu", shape=3)
-    pm.Normal("y", mu[z[np.array([0, 1, 4, 1])]] + pt.dot(pt.eye(3)[z], mu)[:4] * k[1:], 1.0, observed=R.normal(size=4))
+    pm.Normal(
+        "y",
+        mu[z[np.array([0, 1, 4, 1])]] + pt.dot(pt.eye(3)[z], mu)[:4] * k[1:],
+        1.0,
+        observed=R.normal(size=4),
+    )
     T = dirichlet("T", 2, 2, 2)
     s = [pm.Bernoulli("s0", 0.5, shape=3)]
     for t in range(2):
@@ -63,7 +70,10 @@ def captured():
 def raters():
     """Dawid and Skene 1979, and rows of classes through softmax."""
     J, K = 3, 2
-    ability, z = pm.Dirichlet("ability", np.ones((J, K, K)) + np.eye(K)), pm.Categorical("z", p=dirichlet("w", K), shape=4)
+    ability, z = (
+        pm.Dirichlet("ability", np.ones((J, K, K)) + np.eye(K)),
+        pm.Categorical("z", p=dirichlet("w", K), shape=4),
+    )
     who, what = np.tile(np.arange(J), 4), np.repeat(np.arange(4), J)
     pm.Categorical("y", p=ability[who, z[what]], observed=R.integers(0, K, 4 * J))
     beta, x = pm.Normal("beta", 0, 1, shape=(2, 3)), R.normal(size=4)
@@ -94,21 +104,35 @@ def factors_of_classes():
     sd = pm.HalfNormal.dist(2, shape=2)
     chols = pt.stack([pm.LKJCholeskyCov(f"chol{k}", n=2, eta=2, sd_dist=sd)[0] for k in range(3)])
     z = pm.Categorical("z", p=STATES, shape=4)
-    pm.MvStudentT("y", nu=4, mu=pm.Normal("mu", shape=(3, 2))[z], chol=chols[z], observed=R.normal(size=(4, 2)))
+    pm.MvStudentT(
+        "y", nu=4, mu=pm.Normal("mu", shape=(3, 2))[z], chol=chols[z], observed=R.normal(size=(4, 2))
+    )
     return "BlockGibbs"
 
 
 def covariances_of_classes():
-    """A series of 12 times: a group of 144; two indices; a covariance that is no selection but computed from one."""
+    """A series of 12 times: a group of 144; two indices; a covariance that is no selection but computed from
+    one.
+    """
     t, length = np.arange(12.0), pm.HalfNormal("length", 2, shape=2)
     K = pt.exp(-0.5 * (t[:, None] - t) ** 2 / (length[:, None, None] + 1) ** 2) + 0.1 * pt.eye(12)
     z, k = pm.Bernoulli("z", 0.4, shape=3), pm.Bernoulli("k", 0.4, shape=3)
     pm.MvNormal("y", mu=np.zeros(12), cov=K[z], observed=R.normal(size=(3, 12)))
     M = R.normal(size=(2, 2, 2, 2))
-    pm.MvNormal("v", mu=np.zeros(2), cov=pt.as_tensor(M @ M.swapaxes(-1, -2) + np.eye(2))[k, z], observed=R.normal(size=(3, 2)))
+    pm.MvNormal(
+        "v",
+        mu=np.zeros(2),
+        cov=pt.as_tensor(M @ M.swapaxes(-1, -2) + np.eye(2))[k, z],
+        observed=R.normal(size=(3, 2)),
+    )
     s = pm.Bernoulli("s", 0.5)
     pm.MvNormal("u", mu=np.zeros(3), cov=pt.eye(3) * (1.0 + s) + 0.2 * s, observed=R.normal(size=3))
-    pm.MvNormal("x", mu=np.zeros(2), cov=pt.eye(2) * (1.0 + z)[:, None, None] + 0.3 * k[:, None, None], observed=R.normal(size=(3, 2)))
+    pm.MvNormal(
+        "x",
+        mu=np.zeros(2),
+        cov=pt.eye(2) * (1.0 + z)[:, None, None] + 0.3 * k[:, None, None],
+        observed=R.normal(size=(3, 2)),
+    )
     return "TreeGibbs"
 
 
@@ -119,17 +143,37 @@ def of_matrices():
     chosen = A[z]
     sizes = pt.log(pt.linalg.det(chosen)) + pt.linalg.slogdet(chosen)[1]
     inverse = pt.linalg.inv(chosen + 0.1 * z[:, None, None] * np.eye(2))
-    pm.Potential("p", -(pt.linalg.solve(chosen, b[:, None]) ** 2).sum() + sizes.sum() + (inverse[:, ::-1, 0] * inverse[:, 1]).sum())
+    pm.Potential(
+        "p",
+        -(pt.linalg.solve(chosen, b[:, None]) ** 2).sum()
+        + sizes.sum()
+        + (inverse[:, ::-1, 0] * inverse[:, 1]).sum(),
+    )
     w, x = pm.Normal("w", 0, 1, shape=(2, 2, 2)), R.normal(size=(3, 2))
-    pm.Normal("y", pt.matmul(w[z], x[:, :, None])[:, :, 0] + pt.einsum("nd,nd->n", w[z][:, 0], x)[:, None], 1.0, observed=x)
+    pm.Normal(
+        "y",
+        pt.matmul(w[z], x[:, :, None])[:, :, 0] + pt.einsum("nd,nd->n", w[z][:, 0], x)[:, None],
+        1.0,
+        observed=x,
+    )
     return "BlockGibbs"
 
 
 def along_an_axis():
     z = pm.DiscreteUniform("z", 0, 3, shape=(3, 2))
-    order = pt.sort(z, axis=1)[:, 1] - pt.argmax(z, axis=1) + pt.cumsum(z, axis=1)[:, 1] + pt.special.log_softmax(0.3 * z, axis=1)[:, 0]
+    order = (
+        pt.sort(z, axis=1)[:, 1]
+        - pt.argmax(z, axis=1)
+        + pt.cumsum(z, axis=1)[:, 1]
+        + pt.special.log_softmax(0.3 * z, axis=1)[:, 0]
+    )
     pm.Normal("y", order, 1.0, observed=R.normal(size=3))
-    pm.Normal("added", pt.inc_subtensor(pt.ones(3)[np.array([0, 2])], 0.5 * z[:2, 0]), 1.0, observed=R.normal(size=3))
+    pm.Normal(
+        "added",
+        pt.inc_subtensor(pt.ones(3)[np.array([0, 2])], 0.5 * z[:2, 0]),
+        1.0,
+        observed=R.normal(size=3),
+    )
     return "TreeGibbs"
 
 
@@ -154,14 +198,18 @@ def test_exact_and_on_the_right_step(build):
 
 
 def test_covariances_are_factored_once_for_each_class():
-    """And not for every element at every value: the factors are selected, as are the checks that PyMC puts around a p."""
+    """And not for every element at every value: the factors are selected, as are the checks that PyMC puts
+    around a p.
+    """
     model, _ = built(raters)
     graph = pmd.target_from_model(model).density.graph
     assert max(graph.size(v) for v in graph.dependent) <= 4 * 3 * 3
     with pm.Model() as model:
         z = pm.Categorical("z", p=STATES, shape=50)
         scale = pm.HalfNormal("scale", shape=3)
-        pm.MvNormal("y", mu=np.zeros(2), cov=(scale[:, None, None] * (np.eye(2) + 0.2))[z], observed=np.zeros((50, 2)))
+        pm.MvNormal(
+            "y", mu=np.zeros(2), cov=(scale[:, None, None] * (np.eye(2) + 0.2))[z], observed=np.zeros((50, 2))
+        )
     graph = pmd.target_from_model(model).density.graph
     assert not [v for v in graph.dependent if v.owner is not None and "Cholesky" in str(v.owner.op)]
 
@@ -182,7 +230,9 @@ def another_place(monkeypatch):
     """Within an entry elements are mistaken for their neighbours."""
     contiguous = rules.contiguous
     monkeypatch.setattr(
-        rules, "contiguous", lambda sizes, count: (contiguous(sizes, count)[0], [p[::-1] for p in contiguous(sizes, count)[1]])
+        rules,
+        "contiguous",
+        lambda sizes, count: (contiguous(sizes, count)[0], [p[::-1] for p in contiguous(sizes, count)[1]]),
     )
 
 
@@ -200,7 +250,9 @@ def indices_exchanged(monkeypatch):
         if new is None or len(new.owner.inputs) < 3:
             return new
         x, first, *rest = new.owner.inputs
-        return new.owner.op(x, first, *(0 * i if hasattr(i.type, "ndim") and i in moving else i for i in rest))
+        return new.owner.op(
+            x, first, *(0 * i if hasattr(i.type, "ndim") and i in moving else i for i in rest)
+        )
 
     monkeypatch.setattr(lifting, "composed", wrong)
 

@@ -1,7 +1,7 @@
 """Samplers that the papers compare with: (kernel, params) with the package's interface, on finite sites.
 
-They use nothing of a target but its log density, as the papers' do, so that they run on every model at the cost the
-papers state: a number of log densities per step.
+They use nothing of a target but its log density, as the papers' do, so that they run on every model at the
+cost the papers state: a number of log densities per step.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,8 @@ def random_walk():
 def gibbs(block=1, scan="random"):
     """Gibbs sampling of `block` sites at a time, jointly: K^block log densities per step.
 
-    scan : "random" draws one site anew each step (block=1 only); "shuffled" goes through all sites in an order drawn
+    scan : "random" draws one site anew each step (block=1 only); "shuffled" goes through all sites in an
+        order drawn
         anew each pass, as the papers' code does; "systematic" goes through them as they come
     """
 
@@ -49,12 +50,15 @@ def gibbs(block=1, scan="random"):
 
 
 def hamming_ball(block=10, radius=1, rows=None):
-    """The Hamming ball sampler (Titsias and Yau 2017) of radius 1, HB-block-1; 2 block (K - 1) + 2 log densities are asked at most.
+    """The Hamming ball sampler (Titsias and Yau 2017) of radius 1, HB-block-1; 2 block (K - 1) + 2 log
+    densities are asked at most.
 
-    Given x, u is uniform in the ball around x_B; given u, x_B is drawn from p restricted to the ball around u. The ball is
-    symmetric and its size constant, so both are exact conditionals of p(x) Uniform(u; ball(x)).
+    Given x, u is uniform in the ball around x_B; given u, x_B is drawn from p restricted to the ball around
+    u. The ball is symmetric and its size constant, so both are exact conditionals of p(x) Uniform(u;
+    ball(x)).
 
-    rows : (n, block) int, blocks that exploit structure (all factors of one time), one drawn uniformly each step;
+    rows : (n, block) int, blocks that exploit structure (all factors of one time), one drawn uniformly each
+        step;
         None goes through all sites in an order drawn anew each pass
     """
     if radius != 1:
@@ -65,7 +69,10 @@ def hamming_ball(block=10, radius=1, rows=None):
         if rows is None:
             block_state, sites = next_block(key_block, state.carry, target.space, block, "shuffled")
         else:
-            block_state, sites = state.carry, jnp.asarray(rows)[jax.random.randint(key_block, (), 0, len(rows))]
+            block_state, sites = (
+                state.carry,
+                jnp.asarray(rows)[jax.random.randint(key_block, (), 0, len(rows))],
+            )
         around_x = ball(target.space, sites, state.x[sites])
         u = around_x[jax.random.randint(key_u, (), 0, around_x.shape[0])]
         x, density, moved = resample(key_draw, state.x, sites, ball(target.space, sites, u), target)
@@ -75,13 +82,17 @@ def hamming_ball(block=10, radius=1, rows=None):
 
 
 def locally_balanced():
-    """The locally balanced sampler (Zanella 2020) with g = sqrt, every neighbour evaluated: d (K - 1) log densities per step."""
+    """The locally balanced sampler (Zanella 2020) with g = sqrt, every neighbour evaluated: d (K - 1) log
+    densities per step.
+    """
 
     def log_proposal(x, density, target):
         """(d, K - 1) float, log q(. | x): the other values of each site, by their cyclic shift."""
         space = target.space
         site, shift = (a.reshape(-1) for a in np.indices((space.d, space.K - 1)))
-        there = jax.lax.map(lambda e: target.logdensity(cycled(space, x, e[0], e[1] + 1)), (site, shift), batch_size=BATCH)
+        there = jax.lax.map(
+            lambda e: target.logdensity(cycled(space, x, e[0], e[1] + 1)), (site, shift), batch_size=BATCH
+        )
         exists = shift + 1 <= (space.upper - space.lower)[site]
         return jax.nn.log_softmax(jnp.where(exists, (there - density) / 2, -jnp.inf))
 
@@ -151,19 +162,27 @@ def next_block(key, blocks, space, size, scan):
         return blocks, jax.random.randint(key, (1,), 0, space.d)
     order = blocks.order
     if scan == "shuffled":
-        order = jax.lax.cond(blocks.position == 0, lambda o: jax.random.permutation(key, o), lambda o: o, order)
-    sites = order[(blocks.position * size + jnp.arange(size)) % space.d]  # the last block of a pass is filled from its first
+        order = jax.lax.cond(
+            blocks.position == 0, lambda o: jax.random.permutation(key, o), lambda o: o, order
+        )
+    sites = order[
+        (blocks.position * size + jnp.arange(size)) % space.d
+    ]  # the last block of a pass is filled from its first
     return Blocks(order, (blocks.position + 1) % (-(-space.d // size))), sites
 
 
 def corners(space, sites):
-    """(K^size, size) int, every joint value of the sites; a value that a narrow site lacks repeats its last one, and is masked."""
+    """(K^size, size) int, every joint value of the sites; a value that a narrow site lacks repeats its last
+    one, and is masked.
+    """
     grid = np.indices((space.K,) * sites.shape[0]).reshape(sites.shape[0], -1).T
     return jnp.asarray(space.lower)[sites] + grid
 
 
 def ball(space, sites, values):
-    """(1 + size (K - 1), size) int, the values and those one site away; the sites must have equally wide supports."""
+    """(1 + size (K - 1), size) int, the values and those one site away; the sites must have equally wide
+    supports.
+    """
     n, others = sites.shape[0], space.K - 1
     site, shift = (a.reshape(-1) for a in np.indices((n, others)))
     lower = jnp.asarray(space.lower)[sites]

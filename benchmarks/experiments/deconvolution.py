@@ -1,9 +1,11 @@
-"""Blind deconvolution (PMP, section 5.6) at the paper's size: W 5x6x6, S 100x5x9x9, 100 images of 14x14, by PMP and by GWG.
+"""Blind deconvolution (PMP, section 5.6) at the paper's size: W 5x6x6, S 100x5x9x9, 100 images of 14x14, by
+PMP and by GWG.
 
 python -m benchmarks.experiments.deconvolution [--short]
 
-The model and its images are those of examples/blind_deconvolution.py. GWG moves W and S, whose log density, all gates summed out, is linear
-in each of them, so that its gradient gives the exact differences; from a draw of the prior, and once with W held at the truth.
+The model and its images are those of examples/blind_deconvolution.py. GWG moves W and S, whose log density,
+all gates summed out, is linear in each of them, so that its gradient gives the exact differences; from a draw
+of the prior, and once with W held at the truth.
 """
 
 import time
@@ -33,10 +35,11 @@ def main():
     table.write(
         "Blind deconvolution",
         [
-            f"{FEATURES} shapes of {SIZE}x{SIZE} and their places in {SIDE}x{SIDE} images, {images.mean():.1%} of whose pixels are on; "
-            "made of 4 shapes of 5x5.",
-            "wrong: share of pixels that the draw does not reconstruct, in %; log density: of shapes, places and images, up to a constant, "
-            "nats; PMP: mean and best of its draws. s: per draw, or of the run.",
+            f"{FEATURES} shapes of {SIZE}x{SIZE} and their places in {SIDE}x{SIDE} images, "
+            f"{images.mean():.1%} of whose pixels are on; made of 4 shapes of 5x5.",
+            "wrong: share of pixels that the draw does not reconstruct, in %; log density: of shapes, "
+            "places and images, up to a constant, nats; PMP: mean and best of its draws. s: per draw, or of "
+            "the run.",
             "sweep: messages all renewed, or as many moves as there are unknowns.",
         ],
     )
@@ -44,20 +47,31 @@ def main():
 
 def by_messages(images, density, sweeps, args):
     model = graph(images, FEATURES, SIZE, SIZE)
-    draw = jax.jit(lambda key, model: pmp(key, model, n_sweeps=sweeps).x).lower(jax.random.key(0), model).compile()
+    draw = (
+        jax.jit(lambda key, model: pmp(key, model, n_sweeps=sweeps).x)
+        .lower(jax.random.key(0), model)
+        .compile()
+    )
     begin = time.perf_counter()
     draws = [np.asarray(draw(key, model)) for key in jax.random.split(jax.random.key(1), args.chains)]
     seconds = time.perf_counter() - begin
     found = [(x[model.space.numbers("S")], x[model.space.numbers("W")]) for x in draws]
     wrong = [100 * (convolved(S, W) != images).mean() for S, W in found]
     each = [float(density(S.astype(float), W.astype(float))) for S, W in found]
-    told = {"wrong": np.mean(wrong), "best wrong": min(wrong), "log density": np.mean(each), "best log density": max(each)}
+    told = {
+        "wrong": np.mean(wrong),
+        "best wrong": min(wrong),
+        "log density": np.mean(each),
+        "best log density": max(each),
+    }
     return {"s": seconds / len(draws), "sweeps": float(sweeps), **told}
 
 
 def by_moves(images, density, known, args):
     n, r = len(images), np.random.default_rng(0)
-    bounds = {"S": (n, FEATURES, SIDE - SIZE + 1, SIDE - SIZE + 1)} | ({} if known else {"W": (FEATURES, SIZE, SIZE)})
+    bounds = {"S": (n, FEATURES, SIDE - SIZE + 1, SIDE - SIZE + 1)} | (
+        {} if known else {"W": (FEATURES, SIZE, SIZE)}
+    )
     space = Space.build(dict.fromkeys(bounds, (0, 1)), shapes=bounds)
     truth = np.zeros((FEATURES, SIZE, SIZE))
     truth[:4, :5, :5] = shapes()
@@ -69,7 +83,9 @@ def by_moves(images, density, known, args):
     target = target_from_logdensity(lambda x: density(*parts(x)), space, differences="gradient")
     kernel, params = kernels.gibbs_with_gradients()
     run = jax.jit(lambda key, state: kernels.loop(kernel, key, state, target, params, MOVES)[0])
-    x = (r.random(space.d) < np.where(np.arange(space.d) < np.prod(bounds["S"]), ON_PLACE, ON_SHAPE)).astype(int)
+    x = (r.random(space.d) < np.where(np.arange(space.d) < np.prod(bounds["S"]), ON_PLACE, ON_SHAPE)).astype(
+        int
+    )
     state, moves = kernel.init(jnp.asarray(x), target), 0
     jax.block_until_ready(run(jax.random.key(0), state))
     begin = time.perf_counter()
@@ -82,7 +98,9 @@ def by_moves(images, density, known, args):
 
 
 def log_density(images):
-    """() nats of places S (n, f, h, w) and shapes W (f, a, b), floats, with a product for each OR: linear in every site."""
+    """() nats of places S (n, f, h, w) and shapes W (f, a, b), floats, with a product for each OR: linear in
+    every site.
+    """
     n, rows, columns = images.shape
     h, w = rows - SIZE + 1, columns - SIZE + 1
     r, c, a, b = np.indices((rows, columns, SIZE, SIZE))
@@ -92,7 +110,9 @@ def log_density(images):
     odds = lambda p: np.log(p / (1 - p))
 
     def density(S, W):
-        at = jnp.concatenate([S.reshape(n, FEATURES, h * w), jnp.zeros((n, FEATURES, 1), S.dtype)], axis=2)[:, :, place]
+        at = jnp.concatenate([S.reshape(n, FEATURES, h * w), jnp.zeros((n, FEATURES, 1), S.dtype)], axis=2)[
+            :, :, place
+        ]
         on = 1 - jnp.prod(1 - at * W[:, None, None], axis=(1, 4, 5))
         agree = jnp.where(images == 1, on, 1 - on).sum()
         return -odds(FLIPPED) * agree + odds(ON_PLACE) * S.sum() + odds(ON_SHAPE) * W.sum()

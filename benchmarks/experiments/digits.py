@@ -1,9 +1,10 @@
-"""Energy-based models of scikit-learn's 8x8 digits (PMP, sections 5.3 and 5.5): quality of samples over sweeps, and pictures.
+"""Energy-based models of scikit-learn's 8x8 digits (PMP, sections 5.3 and 5.5): quality of samples over
+sweeps, and pictures.
 
 python -m benchmarks.experiments.digits [--short]
 
-A fully connected Ising model of the zeros, and an RBM with 100 hidden units of all digits, each learned once by every sampler and then
-sampled with more and with fewer sweeps than it was learned with.
+A fully connected Ising model of the zeros, and an RBM with 100 hidden units of all digits, each learned once
+by every sampler and then sampled with more and with fewer sweeps than it was learned with.
 """
 
 import time
@@ -38,7 +39,9 @@ class RBMGibbs(NamedTuple):
         x = kept if self.persistent else self.start(key_start, graph, chains)
         W, b, c = parameters(graph)
         v = x[:, : len(b)].astype(W.dtype)
-        v = jax.lax.fori_loop(0, self.sweeps, lambda t, v: gibbs(jax.random.fold_in(key_move, t), v, W, b, c), v)
+        v = jax.lax.fori_loop(
+            0, self.sweeps, lambda t, v: gibbs(jax.random.fold_in(key_move, t), v, W, b, c), v
+        )
         h = jax.random.bernoulli(key_hidden, jax.nn.sigmoid(v @ W + c))
         x = jnp.concatenate([v, h], axis=1).astype(int)
         return x, x
@@ -50,10 +53,16 @@ class RBMGibbs(NamedTuple):
 
 
 def parameters(graph):
-    return graph.parameters[0]["weights"], graph.unary[0][1] - graph.unary[0][0], graph.unary[1][1] - graph.unary[1][0]
+    return (
+        graph.parameters[0]["weights"],
+        graph.unary[0][1] - graph.unary[0][0],
+        graph.unary[1][1] - graph.unary[1][0],
+    )
 
 
-ISING: dict[str, Any] = {name: lambda t, name=name: sampler(name, t, 64) for name in ("Gibbs", "GWG", "DMALA", "PMP")}
+ISING: dict[str, Any] = {
+    name: lambda t, name=name: sampler(name, t, 64) for name in ("Gibbs", "GWG", "DMALA", "PMP")
+}
 # learned with, sampled with
 RBMS: dict[str, Any] = {
     "Gibbs-reset": (RBMGibbs(TRAINING, False), lambda t: RBMGibbs(t, False)),
@@ -68,18 +77,23 @@ def main():
     table = report.Table("digits", args)
     images, kinds = digits()
     for name, make in ISING.items():
-        learn = lambda m=make: learned(learning.Ising(64), {"x": images[kinds == 0]}, m(TRAINING), m, args, "zeros", 0.01)
+        learn = lambda m=make: learned(
+            learning.Ising(64), {"x": images[kinds == 0]}, m(TRAINING), m, args, "zeros", 0.01
+        )
         table.add("zeros, Ising", name, learn)
     for name, (train, make) in RBMS.items():
-        learn = lambda t=train, m=make: learned(learning.RBM(64, HIDDEN), {"v": images}, t, m, args, "RBM", 0.003)
+        learn = lambda t=train, m=make: learned(
+            learning.RBM(64, HIDDEN), {"v": images}, t, m, args, "RBM", 0.003
+        )
         table.add(f"digits, RBM with {HIDDEN} hidden units", name, learn)
     table.write(
         "Models of digits",
         [
-            f"log MMD^2 of {DRAWS} draws to the images, by sweeps. Learned with {TRAINING} sweeps (PCD-1: 1), {args.chains} chains, "
-            f"Adam, {told(ITERATIONS)} iterations; GWG, DMALA, Gibbs: chains begin anew in every iteration.",
-            f"floor: of one half of the images to the other. train s: seconds of learning, compiling included; draw s: of "
-            f"drawing with {TRAINING} sweeps.",
+            f"log MMD^2 of {DRAWS} draws to the images, by sweeps. Learned with {TRAINING} sweeps (PCD-1: "
+            f"1), {args.chains} chains, Adam, {told(ITERATIONS)} iterations; GWG, DMALA, Gibbs: chains begin "
+            "anew in every iteration.",
+            "floor: of one half of the images to the other. train s: seconds of learning, compiling "
+            f"included; draw s: of drawing with {TRAINING} sweeps.",
         ],
     )
     table.figure(draw, columns=2)
@@ -117,7 +131,13 @@ def learned(model, data, train, make, args, kind, rate):
 def draw(axes, rows):
     for ax, kind in zip(axes, ("zeros", "digits"), strict=True):
         for r in (r for r in rows if r["setting"].startswith(kind)):
-            ax.plot(SAMPLING[: len(r["curve"])], r["curve"], "o-", ms=4, label=f"{r['sampler']} ({r['train s']:.0f} s)")
+            ax.plot(
+                SAMPLING[: len(r["curve"])],
+                r["curve"],
+                "o-",
+                ms=4,
+                label=f"{r['sampler']} ({r['train s']:.0f} s)",
+            )
             floor = r["floor"]
         ax.axhline(floor, color="k", ls=":", lw=0.8)
         ax.set(title=r["setting"], xscale="log", xlabel="sweeps", ylabel="log MMD^2")
@@ -129,7 +149,10 @@ def pictures(table, images, kinds):
     import matplotlib.pyplot as plt
 
     rows = table.ordered()
-    shown = [("data: zeros", images[kinds == 0][:SHOWN]), *((r["sampler"], r["shown"]) for r in rows if "Ising" in r["setting"])]
+    shown = [
+        ("data: zeros", images[kinds == 0][:SHOWN]),
+        *((r["sampler"], r["shown"]) for r in rows if "Ising" in r["setting"]),
+    ]
     shown += [("data", images[:SHOWN]), *((r["sampler"], r["shown"]) for r in rows if "RBM" in r["setting"])]
     figure, axes = plt.subplots(len(shown), SHOWN, figsize=(0.7 * SHOWN, 0.75 * len(shown)))
     for line, (name, x) in zip(axes, shown, strict=True):

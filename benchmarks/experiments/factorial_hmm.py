@@ -1,9 +1,10 @@
-"""Factorial HMM, N=1000, K=10 (Sun et al. 2022, Fig. 5 and App. B.2; Grathwohl et al. 2021, Fig. 5): burn-in, and ESS after it.
+"""Factorial HMM, N=1000, K=10 (Sun et al. 2022, Fig. 5 and App. B.2; Grathwohl et al. 2021, Fig. 5): burn-in,
+and ESS after it.
 
 python -m benchmarks.experiments.factorial_hmm [--short]
 
-Chains start at random states. The log joint density and the reconstruction error |y - xw - b| are followed over steps and
-evaluations; ESS is of the second half. The parameters are those of Sun et al.
+Chains start at random states. The log joint density and the reconstruction error |y - xw - b| are followed
+over steps and evaluations; ESS is of the second half. The parameters are those of Sun et al.
 """
 
 import jax.numpy as jnp
@@ -32,7 +33,9 @@ N, K, THIN = 1000, 10, 100
 
 # the block-structured Hamming ball sampler: all factors of one time
 SAMPLERS["HB-time"] = Sampler(
-    "HB-time", lambda model: baselines.hamming_ball(rows=np.arange(model["x"].size.eval()).reshape(-1, K)), lambda m, s: 1 + K
+    "HB-time",
+    lambda model: baselines.hamming_ball(rows=np.arange(model["x"].size.eval()).reshape(-1, K)),
+    lambda m, s: 1 + K,
 )
 
 
@@ -52,7 +55,14 @@ def main():
 
     def row(sampler, kernel, params):
         thin = 1 if kernel.sweeper is not None else max(1, min(THIN, args.steps // 50))
-        budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 4, "restart": True, "seconds": args.seconds, "size": 10}
+        budget = {
+            "steps": args.steps,
+            "thin": thin,
+            "burn_in": args.steps // 4,
+            "restart": True,
+            "seconds": args.seconds,
+            "size": 10,
+        }
         result = runner.run(target, kernel, params, np.array(starts), record, seed=args.seed, **budget)
         cost = sampler.evaluations(result.moves, target.space)
         return {
@@ -68,10 +78,12 @@ def main():
     table.write(
         f"Factorial HMM, N={n}, K={K}",
         [
-            "P(x_1 = 1) = 0.05, P(stay) = 0.85, sigma^2 = 0.25, w and b standard normal. The chain of every factor runs over time.",
-            "Chains start at random states, after tuning; ESS is of the second half, and says little where the burn-in is longer than that "
-            "(see the final log density).",
-            "HB-time draws all factors of a random time. Differences are exact tables here, by the package's own choice.",
+            "P(x_1 = 1) = 0.05, P(stay) = 0.85, sigma^2 = 0.25, w and b standard normal. The chain of every "
+            "factor runs over time.",
+            "Chains start at random states, after tuning; ESS is of the second half, and says little where "
+            "the burn-in is longer than that (see the final log density).",
+            "HB-time draws all factors of a random time. Differences are exact tables here, by the "
+            "package's own choice.",
         ],
     )
     table.figure(draw, columns=4, size=(4.2, 4.5))
@@ -94,7 +106,10 @@ def draw(axes, rows):
         for ax, t in ((axes[2], steps), (axes[3], steps * r["evaluations per step"])):
             ax.plot(t, r["curve error"], **look)
     for n, ax in enumerate(axes):
-        ax.set(xlabel=("steps", "evaluations")[n % 2], ylabel=("log density below the best + 1", "reconstruction error")[n // 2])
+        ax.set(
+            xlabel=("steps", "evaluations")[n % 2],
+            ylabel=("log density below the best + 1", "reconstruction error")[n // 2],
+        )
         ax.set(xscale="log", yscale="log")
 
 

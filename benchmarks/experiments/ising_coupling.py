@@ -10,7 +10,19 @@ import numpy as np
 from benchmarks.experiments import models, report, runner
 from pymc_discrete import target_from_model
 
-SAMPLERS = ["RW", "Gibbs-1", "Gibbs-1-systematic", "Gibbs-2", "HB-10-1", "LB", "GWG-1", "GWG-3", "GWG-adapt", "PAFS-3", "PAFS-adapt"]
+SAMPLERS = [
+    "RW",
+    "Gibbs-1",
+    "Gibbs-1-systematic",
+    "Gibbs-2",
+    "HB-10-1",
+    "LB",
+    "GWG-1",
+    "GWG-3",
+    "GWG-adapt",
+    "PAFS-3",
+    "PAFS-adapt",
+]
 SAMPLERS += ["PAS-3", "PAS-adapt", "NB-adapt", "DMALA", "DLMC", "BlockGibbs", "AutoStep"]
 SIZES, THETAS = (10, 40), (0.05, 0.1, 0.15, 0.2, 0.25)  # critical at 0.2203
 
@@ -32,8 +44,15 @@ def main():
 
             def row(sampler, kernel, params, target=target, starts=starts, record=record):
                 thin = 1 if kernel.sweeper is not None else 10
-                budget = {"steps": args.steps, "thin": thin, "burn_in": args.steps // 2, "seconds": args.seconds}
-                result = runner.run(target, kernel, params, np.array(starts), record, seed=args.seed, **budget)
+                budget = {
+                    "steps": args.steps,
+                    "thin": thin,
+                    "burn_in": args.steps // 2,
+                    "seconds": args.seconds,
+                }
+                result = runner.run(
+                    target, kernel, params, np.array(starts), record, seed=args.seed, **budget
+                )
                 return runner.figures(result, sampler, target.space, ["hamming", "energy"])
 
             for name in args.samplers:
@@ -41,10 +60,14 @@ def main():
     table.write(
         "Lattice Ising over coupling",
         [
-            "log p = theta s'Js, cyclic; every edge counts twice, so that the usual coupling is 2 theta, critical at theta = 0.2203.",
-            "ESS (bulk, ArviZ) is per chain, of all chains together: chains in different phases bring it down, as they should.",
-            "Recorded every 10 steps (sweeps: every step): ESS per 100,000 steps cannot exceed some 10,000 for single moves.",
-            "Half as many steps of burn-in and tuning are not counted. ESS/s and per evaluation: of the worse summary.",
+            "log p = theta s'Js, cyclic; every edge counts twice, so that the usual coupling is 2 theta, "
+            "critical at theta = 0.2203.",
+            "ESS (bulk, ArviZ) is per chain, of all chains together: chains in different phases bring it "
+            "down, as they should.",
+            "Recorded every 10 steps (sweeps: every step): ESS per 100,000 steps cannot exceed some 10,000 "
+            "for single moves.",
+            "Half as many steps of burn-in and tuning are not counted. ESS/s and per evaluation: of the "
+            "worse summary.",
         ],
     )
     table.figure(draw, columns=4, size=(4.2, 4.5))
@@ -58,7 +81,11 @@ def draw(axes, rows):
                 continue
             for name in dict.fromkeys(r["sampler"] for r in present):
                 mine = [r for r in present if r["sampler"] == name]
-                ax.plot([float(r["setting"].split("=")[1]) for r in mine], [max(r[what], 1e-2) for r in mine], **report.style(name))
+                ax.plot(
+                    [float(r["setting"].split("=")[1]) for r in mine],
+                    [max(r[what], 1e-2) for r in mine],
+                    **report.style(name),
+                )
             ax.set(title=f"{p}x{p}", xlabel="theta", ylabel=what, yscale="log")
 
 

@@ -1,4 +1,5 @@
-"""Ising lattices with a field against path length (Sun et al. 2022, Fig. 3, 4, 9): ESS per step, per evaluation, per second.
+"""Ising lattices with a field against path length (Sun et al. 2022, Fig. 3, 4, 9): ESS per step, per
+evaluation, per second.
 
 python -m benchmarks.experiments.ising_path_length [--only 50x50] [--short]
 
@@ -9,7 +10,12 @@ from benchmarks.experiments import models, report, runner
 from benchmarks.experiments.samplers import SAMPLERS
 from pymc_discrete import target_from_model
 
-FAMILIES = {"GWG": (1, 2, 3, 5, 10, 20), "PAFS": (1, 2, 3, 5, 10, 20), "PAS": (1, 2, 3, 5, 10, 20), "NB": (1, 2, 3, 5, 10, 20)}
+FAMILIES = {
+    "GWG": (1, 2, 3, 5, 10, 20),
+    "PAFS": (1, 2, 3, 5, 10, 20),
+    "PAS": (1, 2, 3, 5, 10, 20),
+    "NB": (1, 2, 3, 5, 10, 20),
+}
 OTHERS = [
     "RW",
     "Gibbs-1",
@@ -39,7 +45,9 @@ def main():
         model = models.ising_in_field(alpha)
         target = target_from_model(model)
         reference = runner.random_starts(target.space, 1, args.seed)[0]
-        starts = models.ising_in_field_draws(alpha, args.chains, sweeps=50 if args.short else 500, seed=args.seed)
+        starts = models.ising_in_field_draws(
+            alpha, args.chains, sweeps=50 if args.short else 500, seed=args.seed
+        )
 
         def record(state, reference=reference):
             return {"energy": state.logdensity, "hamming": (state.x != reference).sum()}
@@ -55,11 +63,14 @@ def main():
     table.write(
         "Ising lattices in a field, against path length",
         [
-            "lambda = 1, mu = 2, Z ~ Uniform(-3, 3), free boundary; the centre is the disc that holds half of the lattice.",
-            "All chains start at draws of 500 sweeps of Gibbs sampling by colours, then a tenth of the steps tunes and is not counted.",
-            "X in NAME-X: the number of moves is uniform on 1..2X-1. ESS/s and per evaluation: of the worse summary.",
-            "An evaluation is one log density or all differences together: 1 per proposal for GWG, PAFS and NB (that at x is kept), "
-            "the number of moves for PAS.",
+            "lambda = 1, mu = 2, Z ~ Uniform(-3, 3), free boundary; the centre is the disc that holds half "
+            "of the lattice.",
+            "All chains start at draws of 500 sweeps of Gibbs sampling by colours, then a tenth of the "
+            "steps tunes and is not counted.",
+            "X in NAME-X: the number of moves is uniform on 1..2X-1. ESS/s and per evaluation: of the worse "
+            "summary.",
+            "An evaluation is one log density or all differences together: 1 per proposal for GWG, PAFS and "
+            "NB (that at x is kept), the number of moves for PAS.",
         ],
     )
     table.figure(draw, columns=6, size=(3.8, 4.5))
@@ -74,7 +85,9 @@ def draw(axes, rows):
                 continue
             for c, (family, lengths) in enumerate(FAMILIES.items()):
                 have = [k for k in lengths if f"{family}-{k}" in mine]
-                ax.plot(have, [mine[f"{family}-{k}"] for k in have], "os^D"[c] + "-", color=f"C{c}", label=family)
+                ax.plot(
+                    have, [mine[f"{family}-{k}"] for k in have], "os^D"[c] + "-", color=f"C{c}", label=family
+                )
             for c, name in enumerate(OTHERS):
                 if name not in mine:
                     continue

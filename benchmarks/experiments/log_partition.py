@@ -2,8 +2,9 @@
 
 python -m benchmarks.experiments.log_partition [--short]
 
-Periodic square lattices of spins, log density 0.1 sum over edges of s_i s_j, and fully connected ones, sum w_ij s_i s_j + sum b_i s_i
-with w uniform in [-2, 2] and b in [-0.1, 0.1]. An estimate is an upper bound where max-product finds the maximum.
+Periodic square lattices of spins, log density 0.1 sum over edges of s_i s_j, and fully connected ones, sum
+w_ij s_i s_j + sum b_i s_i with w uniform in [-2, 2] and b in [-0.1, 0.1]. An estimate is an upper bound where
+max-product finds the maximum.
 """
 
 import itertools
@@ -27,22 +28,30 @@ def main():
     for side in SIDES[:2] if args.short else SIDES:
         exact, each = [kaufman(side, side, COUPLING)], [lattice(side)]
         for name, estimate in ESTIMATES.items():
-            table.add(f"lattice {side}x{side}", name, lambda e=estimate, g=each, z=exact: measured(e, g, z, draws))
+            table.add(
+                f"lattice {side}x{side}", name, lambda e=estimate, g=each, z=exact: measured(e, g, z, draws)
+            )
     for n in SIZES[:2] if args.short else SIZES:
         found = [connected(n, seed) for seed in range(graphs)]
         exact = [enumerated(w, b) for w, b in found]
         each = [spins(n, w, b) for w, b in found]
         for name, estimate in {**ESTIMATES, "exact maximum": by_true_maxima}.items():
             models = found if estimate is by_true_maxima else each
-            table.add(f"fully connected, {n} spins", name, lambda e=estimate, g=models, z=exact: measured(e, g, z, draws))
+            table.add(
+                f"fully connected, {n} spins",
+                name,
+                lambda e=estimate, g=models, z=exact: measured(e, g, z, draws),
+            )
     table.write(
         "Log partition functions",
         [
-            f"PMP: the mean of the perturbed log density at its maximum as found by {SWEEPS} sweeps, over {draws} draws. Bethe: {SWEEPS} "
-            "sweeps of sum-product. Exact maximum: as PMP, the maxima found by enumeration.",
-            f"Lattices: one model; fully connected: {graphs} models. Exact: Kaufman's formula, and enumeration.",
-            "error: estimate less exact log Z, nats, mean over the models, and its standard deviation over them; se: Monte Carlo error of "
-            "the mean. An upper bound has no negative error.",
+            f"PMP: the mean of the perturbed log density at its maximum as found by {SWEEPS} sweeps, over "
+            f"{draws} draws. Bethe: {SWEEPS} sweeps of sum-product. Exact maximum: as PMP, the maxima found "
+            "by enumeration.",
+            f"Lattices: one model; fully connected: {graphs} models. Exact: Kaufman's formula, and "
+            "enumeration.",
+            "error: estimate less exact log Z, nats, mean over the models, and its standard deviation over "
+            "them; se: Monte Carlo error of the mean. An upper bound has no negative error.",
         ],
     )
     table.figure(draw, columns=2)
@@ -62,7 +71,9 @@ def connected(n, seed):
 
 def spins(n, w, b):
     space = Space.build({"x": (0, 1)}, shapes={"x": (n,)})
-    return FactorGraph(space, [Quadratic(np.arange(n), w + w.T, values=(-1, 1))], {"x": np.stack([-b, b], axis=1)})
+    return FactorGraph(
+        space, [Quadratic(np.arange(n), w + w.T, values=(-1, 1))], {"x": np.stack([-b, b], axis=1)}
+    )
 
 
 # ---------------------------------------------------------------- exact values
@@ -97,7 +108,9 @@ def by_maxima(graphs, draws):
     def values(graph, keys):
         return jax.lax.map(lambda key: pmp(key, graph, n_sweeps=SWEEPS).value, keys, batch_size=50)
 
-    found = np.array([values(g, jax.random.split(jax.random.key(n), draws)) for n, g in enumerate(alike(graphs))])
+    found = np.array(
+        [values(g, jax.random.split(jax.random.key(n), draws)) for n, g in enumerate(alike(graphs))]
+    )
     return found.mean(1), found.std(1) / np.sqrt(draws)
 
 
@@ -108,7 +121,9 @@ def by_true_maxima(models, draws):
         (s, density), r = every(w, b), np.random.default_rng(n)
         gumbel = r.gumbel(-np.euler_gamma, 1, size=(2, len(b), draws))
         on = s > 0
-        found[n] = [np.max(density + on @ g1 + ~on @ g0) for g0, g1 in zip(gumbel[0].T, gumbel[1].T, strict=True)]
+        found[n] = [
+            np.max(density + on @ g1 + ~on @ g0) for g0, g1 in zip(gumbel[0].T, gumbel[1].T, strict=True)
+        ]
     return found.mean(1), found.std(1) / np.sqrt(draws)
 
 
@@ -146,9 +161,21 @@ def draw(axes, rows):
             if not mine:
                 continue
             at = [int("".join(c for c in r["setting"].split("x")[0] if c.isdigit())) for r in mine]
-            ax.errorbar(at, [r["error"] for r in mine], [r["sd over models"] for r in mine], marker="o", ms=4, capsize=3, label=name)
+            ax.errorbar(
+                at,
+                [r["error"] for r in mine],
+                [r["sd over models"] for r in mine],
+                marker="o",
+                ms=4,
+                capsize=3,
+                label=name,
+            )
         ax.axhline(0, color="k", lw=0.6)
-        ax.set(title="periodic lattice" if kind == "lattice" else "fully connected", xlabel="side or spins", ylabel="error of log Z, nats")
+        ax.set(
+            title="periodic lattice" if kind == "lattice" else "fully connected",
+            xlabel="side or spins",
+            ylabel="error of log Z, nats",
+        )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import pytensor.tensor as pt
 def ising_coupling(p, theta):
     """Grathwohl et al. 2021, Eq. 10: log p = theta s'Js on a cyclic p x p lattice, s of -1, 1.
 
-    J is symmetric, so that every edge counts twice: in the usual parameter the coupling is 2 theta, critical at
-    theta = 0.2203.
+    J is symmetric, so that every edge counts twice: in the usual parameter the coupling is 2 theta, critical
+    at theta = 0.2203.
     """
     with pm.Model() as model:
         x = pm.Bernoulli("x", 0.5, shape=(p, p))
@@ -22,7 +22,8 @@ def ising_coupling(p, theta):
 
 
 def ising_field(p, mu=2.0, width=3.0, seed=0):
-    """Sun et al. 2022, App. B.1: alpha (p, p), mu + Z_i in the centre, -mu + Z_i elsewhere, Z_i ~ Uniform(-width, width).
+    """Sun et al. 2022, App. B.1: alpha (p, p), mu + Z_i in the centre, -mu + Z_i elsewhere, Z_i ~
+    Uniform(-width, width).
 
     "The centre" is the disc that holds half of the lattice, as in the authors' code.
     """
@@ -32,7 +33,9 @@ def ising_field(p, mu=2.0, width=3.0, seed=0):
 
 
 def ising_in_field(alpha, coupling=1.0):
-    """Sun et al. 2022, Eq. 10: free boundary, log p = sum alpha_i s_i + coupling sum_edges s_i s_j, s of -1, 1."""
+    """Sun et al. 2022, Eq. 10: free boundary, log p = sum alpha_i s_i + coupling sum_edges s_i s_j, s of -1,
+    1.
+    """
     with pm.Model() as model:
         x = pm.Bernoulli("x", 0.5, shape=alpha.shape)
         s = 2 * x - 1
@@ -93,7 +96,9 @@ def fhmm(w, b, y, start=0.05, stay=0.85, sigma=0.5):
 
 
 def parity(p, U):
-    """Sun et al. 2022, Eq. 8: a state with an odd number of ones has energy U, log density -U; the mean of x is 1/2."""
+    """Sun et al. 2022, Eq. 8: a state with an odd number of ones has energy U, log density -U; the mean of x
+    is 1/2.
+    """
     with pm.Model() as model:
         x = pm.Bernoulli("x", 0.5, shape=p)
         pm.Potential("parity", -float(U) * (x.sum() % 2))

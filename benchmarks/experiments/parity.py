@@ -1,9 +1,10 @@
-"""The parity model (Sun et al. 2022, Fig. 1): error of the mean estimate, and steps needed to leave a low state.
+"""The parity model (Sun et al. 2022, Fig. 1): error of the mean estimate, and steps needed to leave a low
+state.
 
 python -m benchmarks.experiments.parity [--short]
 
-x has 100 binary sites and log density -U if it holds an odd number of ones. From an even ("low") state every single move
-leads to an odd one: such samplers leave it once in some e^U steps.
+x has 100 binary sites and log density -U if it holds an odd number of ones. From an even ("low") state every
+single move leads to an odd one: such samplers leave it once in some e^U steps.
 """
 
 import numpy as np
@@ -11,8 +12,34 @@ import numpy as np
 from benchmarks.experiments import models, report, runner
 from pymc_discrete import target_from_model
 
-SAMPLERS = ["RW", "Gibbs-1", "Gibbs-2", "HB-10-1", "LB", "GWG-1", "GWG-2", "GWG-3", "GWG-5", "GWG-adapt", "PAFS-2", "PAFS-3", "PAFS-5"]
-SAMPLERS += ["PAFS-adapt", "PAS-2", "PAS-3", "PAS-5", "PAS-adapt", "NB-3", "NB-adapt", "DMALA", "DLMC", "BlockGibbs", "AutoStep"]
+SAMPLERS = [
+    "RW",
+    "Gibbs-1",
+    "Gibbs-2",
+    "HB-10-1",
+    "LB",
+    "GWG-1",
+    "GWG-2",
+    "GWG-3",
+    "GWG-5",
+    "GWG-adapt",
+    "PAFS-2",
+    "PAFS-3",
+    "PAFS-5",
+]
+SAMPLERS += [
+    "PAFS-adapt",
+    "PAS-2",
+    "PAS-3",
+    "PAS-5",
+    "PAS-adapt",
+    "NB-3",
+    "NB-adapt",
+    "DMALA",
+    "DLMC",
+    "BlockGibbs",
+    "AutoStep",
+]
 HEIGHTS, SITES = (1, 3, 5), 100
 
 
@@ -27,7 +54,15 @@ def main():
 
         def row(sampler, kernel, params, target=target, starts=starts):
             budget = {"steps": args.steps, "burn_in": 2000, "restart": True, "seconds": args.seconds}
-            result = runner.run(target, kernel, params, starts, lambda state: {"x": state.x.astype("uint8")}, seed=args.seed, **budget)
+            result = runner.run(
+                target,
+                kernel,
+                params,
+                starts,
+                lambda state: {"x": state.x.astype("uint8")},
+                seed=args.seed,
+                **budget,
+            )
             return measured(result)
 
         for name in args.samplers:
@@ -35,8 +70,8 @@ def main():
     table.write(
         "Parity, 100 sites",
         [
-            "error: |mean of the chain - 1/2| over all sites, Euclidean, from the all-ones state; mean and sd over chains. "
-            "Independent draws have 5 / sqrt(steps).",
+            "error: |mean of the chain - 1/2| over all sites, Euclidean, from the all-ones state; mean and "
+            "sd over chains. Independent draws have 5 / sqrt(steps).",
             "steps to leave: steps spent in even states per departure from one; inf where there was none.",
             "Chains start anew after tuning.",
         ],

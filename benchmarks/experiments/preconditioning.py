@@ -2,7 +2,8 @@
 
 python -m benchmarks.experiments.preconditioning [--short]
 
-The step takes the standard deviation of each site over the first half of tuning as its unit; here it comes from a run of block Gibbs.
+The step takes the standard deviation of each site over the first half of tuning as its unit; here it comes
+from a run of block Gibbs.
 """
 
 import time
@@ -57,12 +58,16 @@ def main():
         target = target_from_model(model, names)
         x = np.concatenate([np.ravel(target.density.start[v.name]) for v in target.space.variables])
         sd, at = spread(target, x, jax.random.key(args.seed))
-        table.run(setting, "DMALA", model, lambda s, kernel, params: measured(kernel, params, target, at, sd, args))  # noqa: B023
+        table.run(
+            setting, "DMALA", model, lambda s, kernel, params: measured(kernel, params, target, at, sd, args)
+        )
     table.write(
         "Preconditioning of the discrete Langevin proposal",
         [
-            "unit 1: every site's unit of distance is 1. unit sd: its standard deviation, at least 0.5. alpha tuned for each.",
-            "ESS/s: bulk ESS of the slowest of about 25 sites per second, one chain, every so many transitions looked at.",
+            "unit 1: every site's unit of distance is 1. unit sd: its standard deviation, at least 0.5. "
+            "alpha tuned for each.",
+            "ESS/s: bulk ESS of the slowest of about 25 sites per second, one chain, every so many "
+            "transitions looked at.",
         ],
     )
 
@@ -88,7 +93,9 @@ def measured(kernel, params, target, x, sd, args):
     for name, unit in {"unit 1": np.ones(len(sd)), "unit sd": sd}.items():
         key = jax.random.key(args.seed)
         given = {**params, "scale": jnp.asarray(unit)}
-        alpha, accept = runner.tuner(kernel, given, target, tuning.TRANSITIONS)(key, x, params["step_size"], args.steps)
+        alpha, accept = runner.tuner(kernel, given, target, tuning.TRANSITIONS)(
+            key, x, params["step_size"], args.steps
+        )
 
         @jax.jit
         def many(key, state, target, alpha, given=given):
@@ -102,11 +109,15 @@ def measured(kernel, params, target, x, sd, args):
         jax.block_until_ready(many(key, state, target, alpha))
         while spent < args.seconds:
             begin = time.perf_counter()
-            state, draws = jax.block_until_ready(many(jax.random.fold_in(key, len(kept)), state, target, alpha))
+            state, draws = jax.block_until_ready(
+                many(jax.random.fold_in(key, len(kept)), state, target, alpha)
+            )
             spent += time.perf_counter() - begin
             kept.append(np.asarray(draws))
         every = np.concatenate(kept)[:: max(len(kept) // 40, 1)]
-        slowest = min(runner.ess(every[None, :, i].astype(float)) for i in range(0, len(sd), max(len(sd) // 25, 1)))
+        slowest = min(
+            runner.ess(every[None, :, i].astype(float)) for i in range(0, len(sd), max(len(sd) // 25, 1))
+        )
         row |= {f"alpha, {name}": alpha, f"accept, {name}": accept, f"ESS/s, {name}": slowest / spent}
     return row
 

@@ -1,10 +1,11 @@
-"""RBM on digits (Grathwohl et al. 2021, Fig. 3; Sun et al. 2022, Fig. 6, 7): MMD to block Gibbs over steps, and ESS.
+"""RBM on digits (Grathwohl et al. 2021, Fig. 3; Sun et al. 2022, Fig. 6, 7): MMD to block Gibbs over steps,
+and ESS.
 
 python -m benchmarks.experiments.rbm [--short]
 
-100 chains per sampler run side by side. Ground truth: 500 draws, each the end of 10,000 steps of the RBM's own block Gibbs
-(h given x, x given h). The differences are gradients, as in the papers, except for LB, BlockGibbs and AutoStep, which
-have exact ones.
+100 chains per sampler run side by side. Ground truth: 500 draws, each the end of 10,000 steps of the RBM's
+own block Gibbs (h given x, x given h). The differences are gradients, as in the papers, except for LB,
+BlockGibbs and AutoStep, which have exact ones.
 """
 
 import jax
@@ -19,10 +20,30 @@ from pymc_discrete.kernels import Info, State
 
 LENGTHS = (1, 2, 3, 5, 10, 20)
 FAMILIES = ("GWG", "PAFS", "NB")
-NAMES = ["RBM-Gibbs", "RW", "Gibbs-1", "Gibbs-2", "HB-10-1", "LB", *[f"{f}-{n}" for f in FAMILIES for n in LENGTHS]]
-NAMES += ["PAS-3", "GWG-adapt", "PAFS-adapt", "PAS-adapt", "NB-adapt", "DMALA", "DLMC", "BlockGibbs", "AutoStep"]
+NAMES = [
+    "RBM-Gibbs",
+    "RW",
+    "Gibbs-1",
+    "Gibbs-2",
+    "HB-10-1",
+    "LB",
+    *[f"{f}-{n}" for f in FAMILIES for n in LENGTHS],
+]
+NAMES += [
+    "PAS-3",
+    "GWG-adapt",
+    "PAFS-adapt",
+    "PAS-adapt",
+    "NB-adapt",
+    "DMALA",
+    "DLMC",
+    "BlockGibbs",
+    "AutoStep",
+]
 TRUTH, TRUTH_STEPS, THIN = 500, 10_000, 10
-SAMPLERS["RBM-Gibbs"] = Sampler("RBM-Gibbs", lambda model: (None, {}), lambda m, s: 1.0)  # made of the weights, in main
+SAMPLERS["RBM-Gibbs"] = Sampler(
+    "RBM-Gibbs", lambda model: (None, {}), lambda m, s: 1.0
+)  # made of the weights, in main
 
 
 def main():
@@ -54,9 +75,24 @@ def main():
             at.append(done)
             distance.append(mmd(x, truth))
 
-        budget = {"steps": args.steps, "thin": THIN, "burn_in": min(args.steps, 2000), "seconds": args.seconds, "size": 10}
+        budget = {
+            "steps": args.steps,
+            "thin": THIN,
+            "burn_in": min(args.steps, 2000),
+            "seconds": args.seconds,
+            "size": 10,
+        }
         result = runner.run(
-            target, kernel, params, starts, record, restart=True, together=True, report=report_mmd, seed=args.seed, **budget
+            target,
+            kernel,
+            params,
+            starts,
+            record,
+            restart=True,
+            together=True,
+            report=report_mmd,
+            seed=args.seed,
+            **budget,
         )
         found = runner.figures(result, sampler, target.space, ["hamming", "energy"], drop=0.5)
         return {"final MMD": distance[-1], **found, "floor": floor, "curve steps": at, "curve MMD": distance}
@@ -66,9 +102,10 @@ def main():
     table.write(
         f"RBM, {HIDDEN} hidden units, digits scaled up to 28x28",
         [
-            f"Squared MMD (kernel exp(-share of differing sites)) of {args.chains} chains to {TRUTH} draws of block Gibbs. "
-            f"That of {args.chains} draws of block Gibbs themselves is {floor:.2e}.",
-            "Chains start at the mean image's Bernoulli draws, after tuning. ESS is of the second half of the run.",
+            f"Squared MMD (kernel exp(-share of differing sites)) of {args.chains} chains to {TRUTH} draws "
+            f"of block Gibbs. That of {args.chains} draws of block Gibbs themselves is {floor:.2e}.",
+            "Chains start at the mean image's Bernoulli draws, after tuning. ESS is of the second half of "
+            "the run.",
             "Chains run side by side (vmap): steps/s and ESS/s are of all of them together.",
         ],
     )
@@ -81,7 +118,9 @@ def structured_gibbs(W, b, c):
 
     def step(key, state, target, params):
         y = gibbs(key, state.x[None].astype(W.dtype), W, b, c)[0].astype(state.x.dtype)
-        return State(y, target.logdensity(y), ()), Info(jnp.ones(()), jnp.ones((), bool), (y != state.x).sum())
+        return State(y, target.logdensity(y), ()), Info(
+            jnp.ones(()), jnp.ones((), bool), (y != state.x).sum()
+        )
 
     return baselines.simple(step), {}
 
@@ -91,12 +130,15 @@ def block_gibbs_draws(trained, draws, steps, seed):
     W, b, c = (jnp.asarray(a, "float32") for a in trained)
     key = jax.random.key(1000 + seed)
     x = (jax.random.uniform(key, (draws, len(b))) < 0.5).astype("float32")
-    x = jax.jit(lambda x: jax.lax.fori_loop(0, steps, lambda t, x: gibbs(jax.random.fold_in(key, t), x, W, b, c), x))(x)
+    x = jax.jit(
+        lambda x: jax.lax.fori_loop(0, steps, lambda t, x: gibbs(jax.random.fold_in(key, t), x, W, b, c), x)
+    )(x)
     return np.asarray(x).astype(int)
 
 
 def mmd(x, y):
-    """Squared maximum mean discrepancy with the exponential average Hamming kernel (Grathwohl et al. 2021, App. E.1).
+    """Squared maximum mean discrepancy with the exponential average Hamming kernel (Grathwohl et al. 2021,
+    App. E.1).
 
     Printed there with the share of equal sites; with that of differing ones it is a kernel of similarity.
     """
@@ -113,7 +155,11 @@ def draw(axes, rows):
     lengths = {f"{f}-{n}" for f in FAMILIES for n in LENGTHS if n not in (1, 3)}
     for r in rows:
         if r["sampler"] not in lengths:
-            axes[0].plot(r["curve steps"], np.maximum(r["curve MMD"], 1e-6), **{**report.style(r["sampler"]), "marker": ""})
+            axes[0].plot(
+                r["curve steps"],
+                np.maximum(r["curve MMD"], 1e-6),
+                **{**report.style(r["sampler"]), "marker": ""},
+            )
     axes[0].axhline(rows[-1]["floor"], color="k", ls=":", label="two sets of block Gibbs")
     axes[0].set(xlabel="steps", ylabel="MMD^2 to block Gibbs", xscale="log", yscale="log")
     names = [r["sampler"] for r in rows]

@@ -20,14 +20,37 @@ def arguments(doc, samplers, *, steps, chains, seconds):
     """The options that all experiments have."""
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--short", action="store_true", help="a run of seconds, results in a temporary folder")
-    p.add_argument("--samplers", nargs="+", default=samplers, choices=list(SAMPLERS), metavar="NAME", help=f"any of: {', '.join(SAMPLERS)}")
-    p.add_argument("--only", nargs="+", default=None, metavar="SETTING", help="settings to run, as the table names them; default all")
+    p.add_argument(
+        "--samplers",
+        nargs="+",
+        default=samplers,
+        choices=list(SAMPLERS),
+        metavar="NAME",
+        help=f"any of: {', '.join(SAMPLERS)}",
+    )
+    p.add_argument(
+        "--only",
+        nargs="+",
+        default=None,
+        metavar="SETTING",
+        help="settings to run, as the table names them; default all",
+    )
     p.add_argument("--resume", action="store_true", help="run only the rows that the results do not have")
     p.add_argument("--steps", type=int, default=steps, help=f"per chain, after burn-in (default {steps})")
     p.add_argument("--chains", type=int, default=chains)
-    p.add_argument("--seconds", type=float, default=seconds, help="of sampling, per row: it ends earlier, ESS per step is scaled")
+    p.add_argument(
+        "--seconds",
+        type=float,
+        default=seconds,
+        help="of sampling, per row: it ends earlier, ESS per step is scaled",
+    )
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--out", type=Path, default=None, help=f"folder, default {RESULTS.relative_to(Path(__file__).parents[2])}")
+    p.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        help=f"folder, default {RESULTS.relative_to(Path(__file__).parents[2])}",
+    )
     args = p.parse_args()
     warnings.simplefilter("ignore")
     if args.short:
@@ -37,7 +60,9 @@ def arguments(doc, samplers, *, steps, chains, seconds):
 
 
 class Table:
-    """Rows of one experiment: kept as JSON lines, so that a later run of some samplers replaces only theirs."""
+    """Rows of one experiment: kept as JSON lines, so that a later run of some samplers replaces
+    only theirs.
+    """
 
     def __init__(self, name, args):
         suffix = "" if jax.config.jax_enable_x64 else "-float32"
@@ -71,12 +96,21 @@ class Table:
         self.rows = [r for r in self.rows if (r["setting"], r["sampler"]) != (setting, name)]
         self.rows.append({**row, "x64": bool(jax.config.jax_enable_x64), **environment()})
         self.file(".jsonl").write_text("".join(json.dumps(r) + "\n" for r in self.rows))
-        told = ", ".join(f"{k} {shown(v)}" for k, v in row.items() if k not in ("setting", "sampler") and not isinstance(v, list))
+        told = ", ".join(
+            f"{k} {shown(v)}"
+            for k, v in row.items()
+            if k not in ("setting", "sampler") and not isinstance(v, list)
+        )
         print(f"{setting}, {name} ({time.perf_counter() - begin:.0f} s): {told}", flush=True)
 
     def ordered(self):
         """Settings in their own order, samplers in that of the registry."""
-        order = {name: n for n, name in enumerate([*SAMPLERS, *(r["sampler"] for r in self.rows if r["sampler"] not in SAMPLERS)])}
+        order = {
+            name: n
+            for n, name in enumerate(
+                [*SAMPLERS, *(r["sampler"] for r in self.rows if r["sampler"] not in SAMPLERS)]
+            )
+        }
         settings = {s: n for n, s in enumerate(sorted({r["setting"] for r in self.rows}, key=natural))}
         return sorted(self.rows, key=lambda r: (settings[r["setting"]], order[r["sampler"]]))
 
@@ -87,8 +121,19 @@ class Table:
             print("Nothing was run.")
             return
         hidden = ("x64", "hardware", "versions", "commit", "date")
-        columns = list(dict.fromkeys(k for r in rows for k, v in r.items() if k not in hidden and not isinstance(v, list)))
-        lines = [f"# {title}", "", *dict.fromkeys(header(r) for r in rows), "", *[f"- {n}" for n in notes], ""]
+        columns = list(
+            dict.fromkeys(
+                k for r in rows for k, v in r.items() if k not in hidden and not isinstance(v, list)
+            )
+        )
+        lines = [
+            f"# {title}",
+            "",
+            *dict.fromkeys(header(r) for r in rows),
+            "",
+            *[f"- {n}" for n in notes],
+            "",
+        ]
         lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
         lines += ["| " + " | ".join(shown(r.get(c, "")) for c in columns) + " |" for r in rows]
         self.file(".md").write_text("\n".join(lines) + "\n")
@@ -96,7 +141,9 @@ class Table:
         print(f"written to {self.file('.md')}")
 
     def figure(self, draw, columns=1, size=(5.5, 4.0)):
-        """`draw(axes, rows)` on one row of axes, saved as a picture; axes without a legend share one, empty ones are left out."""
+        """`draw(axes, rows)` on one row of axes, saved as a picture; axes without a legend share one, empty
+        ones are left out.
+        """
         if not self.rows:
             return
         import matplotlib
@@ -104,7 +151,9 @@ class Table:
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
 
-        figure, axes = plt.subplots(1, columns, figsize=(size[0] * columns, size[1]), squeeze=False, layout="constrained")
+        figure, axes = plt.subplots(
+            1, columns, figsize=(size[0] * columns, size[1]), squeeze=False, layout="constrained"
+        )
         draw(axes[0], self.ordered())
         legend = {}
         for ax in axes[0]:
@@ -119,7 +168,10 @@ class Table:
 def header(row):
     v = row["versions"]
     width = "float64" if row["x64"] else "float32"
-    return f"{row['hardware']}; {width}; {row['date']}; commit {row['commit']}; jax {v['jax']}, pymc {v['pymc']}."
+    return (
+        f"{row['hardware']}; {width}; {row['date']}; commit {row['commit']}; jax {v['jax']}, pymc "
+        f"{v['pymc']}."
+    )
 
 
 def natural(text):

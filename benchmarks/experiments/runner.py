@@ -1,8 +1,9 @@
 """Run chains of a kernel in compiled loops that keep summaries, not states.
 
-Compiling is outside the clock: both loops are compiled ahead and called once before they are timed. On a CPU the chains
-of one run follow each other (`lax.map`), since under `vmap` both branches of every condition are computed; on an
-accelerator they run side by side, as they do on a CPU where asked: a dense model's products are then of matrices.
+Compiling is outside the clock: both loops are compiled ahead and called once before they are timed. On a CPU
+the chains of one run follow each other (`lax.map`), since under `vmap` both branches of every condition are
+computed; on an accelerator they run side by side, as they do on a CPU where asked: a dense model's products
+are then of matrices.
 """
 
 import time
@@ -50,11 +51,15 @@ class Run:
 def drawn(target, x, key, sweeps):
     """(d,) int, about a draw of the target: the end of many sweeps of block Gibbs from x."""
     kernel, params = block_gibbs()
-    return jax.jit(lambda key, x, target: loop(kernel, key, kernel.init(x, target), target, params, sweeps)[0].x)(key, x, target)
+    return jax.jit(
+        lambda key, x, target: loop(kernel, key, kernel.init(x, target), target, params, sweeps)[0].x
+    )(key, x, target)
 
 
 def tuner(kernel, params, target, transitions):
-    """A function (key, x, begin, steps) -> (value, acceptance) that tunes as a step of `pm.sample` does, `steps` draws long."""
+    """A function (key, x, begin, steps) -> (value, acceptance) that tunes as a step of `pm.sample` does,
+    `steps` draws long.
+    """
     name, bounds = kernel.tuned.name, kernel.tuned.bounds(target.space)
 
     @jax.jit
@@ -132,7 +137,9 @@ def run(
 
     @jax.jit
     def few(keys, states, shared, count):
-        return each_chain(lambda own, shared: some_steps(own[0], own[1], zero, shared, count), together)((keys, states), shared)
+        return each_chain(lambda own, shared: some_steps(own[0], own[1], zero, shared, count), together)(
+            (keys, states), shared
+        )
 
     @jax.jit
     def many(keys, states, shared, thin):
@@ -152,7 +159,11 @@ def run(
     keys.count = 0
     clock = time.perf_counter
     begin_at = jax.jit(lambda starts, target: each_chain(kernel.init, together)(starts, target))
-    settled = jax.jit(lambda keys, x, target: each_chain(lambda own, target: settle(*own, target), together)((keys, x), target))
+    settled = jax.jit(
+        lambda keys, x, target: each_chain(lambda own, target: settle(*own, target), together)(
+            (keys, x), target
+        )
+    )
     states = begin_at(jnp.asarray(starts), target)
     few = few.lower(keys(), states, shared, TUNE_STEPS).compile()
     many = many.lower(keys(), states, shared, thin).compile()
@@ -179,7 +190,10 @@ def run(
         before = np.asarray(states.x)
         states, total = few(keys(), states, shared, TUNE_STEPS)
         if tuned is not None:
-            accept, moved = float(np.mean(total.accept)) / TUNE_STEPS, int((np.asarray(states.x) != before).sum())
+            accept, moved = (
+                float(np.mean(total.accept)) / TUNE_STEPS,
+                int((np.asarray(states.x) != before).sum()),
+            )
             state_of = adaptation.update(state_of, accept, 1.0, moved, bounds, draws)
     if tuned is not None and draws:
         shared = with_param(shared, tuned.name, np.exp(state_of.mean))
@@ -223,9 +237,11 @@ def random_starts(space, chains, seed):
 
 
 def ess(values):
-    """Bulk ESS of (chains, records), per chain: of all chains together, so that chains that disagree count for little.
+    """Bulk ESS of (chains, records), per chain: of all chains together, so that chains that disagree count
+    for little.
 
-    Rounded, since a log density carried from step to step drifts by 1e-13, and ranks, which ESS is computed of, tell equal energies apart.
+    Rounded, since a log density carried from step to step drifts by 1e-13, and ranks, which ESS is computed
+    of, tell equal energies apart.
     """
     values = np.round(np.asarray(values, float), 6)
     moved = np.ptp(values, axis=1)
@@ -233,18 +249,26 @@ def ess(values):
         return 0.0
     import arviz as az
 
-    value = float(az.ess(np.asarray(values, float), method="bulk")) if len(values) > 1 else min_ess({"": values[0]})[""]
+    value = (
+        float(az.ess(np.asarray(values, float), method="bulk"))
+        if len(values) > 1
+        else min_ess({"": values[0]})[""]
+    )
     return value / len(values) if np.isfinite(value) else 0.0
 
 
 def figures(result, sampler, space, names, drop=0.0):
     """The numbers of a row: ESS of every recorded summary, per 100,000 steps, per second and per evaluation.
 
-    A second is one of a single chain where chains run one after the other, and of all of them where they run together.
-    The first share `drop` of the records is left out of the ESS, which is scaled up for it.
+    A second is one of a single chain where chains run one after the other, and of all of them where they run
+    together. The first share `drop` of the records is left out of the ESS, which is scaled up for it.
     """
     chains = len(result.x)
-    found = {name: ess(np.asarray(v)[:, int(drop * v.shape[1]) :]) / (1 - drop) for name, v in result.records.items() if name in names}
+    found = {
+        name: ess(np.asarray(v)[:, int(drop * v.shape[1]) :]) / (1 - drop)
+        for name, v in result.records.items()
+        if name in names
+    }
     least = min(found.values())
     evaluations = sampler.evaluations(result.moves, space) * result.steps
     return {

@@ -8,7 +8,9 @@ from pymc_discrete import kernels
 
 
 class NotThere(Exception):
-    """Raised where the package does not have a sampler (yet), or where it does not take the model; the message says which."""
+    """Raised where the package does not have a sampler (yet), or where it does not take the model; the
+    message says which.
+    """
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class Sampler:
     Attributes
     ----------
     make : (model) -> (kernel, params)
-    evaluations : (mean moves of a proposal, space) -> per step; one evaluation is one log density, or the differences of
+    evaluations : (mean moves of a proposal, space) -> per step; one evaluation is one log density, or the
+        differences of
         all neighbours found together (one gradient, or our exact tables, which cost about as much)
     brute : calls for every neighbour's log density, which is too dear on the largest models
     """
@@ -79,7 +82,10 @@ ALL = [
     *[ours(f"PAFS-{n}", "path_auxiliary", path_length=n) for n in (1, 2, 3, 5, 10, 20)],
     ours("PAFS-adapt", "path_auxiliary", path_length="adapt"),
     # differences at every point of a path but the first, which is the state's
-    *[ours(f"PAS-{n}", "path_auxiliary", lambda m, s: m, path_length=n, recompute=True) for n in (1, 2, 3, 5, 10, 20)],
+    *[
+        ours(f"PAS-{n}", "path_auxiliary", lambda m, s: m, path_length=n, recompute=True)
+        for n in (1, 2, 3, 5, 10, 20)
+    ],
     ours("PAS-adapt", "path_auxiliary", lambda m, s: m, path_length="adapt", recompute=True),
     *[ours(f"NB-{n}", "path_auxiliary", path_length=n, backtrack=False) for n in (1, 2, 3, 5, 10, 20)],
     ours("NB-adapt", "path_auxiliary", path_length="adapt", backtrack=False),

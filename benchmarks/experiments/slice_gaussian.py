@@ -1,10 +1,12 @@
-"""A diagonal normal matched to another by slice sampling reparameterization gradients (Zoltowski et al. 2021, Fig. 2), and their bias.
+"""A diagonal normal matched to another by slice sampling reparameterization gradients (Zoltowski et al. 2021,
+Fig. 2), and their bias.
 
 python -m benchmarks.experiments.slice_gaussian [--short]
 
-min KL(q || p), from N(0, I). Chains go on from one iteration to the next, z at its start held fixed; the gradient is the path derivative
-(Eq. 14) at the final draw, for the reference too, whose draws are m + s eps. The third figure: how much of the gradient of KL is missing
-at a fixed q, the chains starting from exact draws of it.
+min KL(q || p), from N(0, I). Chains go on from one iteration to the next, z at its start held fixed; the
+gradient is the path derivative (Eq. 14) at the final draw, for the reference too, whose draws are m + s eps.
+The third figure: how much of the gradient of KL is missing at a fixed q, the chains starting from exact draws
+of it.
 """
 
 import functools
@@ -29,7 +31,9 @@ def main():
     table = report.Table("slice_gaussian", args)
     table.add("D=5, fit", "S=10", lambda: parameters(args, 5, 10))
     for length in (0, *LENGTHS[::3]) if args.short else (0, *LENGTHS):
-        table.add("D=20, fit", f"S={length}" if length else "reparameterized", lambda n=length: loss(args, 20, n))
+        table.add(
+            "D=20, fit", f"S={length}" if length else "reparameterized", lambda n=length: loss(args, 20, n)
+        )
     for d in (2, 5) if args.short else (2, 5, 20):
         rows = functools.cache(functools.partial(missing, d, batches))
         for n, length in enumerate(BIAS_LENGTHS):
@@ -37,11 +41,14 @@ def main():
     table.write(
         "A normal distribution matched by slice sampling reparameterization gradients",
         [
-            f"fit: Adam, rate {RATE}, {args.steps} iterations, {args.chains} chains of S slice steps an iteration (reparameterized: as "
-            f"many draws m + s eps). KL in nats: median of {SEEDS} seeds. s: of all seeds together, side by side, compiling excluded.",
-            f"bias: 1 - (mean gradient) . (gradient of KL) / |gradient of KL|^2 at q = N(0, I), for the means and for the log standard "
-            f"deviations, over {batches * BATCH} chains that start from q; se: its Monte Carlo error.",
-            "p: means of standard deviation 1.5, log standard deviations uniform in [-1, 1], drawn once for each D.",
+            f"fit: Adam, rate {RATE}, {args.steps} iterations, {args.chains} chains of S slice steps an "
+            f"iteration (reparameterized: as many draws m + s eps). KL in nats: median of {SEEDS} seeds. s: "
+            "of all seeds together, side by side, compiling excluded.",
+            "bias: 1 - (mean gradient) . (gradient of KL) / |gradient of KL|^2 at q = N(0, I), for the "
+            f"means and for the log standard deviations, over {batches * BATCH} chains that start from q; "
+            "se: its Monte Carlo error.",
+            "p: means of standard deviation 1.5, log standard deviations uniform in [-1, 1], drawn once for "
+            "each D.",
         ],
     )
     table.figure(draw, columns=3)
@@ -64,7 +71,9 @@ def kl(q, p):
 
 
 def slice_draws(logq, length, used):
-    """(key, params, z (chains, d)) -> the draws `used` of the next `length` (chains, draws, d), and where the chains end."""
+    """(key, params, z (chains, d)) -> the draws `used` of the next `length` (chains, draws, d), and where the
+    chains end.
+    """
 
     def draws(key, params, z):
         keys = jax.random.split(key, len(z))
@@ -85,7 +94,9 @@ def fit(key, draws, logq, logp, params, z, iterations, rate):
 
     def objective(params, key, z):
         x, z = draws(key, params, z)
-        return (logq(jax.lax.stop_gradient(params), x) - logp(x)).mean(), z  # Eq. 14: its gradient, not its value
+        return (
+            logq(jax.lax.stop_gradient(params), x) - logp(x)
+        ).mean(), z  # Eq. 14: its gradient, not its value
 
     def iteration(carried, key):
         params, state, z = carried
@@ -120,7 +131,13 @@ def fitted(args, d, length):
 def curves(iterates, p, seconds):
     values = np.asarray(jax.vmap(jax.vmap(lambda q: kl(q, p)))(iterates))
     values = np.median(values, axis=0)
-    return {"KL start": values[0], "KL half way": values[len(values) // 2], "KL end": values[-1], "s": seconds, "curve KL": values[::KEPT]}
+    return {
+        "KL start": values[0],
+        "KL half way": values[len(values) // 2],
+        "KL end": values[-1],
+        "s": seconds,
+        "curve KL": values[::KEPT],
+    }
 
 
 def parameters(args, d, length):
@@ -149,7 +166,9 @@ def missing(d, batches):
     rows = [{} for _ in at]
     for name, slopes, exact in zip(("means", "log sds"), found, jax.grad(kl)(phi, p), strict=True):
         share = 1 - np.asarray(slopes @ exact / (exact @ exact))  # (batches, lengths)
-        for row, mean, se in zip(rows, share.mean(axis=0), share.std(axis=0, ddof=1) / np.sqrt(batches), strict=True):
+        for row, mean, se in zip(
+            rows, share.mean(axis=0), share.std(axis=0, ddof=1) / np.sqrt(batches), strict=True
+        ):
             row |= {f"missing, {name}": mean, f"se, {name}": se}
     return rows
 
@@ -162,19 +181,34 @@ def draw(axes, rows):
                 lines = axes[0].plot(KEPT * np.arange(len(values)), values, color=colour, lw=1)
                 lines[0].set_label(what)
                 end = KEPT * len(values) * (1.02 + 0.03 * n)
-                axes[0].plot([end] * values.shape[1], r[f"target {what}"], "*", color=colour, label=f"{what}, target")
+                axes[0].plot(
+                    [end] * values.shape[1], r[f"target {what}"], "*", color=colour, label=f"{what}, target"
+                )
             axes[0].set(xlabel="iteration", title=f"(a) {r['setting']}, {r['sampler']}")
         elif "curve KL" in r:
             look = {"color": "k", "ls": ":"} if r["sampler"] == "reparameterized" else {}
-            axes[1].plot(KEPT * np.arange(len(r["curve KL"])), r["curve KL"], label=r["sampler"], lw=1.2, **look)
-    axes[1].set(xlabel="iteration", ylabel="KL(q || p), nats", yscale="log", ylim=(1e-9, None), title="(b) D=20")
+            axes[1].plot(
+                KEPT * np.arange(len(r["curve KL"])), r["curve KL"], label=r["sampler"], lw=1.2, **look
+            )
+    axes[1].set(
+        xlabel="iteration", ylabel="KL(q || p), nats", yscale="log", ylim=(1e-9, None), title="(b) D=20"
+    )
     settings = list(dict.fromkeys(r["setting"] for r in rows if "bias" in r["setting"]))
     for n, setting in enumerate(settings):
         here = [r for r in rows if r["setting"] == setting]
         at = [int(r["sampler"][2:]) for r in here]
         for name, line in (("means", "o-"), ("log sds", "s--")):
             value, error = ([r[f"{what}, {name}"] for r in here] for what in ("missing", "se"))
-            axes[2].errorbar(at, value, yerr=2 * np.array(error), fmt=line, color=f"C{n}", ms=3, lw=1, label=f"{setting[:-6]}, {name}")
+            axes[2].errorbar(
+                at,
+                value,
+                yerr=2 * np.array(error),
+                fmt=line,
+                color=f"C{n}",
+                ms=3,
+                lw=1,
+                label=f"{setting[:-6]}, {name}",
+            )
     axes[2].axhline(0, color="k", lw=0.5)
     axes[2].set(xlabel="S", xscale="log", ylabel="share of the gradient missing (2 se)", title="(c) bias")
     for ax in axes[:2]:

@@ -1,12 +1,14 @@
-"""A linear inference network and its model, learned together by slice sampling gradients (Zoltowski et al. 2021, App. D, Fig. 5).
+"""A linear inference network and its model, learned together by slice sampling gradients (Zoltowski et al.
+2021, App. D, Fig. 5).
 
 python -m benchmarks.experiments.slice_inference_network [--short]
 
-z ~ N(mu, I), x | z ~ N(z, I); q(z | x) = N(Ax + b, 2/3 I), known up to a constant only; D = 20, 1000 data, batches of 128, 20 draws after
-30 more, 1000 iterations. The optimum is mu* = mean x, A* = I/2, b* = mu*/2 (Eq. 30).
+z ~ N(mu, I), x | z ~ N(z, I); q(z | x) = N(Ax + b, 2/3 I), known up to a constant only; D = 20, 1000 data,
+batches of 128, 20 draws after 30 more, 1000 iterations. The optimum is mu* = mean x, A* = I/2, b* = mu*/2
+(Eq. 30).
 
-Tolerance, stated beforehand: root mean square error of mu and b below 0.1 and of the elements of A below 0.05, for the average of the last
-200 iterates, the learning rate falling to 0.
+Tolerance, stated beforehand: root mean square error of mu and b below 0.1 and of the elements of A below
+0.05, for the average of the last 200 iterates, the learning rate falling to 0.
 """
 
 import functools
@@ -33,18 +35,30 @@ def main():
     optimum = {"mu": x.mean(axis=0), "A": np.eye(D) / 2, "b": x.mean(axis=0) / 2}  # Eq. 30
     for rate in RATES:
         for draws in KINDS:
-            fit = functools.partial(learned, jax.random.key(args.seed), params=start, draws=KINDS[draws], rate=rate, iterations=iterations)
+            fit = functools.partial(
+                learned,
+                jax.random.key(args.seed),
+                params=start,
+                draws=KINDS[draws],
+                rate=rate,
+                iterations=iterations,
+            )
             run = functools.cache(lambda fit=fit: timed(lambda x: fit(x=x), x))
             for name, best in optimum.items():
-                table.add(f"rate {rate}, {draws}", name, lambda n=name, run=run, best=best: row(n, *run(), np.asarray(best)))
+                table.add(
+                    f"rate {rate}, {draws}",
+                    name,
+                    lambda n=name, run=run, best=best: row(n, *run(), np.asarray(best)),
+                )
     table.write(
         "A linear inference network learned by slice sampling gradients",
         [
-            f"D = {D}. {iterations} iterations of Adam, its rate falling to 0 as a cosine; batches of {BATCH} of {DATA}. Slice steps: "
-            f"{DRAWS} draws after {BURN_IN}, all steps differentiated; one chain for each datum, which goes on when the datum comes "
-            f"again. Exact draws: {DRAWS} of q itself, reparameterized.",
-            f"Root mean square distance of the elements from the optimum: after the first iteration, after the last, and of the average "
-            f"of the last {AVERAGED} iterates, to which the tolerance applies.",
+            f"D = {D}. {iterations} iterations of Adam, its rate falling to 0 as a cosine; batches of "
+            f"{BATCH} of {DATA}. Slice steps: {DRAWS} draws after {BURN_IN}, all steps differentiated; one "
+            f"chain for each datum, which goes on when the datum comes again. Exact draws: {DRAWS} of q "
+            "itself, reparameterized.",
+            "Root mean square distance of the elements from the optimum: after the first iteration, after "
+            f"the last, and of the average of the last {AVERAGED} iterates, to which the tolerance applies.",
             "s: the whole run, compiling excluded.",
         ],
     )
@@ -56,7 +70,9 @@ def data_and_start(seed):
     r = np.random.default_rng(seed)
     mu = r.standard_normal(D)
     x = mu + np.sqrt(2) * r.standard_normal((DATA, D))
-    return jnp.asarray(x), {n: jnp.asarray(r.standard_normal(shape)) for n, shape in (("mu", D), ("A", (D, D)), ("b", D))}
+    return jnp.asarray(x), {
+        n: jnp.asarray(r.standard_normal(shape)) for n, shape in (("mu", D), ("A", (D, D)), ("b", D))
+    }
 
 
 def log_q(centre, z):
@@ -68,7 +84,9 @@ def log_joint(mu, x, z):
 
 
 def slice_draws(key, centre, z):
-    path = jax.vmap(lambda key, centre, z: differentiable_slice_sample(key, log_q, centre, z, BURN_IN + DRAWS).x)
+    path = jax.vmap(
+        lambda key, centre, z: differentiable_slice_sample(key, log_q, centre, z, BURN_IN + DRAWS).x
+    )
     return path(jax.random.split(key, BATCH), centre, z)[:, BURN_IN:]
 
 
@@ -76,7 +94,10 @@ def exact_draws(key, centre, z):
     return centre[:, None] + np.sqrt(2 / 3) * jax.random.normal(key, (BATCH, DRAWS, D))
 
 
-KINDS = {"slice steps": slice_draws, "exact draws": exact_draws}  # (key, centre (BATCH, D), z (BATCH, D)) -> (BATCH, DRAWS, D)
+KINDS = {
+    "slice steps": slice_draws,
+    "exact draws": exact_draws,
+}  # (key, centre (BATCH, D), z (BATCH, D)) -> (BATCH, DRAWS, D)
 
 
 def learned(key, x, params, draws, rate, iterations):
@@ -131,7 +152,11 @@ def draw(axes, rows):
         ax.set(title=f"{r['sampler']}, {shown}", xlabel="element")
     for r in rows:
         fast, by_slices = (text in r["setting"] for text in (f"rate {RATES[-1]}", "slice"))
-        look = {"color": f"C{list(TOLERANCE).index(r['sampler'])}", "lw": 2 if fast else 1, "ls": "-" if by_slices else ":"}
+        look = {
+            "color": f"C{list(TOLERANCE).index(r['sampler'])}",
+            "lw": 2 if fast else 1,
+            "ls": "-" if by_slices else ":",
+        }
         axes[3].plot(r["curve"], label=f"{r['sampler']}, {r['setting']}", **look)
     axes[3].set(xlabel="iteration", ylabel="root mean square error", yscale="log")
 

@@ -1,9 +1,11 @@
-"""A mixture of two normals matched to another by slice sampling reparameterization gradients (Zoltowski et al. 2021, Fig. 3).
+"""A mixture of two normals matched to another by slice sampling reparameterization gradients (Zoltowski et
+al. 2021, Fig. 3).
 
 python -m benchmarks.experiments.slice_mixture [--short]
 
-min KL(q || p) over logits, means and log standard deviations, with N chains of S draws an iteration, all of which are in the loss.
-Reference: the same optimiser with the gradient of the numerical integral. "apart": most slices of p are in two pieces.
+min KL(q || p) over logits, means and log standard deviations, with N chains of S draws an iteration, all of
+which are in the loss. Reference: the same optimiser with the gradient of the numerical integral. "apart":
+most slices of p are in two pieces.
 """
 
 import jax
@@ -16,7 +18,10 @@ from benchmarks.experiments.slice_gaussian import KEPT, fit, slice_draws, timed
 
 RATE, SEEDS = 0.02, 5
 GRID = np.linspace(-15, 15, 3001)
-TARGETS = {"overlapping": ([0.35, 0.65], [-1.5, 1.5], [1.0, 0.7]), "apart": ([0.35, 0.65], [-3.0, 3.0], [1.0, 0.7])}  # weights, means, sds
+TARGETS = {
+    "overlapping": ([0.35, 0.65], [-1.5, 1.5], [1.0, 0.7]),
+    "apart": ([0.35, 0.65], [-3.0, 3.0], [1.0, 0.7]),
+}  # weights, means, sds
 
 
 def main():
@@ -26,16 +31,22 @@ def main():
         table.add(setting, "exact gradient", lambda s=setting: by_integral(args, s))
         for n in (1, args.chains):
             for length in (1, 10):
-                table.add(setting, f"N={n}, S={length}", lambda s=setting, n=n, k=length: by_slices(args, s, n, k))
+                table.add(
+                    setting, f"N={n}, S={length}", lambda s=setting, n=n, k=length: by_slices(args, s, n, k)
+                )
     table.write(
         "A mixture of two normals matched by slice sampling reparameterization gradients",
         [
-            f"Adam, rate {RATE}, {args.steps} iterations; N chains, S draws of each an iteration, all in the loss; chains go on.",
+            f"Adam, rate {RATE}, {args.steps} iterations; N chains, S draws of each an iteration, all in the "
+            "loss; chains go on.",
             "q starts with weights 1/2, means -1 and 1, standard deviations 1; p: "
-            + "; ".join(f"{name}: weights {w}, means {m}, standard deviations {s}" for name, (w, m, s) in TARGETS.items())
+            + "; ".join(
+                f"{name}: weights {w}, means {m}, standard deviations {s}"
+                for name, (w, m, s) in TARGETS.items()
+            )
             + ".",
-            f"KL: integral over a grid, nats, median and largest of {SEEDS} seeds; weight: of q's left component at the end, median. s: of "
-            "all seeds together, side by side, compiling excluded.",
+            f"KL: integral over a grid, nats, median and largest of {SEEDS} seeds; weight: of q's left "
+            "component at the end, median. s: of all seeds together, side by side, compiling excluded.",
         ],
     )
     table.figure(draw, columns=4, size=(4.2, 4.0))
@@ -112,13 +123,17 @@ def measured(iterates, seconds, p):
 def draw(axes, rows):
     for n, setting in enumerate(TARGETS):
         density, distance = axes[2 * n : 2 * n + 2]
-        density.plot(GRID, np.exp(log_mixture(target(setting), GRID[:, None])), "k", lw=3, alpha=0.3, label="target")
+        density.plot(
+            GRID, np.exp(log_mixture(target(setting), GRID[:, None])), "k", lw=3, alpha=0.3, label="target"
+        )
         for k, r in enumerate(r for r in rows if r["setting"] == setting):
             look = {"color": f"C{k}", "lw": 1.2, "ls": ("-", "--", "-.", ":", (0, (5, 1)))[k]}
             density.plot(GRID[::10], r["curve density"], label=r["sampler"], **look)
             distance.plot(KEPT * np.arange(len(r["curve KL"])), r["curve KL"], label=r["sampler"], **look)
         density.set(xlim=(-7, 7), xlabel="x", ylabel="density at the end", title=setting)
-        distance.set(xlabel="iteration", ylabel="KL(q || p), nats", yscale="log", ylim=(1e-9, None), title=setting)
+        distance.set(
+            xlabel="iteration", ylabel="KL(q || p), nats", yscale="log", ylim=(1e-9, None), title=setting
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""A variational autoencoder with a conditional energy posterior, on scikit-learn's digits (Zoltowski et al. 2021, Fig. 4).
+"""A variational autoencoder with a conditional energy posterior, on scikit-learn's digits (Zoltowski et al.
+2021, Fig. 4).
 
 python -m benchmarks.experiments.slice_vae [--short]
 
-z ~ N(0, I), x | z Bernoulli, 64 pixels (1 where the grey is 8 of 16 or more); q(z | x) ∝ exp(f(x) . g(z)) p0(z) (Eq. 15), g bounded, so
-that q can be normalised for every f. One chain for each image, which starts at a draw of p0 and goes on when the image comes again.
-Beside it the same decoder with a normal q(z | x), reparameterized as usual.
+z ~ N(0, I), x | z Bernoulli, 64 pixels (1 where the grey is 8 of 16 or more); q(z | x) ∝ exp(f(x) . g(z))
+p0(z) (Eq. 15), g bounded, so that q can be normalised for every f. One chain for each image, which starts at
+a draw of p0 and goes on when the image comes again. Beside it the same decoder with a normal q(z | x),
+reparameterized as usual.
 """
 
 import equinox as eqx
@@ -58,13 +60,16 @@ def main():
     table.write(
         "A variational autoencoder with a conditional energy posterior",
         [
-            f"{len(x)} images to learn from, {len(x_out)} held out, to which all numbers belong; nats an image. z: {D} numbers, "
-            f"f(x): {EMBEDDING}. Adam, weight decay {DECAY}, rate {RATE} falling to 0 as a cosine; {iterations} iterations of "
-            f"{BATCH} images.",
-            f"energy: {STEPS} slice steps an iteration, the last {USED} draws in the objective. normal: {USED} draws m + s eps.",
-            "reconstruction: mean of log p(x | z) over q, by chains (normal: draws). log p(x), log Z of q, ELBO: with importance weights "
-            f"of {chunks * CHUNK:,} draws of p0 (log Z of the normal is 0: what it shows is error), effective draws: median over images.",
-            f"neighbours: share of labels right by the {NEIGHBOURS} nearest neighbours in f(x) (normal: the mean of q) or pixels.",
+            f"{len(x)} images to learn from, {len(x_out)} held out, to which all numbers belong; nats an "
+            f"image. z: {D} numbers, f(x): {EMBEDDING}. Adam, weight decay {DECAY}, rate {RATE} falling to 0 "
+            f"as a cosine; {iterations} iterations of {BATCH} images.",
+            f"energy: {STEPS} slice steps an iteration, the last {USED} draws in the objective. normal: "
+            f"{USED} draws m + s eps.",
+            "reconstruction: mean of log p(x | z) over q, by chains (normal: draws). log p(x), log Z of q, "
+            f"ELBO: with importance weights of {chunks * CHUNK:,} draws of p0 (log Z of the normal is 0: "
+            "what it shows is error), effective draws: median over images.",
+            f"neighbours: share of labels right by the {NEIGHBOURS} nearest neighbours in f(x) (normal: the "
+            "mean of q) or pixels.",
             "skipped: iterations without a finite gradient. s: of learning, compiling excluded.",
         ],
     )
@@ -144,7 +149,9 @@ def log_likelihood(decode, x, z):
 # ---------------------------------------------------------------- learning
 def learned(key, arrays, static, x, iterations):
     """The model's arrays after all iterations, and how many had no finite gradient."""
-    optimizer = optax.apply_if_finite(optax.adamw(optax.cosine_decay_schedule(RATE, iterations), weight_decay=DECAY), iterations)
+    optimizer = optax.apply_if_finite(
+        optax.adamw(optax.cosine_decay_schedule(RATE, iterations), weight_decay=DECAY), iterations
+    )
 
     def objective(arrays, key, x, z):
         model, fixed = (eqx.combine(a, static) for a in (arrays, jax.lax.stop_gradient(arrays)))
@@ -163,7 +170,9 @@ def learned(key, arrays, static, x, iterations):
 
     key_start, key_run = jax.random.split(key)
     z = jax.random.normal(key_start, (len(x), D))
-    (arrays, state, _), _ = jax.lax.scan(iteration, (arrays, optimizer.init(arrays), z), jax.random.split(key_run, iterations))
+    (arrays, state, _), _ = jax.lax.scan(
+        iteration, (arrays, optimizer.init(arrays), z), jax.random.split(key_run, iterations)
+    )
     return arrays, state.total_notfinite
 
 

@@ -3,8 +3,8 @@
 python -m benchmarks.experiments.speed [--only 50x50 ...] [--short]
 PYTENSOR_FLAGS=floatX=float32 python -m benchmarks.experiments.speed
 
-Ising lattices with a free boundary, coupling 0.5 and a random field, one chain, all steps inside one compiled loop; kernels that tune are
-tuned first. From a draw of block Gibbs.
+Ising lattices with a free boundary, coupling 0.5 and a random field, one chain, all steps inside one compiled
+loop; kernels that tune are tuned first. From a draw of block Gibbs.
 """
 
 import resource
@@ -41,15 +41,21 @@ def main():
         at = runner.drawn(target, runner.random_starts(target.space, 1, args.seed)[0], key, SWEEPS)
         must = costs(target, at)
         for name in args.samplers:
-            table.run(setting, name, model, lambda s, kernel, params: measured(kernel, params, target, at, must, args))  # noqa: B023
+            table.run(
+                setting,
+                name,
+                model,
+                lambda s, kernel, params: measured(kernel, params, target, at, must, args),
+            )
     table.write(
         "Speed of a transition",
         [
             "us: of one transition, the fastest of five runs. value: what was tuned.",
-            "differences, numbers: of all differences at a point, and of one uniform a site, in loops of their own; GWG, PAFS and NB "
-            "evaluate the differences of few sites only and need fewer numbers.",
+            "differences, numbers: of all differences at a point, and of one uniform a site, in loops of "
+            "their own; GWG, PAFS and NB evaluate the differences of few sites only and need fewer numbers.",
             "by need: us by the sum of the two.",
-            "ESS/s energy: of the log density, every transition recorded. GB: the largest resident memory of the process so far.",
+            "ESS/s energy: of the log density, every transition recorded. GB: the largest resident memory "
+            "of the process so far.",
         ],
     )
 
@@ -78,13 +84,17 @@ def costs(target, x):
         return total + jax.random.uniform(jax.random.fold_in(jax.random.key(0), n), (d,))
 
     target.differences(x)  # its constants are made outside the loop
-    return per_call(evaluate, (jnp.asarray(x), target.differences(x)), calls), per_call(draw, jnp.zeros(d), calls)
+    return per_call(evaluate, (jnp.asarray(x), target.differences(x)), calls), per_call(
+        draw, jnp.zeros(d), calls
+    )
 
 
 def measured(kernel, params, target, x, must, args):
     key, row = jax.random.key(args.seed), {}
     if kernel.tuned is not None:
-        value, row["accept"] = runner.tuner(kernel, params, target, tuning.TRANSITIONS)(key, x, params[kernel.tuned.name], args.steps)
+        value, row["accept"] = runner.tuner(kernel, params, target, tuning.TRANSITIONS)(
+            key, x, params[kernel.tuned.name], args.steps
+        )
         params = {**params, kernel.tuned.name: value}
         row["value"] = value
 

@@ -1,11 +1,12 @@
-"""Learning structured Ising models (PMP, section 5.4): quality of samples over the sweeps in training and sampling.
+"""Learning structured Ising models (PMP, section 5.4): quality of samples over the sweeps in training and
+sampling.
 
 python -m benchmarks.experiments.structured [--short]
 
-A graph of 200 spins with 4 neighbours on average, weights of N(0, 0.25), and a periodic 25x25 lattice with -0.1, weights counted twice
-as in Grathwohl et al. 2021; 2000 draws of each by Gibbs sampling. A general Ising model is learned from them, with an l1 penalty of 0.01;
-chains begin anew in every iteration. One sweep is as many updates of single sites as there are; a step of DMALA, which proposes all of them
-at once, counts as one.
+A graph of 200 spins with 4 neighbours on average, weights of N(0, 0.25), and a periodic 25x25 lattice with
+-0.1, weights counted twice as in Grathwohl et al. 2021; 2000 draws of each by Gibbs sampling. A general Ising
+model is learned from them, with an l1 penalty of 0.01; chains begin anew in every iteration. One sweep is as
+many updates of single sites as there are; a step of DMALA, which proposes all of them at once, counts as one.
 """
 
 import time
@@ -48,14 +49,23 @@ def main():
         for sweeps in SWEEPS[:2] if args.short else SWEEPS:
             for name in NAMES:
                 if sweeps <= LONGEST.get((kind, name), sweeps):
-                    with_these = (name, sweeps, 5 if args.short else ITERATIONS[kind], CHAINS[kind], weights, data, floor)
+                    with_these = (
+                        name,
+                        sweeps,
+                        5 if args.short else ITERATIONS[kind],
+                        CHAINS[kind],
+                        weights,
+                        data,
+                        floor,
+                    )
                     table.add(f"{kind}, {sweeps} sweeps", name, lambda a=with_these: learned(*a))
     table.write(
         "Learning structured Ising models",
         [
-            f"log MMD^2 of {DRAWS} draws of what was learned, by the same sampler with as many sweeps, to the {DATA} it was learned from; "
-            "floor: of as many draws of the truth. RMSE of all weights.",
-            f"{told(CHAINS)} chains; Adam with rates from {RATE} down to 0; {told(ITERATIONS)} iterations (the paper: 1000, rate 0.001).",
+            f"log MMD^2 of {DRAWS} draws of what was learned, by the same sampler with as many sweeps, to "
+            f"the {DATA} it was learned from; floor: of as many draws of the truth. RMSE of all weights.",
+            f"{told(CHAINS)} chains; Adam with rates from {RATE} down to 0; {told(ITERATIONS)} iterations "
+            "(the paper: 1000, rate 0.001).",
             "train s, draw s: seconds of learning and of drawing, compiling included and excluded.",
         ],
     )
@@ -87,7 +97,9 @@ def draws_of(weights, bias, sweeps, seed=0):
     n = len(bias)
     a, b = np.nonzero(np.triu(weights, 1))
     tables = 2 * weights[a, b][:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]])
-    graph = FactorGraph(learning.Ising(n).space, [Pairwise(a, b, tables)], {"x": np.stack([-bias, bias], axis=1)})
+    graph = FactorGraph(
+        learning.Ising(n).space, [Pairwise(a, b, tables)], {"x": np.stack([-bias, bias], axis=1)}
+    )
     chains = learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, persistent=False)
     return jax.jit(lambda key: chains.draw(key, graph, None, DATA)[0])(jax.random.key(seed))
 
@@ -100,11 +112,20 @@ def learned(name, sweeps, iterations, many, weights, data, floor):
     zeros = jax.tree.map(jnp.zeros_like, model.start(jax.random.key(0)))
     begin = time.perf_counter()
     options = {"iterations": iterations, "chains": many, "batch": DATA // 10, "l1": L1, "params": zeros}
-    found = jax.block_until_ready(learning.fit(model, {"x": np.asarray(data)}, sampler=chains, optimizer=optax.adam(rate), **options))
+    found = jax.block_until_ready(
+        learning.fit(model, {"x": np.asarray(data)}, sampler=chains, optimizer=optax.adam(rate), **options)
+    )
     train = time.perf_counter() - begin
     x, seconds = timed(chains, model.graph(found.params))
     rmse = np.sqrt(np.mean((np.asarray(model.matrix(found.params)) / 2 - weights) ** 2))
-    return {"log MMD^2": log_mmd(x, data), "floor": floor, "RMSE": rmse, "train s": train, "draw s": seconds, "sweeps": sweeps}
+    return {
+        "log MMD^2": log_mmd(x, data),
+        "floor": floor,
+        "RMSE": rmse,
+        "train s": train,
+        "draw s": seconds,
+        "sweeps": sweeps,
+    }
 
 
 def timed(chains, graph, draws=DRAWS):

@@ -2,9 +2,10 @@
 
 python -m benchmarks.experiments.tuning [--only "Ising 20x20" ...] [--short]
 
-Every kernel that tunes does so as a step of `pm.sample` does: `--steps` calls of `kernels.loop`, 5 transitions each. The starts
-are a tenth of, at, and ten times the kernel's own. Then one chain of `--seconds` at each of ten values, from an eighth of the tuned
-value to eight times it, and one at the tuned value, all from one draw of block Gibbs: tuning is too short to reach the target.
+Every kernel that tunes does so as a step of `pm.sample` does: `--steps` calls of `kernels.loop`, 5
+transitions each. The starts are a tenth of, at, and ten times the kernel's own. Then one chain of `--seconds`
+at each of ten values, from an eighth of the tuned value to eight times it, and one at the tuned value, all
+from one draw of block Gibbs: tuning is too short to reach the target.
 """
 
 import time
@@ -29,11 +30,15 @@ def ising(p, coupling=0.4):
 def rbm(visible=784, hidden=25):
     """A random RBM as in Grathwohl et al. 2021, App. C."""
     r = np.random.default_rng(0)
-    return models.rbm(r.normal(0, np.sqrt(0.05), (visible, hidden)), r.normal(size=visible), r.normal(size=hidden))
+    return models.rbm(
+        r.normal(0, np.sqrt(0.05), (visible, hidden)), r.normal(size=visible), r.normal(size=hidden)
+    )
 
 
 def spike_and_slab():
-    """The model A, and the slab coefficients of its data: those of the spikes are draws of the prior, so that they are plausible."""
+    """The model A, and the slab coefficients of its data: those of the spikes are draws of the prior, so that
+    they are plausible.
+    """
     model, _ = examples.spike_and_slab()
     r = np.random.default_rng(1)  # as spike_and_slab_data draws
     r.normal(size=(200, 100)), r.random(100)
@@ -61,18 +66,24 @@ def main():
         x = runner.random_starts(target.space, 1, args.seed)[0]
         at = runner.drawn(target, x, jax.random.key(args.seed), SWEEPS)
         for name in args.samplers:
-            table.run(setting, name, model, lambda s, kernel, params: measured(kernel, params, target, x, at, args))  # noqa: B023
+            table.run(
+                setting, name, model, lambda s, kernel, params: measured(kernel, params, target, x, at, args)
+            )
     table.write(
         "Tuning",
         [
-            f"tuned from: {args.steps} calls of {TRANSITIONS} or {TRANSITIONS + 1} transitions, from random states, started at a tenth "
-            "of the kernel's own start, at it, and at ten times it, within the bounds. The rest of the row is at the middle one.",
-            f"accept: over the sampling at the tuned value; outside: not within {ACCEPTABLE[0]} to {ACCEPTABLE[1]}, nor at a bound.",
-            "of best: ESS per second at the tuned value by that of the best of the ten grid values (an eighth to eight times, within the "
-            f"bounds), {args.seconds:g} s of one chain each. The best of ten noisy numbers is too good by what the noise is.",
+            f"tuned from: {args.steps} calls of {TRANSITIONS} or {TRANSITIONS + 1} transitions, from random "
+            "states, started at a tenth of the kernel's own start, at it, and at ten times it, within the "
+            "bounds. The rest of the row is at the middle one.",
+            f"accept: over the sampling at the tuned value; outside: not within {ACCEPTABLE[0]} to "
+            f"{ACCEPTABLE[1]}, nor at a bound.",
+            "of best: ESS per second at the tuned value by that of the best of the ten grid values (an "
+            f"eighth to eight times, within the bounds), {args.seconds:g} s of one chain each. The best of "
+            "ten noisy numbers is too good by what the noise is.",
             "of fit: the same, read off a parabola through all eleven, log against log, that is less noisy.",
-            "best at: that grid value by the tuned one. ones: sites whose value is 1. changes: sites that differ after a step; what the "
-            "theory of the target acceptance maximises, and the only one of the three that is hardly noisy.",
+            "best at: that grid value by the tuned one. ones: sites whose value is 1. changes: sites that "
+            "differ after a step; what the theory of the target acceptance maximises, and the only one of "
+            "the three that is hardly noisy.",
         ],
     )
     table.figure(draw, columns=len(SAMPLERS), size=(4.2, 4.5))
@@ -100,25 +111,44 @@ def measured(kernel, params, target, x, drawn_x, args):
                 kept.append([np.asarray(o) for o in out])
             calls += 1
         energy, ones, accept, jump = (np.concatenate(k) for k in zip(*kept, strict=True))
-        return runner.ess(energy[None]) / spent, runner.ess(ones[None]) / spent, jump.sum() / spent, accept.mean(), len(accept) / spent
+        return (
+            runner.ess(energy[None]) / spent,
+            runner.ess(ones[None]) / spent,
+            jump.sum() / spent,
+            accept.mean(),
+            len(accept) / spent,
+        )
 
     keys = jax.random.split(key, 3)
     tune = runner.tuner(kernel, params, target, TRANSITIONS)
-    tuned = [tune(k, x, factor * params[name], args.steps) for factor, k in zip((0.1, 1, 10), keys, strict=True)]
+    tuned = [
+        tune(k, x, factor * params[name], args.steps) for factor, k in zip((0.1, 1, 10), keys, strict=True)
+    ]
     value, tuning_accept = sorted(tuned)[1]
     values = np.unique(np.clip(value * GRID, *bounds))
     values = [value, *values[~np.isclose(values, value, rtol=1e-3)]]
-    order = np.random.default_rng(args.seed).permutation(len(values))  # a machine that slows down slows no end of the grid
+    order = np.random.default_rng(args.seed).permutation(
+        len(values)
+    )  # a machine that slows down slows no end of the grid
     found = np.array([sample(values[n], jax.random.fold_in(key, n)) for n in order])[np.argsort(order)]
     energy, ones, jump, accept, speed = found.T
     ends = ["lower" * bool(value <= 1.02 * bounds[0]), "upper" * bool(value >= 0.98 * bounds[1])]
     inside = ACCEPTABLE[0] <= accept[0] <= ACCEPTABLE[1]
     row = {f"tuned from {f}": t[0] for f, t in zip(("a tenth", "start", "ten times"), tuned, strict=True)}
-    row |= {"accept in tuning": tuning_accept, "accept": accept[0], "bound": "".join(ends), "outside": "" if inside or any(ends) else "yes"}
+    row |= {
+        "accept in tuning": tuning_accept,
+        "accept": accept[0],
+        "bound": "".join(ends),
+        "outside": "" if inside or any(ends) else "yes",
+    }
     row |= {"steps per s": speed[0], "ESS/s energy": energy[0], "ESS/s ones": ones[0], "changes/s": jump[0]}
     for what, ess in (("energy", energy), ("ones", ones), ("changes", jump)):
         best = int(np.argmax(ess[1:])) + 1
-        row |= {f"{what} of best": ess[0] / ess[best], f"{what} best at": values[best] / value, f"{what} of fit": of_fit(values, ess)}
+        row |= {
+            f"{what} of best": ess[0] / ess[best],
+            f"{what} best at": values[best] / value,
+            f"{what} of fit": of_fit(values, ess),
+        }
     curves = {"energy": energy, "ones": ones, "changes": jump, "accept": accept, "speed": speed}
     return row | {"grid": np.array(values)} | {f"grid {what}": curve for what, curve in curves.items()}
 
@@ -140,7 +170,14 @@ def draw(axes, rows):
                 factor = np.array(r["grid"])[order] / r["grid"][0]
                 for what, ls in (("changes", "-"), ("energy", ":")):
                     ess = np.array(r[f"grid {what}"])[order]
-                    ax.plot(factor, ess / ess.max(), ls, color=f"C{n}", marker=".", label=setting if what == "changes" else None)
+                    ax.plot(
+                        factor,
+                        ess / ess.max(),
+                        ls,
+                        color=f"C{n}",
+                        marker=".",
+                        label=setting if what == "changes" else None,
+                    )
         ax.axvline(1, color="k", lw=0.8)
         ax.set_xscale("log", base=2)
         ax.set(

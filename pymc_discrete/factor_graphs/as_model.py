@@ -17,18 +17,27 @@ def potential(graph: FactorGraph, values: dict[str, Any]) -> pt.TensorVariable:
     """The log density of the graph as a PyTensor scalar; see `FactorGraph.potential`."""
     variables = graph.space.variables
     if set(values) != {v.name for v in variables}:
-        raise ValueError(f"potential needs a tensor for each of {', '.join(v.name for v in variables)}; got {', '.join(values) or 'none'}.")
+        raise ValueError(
+            f"potential needs a tensor for each of {', '.join(v.name for v in variables)}; got "
+            f"{', '.join(values) or 'none'}."
+        )
     tensors = [pt.as_tensor(values[v.name]) for v in variables]
     for tensor, v in zip(tensors, variables, strict=True):
         shape = tuple(tensor.type.shape)
-        if len(shape) != len(v.shape) or any(got not in (None, want) for got, want in zip(shape, v.shape, strict=True)):
-            raise ValueError(f"{v.name!r} has shape {v.shape} in the graph, and the tensor given for it has shape {shape}.")
+        if len(shape) != len(v.shape) or any(
+            got not in (None, want) for got, want in zip(shape, v.shape, strict=True)
+        ):
+            raise ValueError(
+                f"{v.name!r} has shape {v.shape} in the graph, and the tensor given for it has shape {shape}."
+            )
     unary = [pt.as_tensor(np.asarray(u)) for u in graph.unary]
     parameters = [{name: pt.as_tensor(np.asarray(a)) for name, a in own.items()} for own in graph.parameters]
     return summed(graph.wiring, unary, parameters, tensors)
 
 
-def summed(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], tensors: list[Any]) -> pt.TensorVariable:
+def summed(
+    wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], tensors: list[Any]
+) -> pt.TensorVariable:
     places = [t.reshape((v.size,)) - v.lower for t, v in zip(tensors, wiring.space.variables, strict=True)]
     return added_up(wiring, unary, parameters, places, pt)
 
@@ -45,14 +54,22 @@ def density_of(wiring: Wiring, differences: str) -> ModelDensity:
     """The log density of a model whose continuous variables are the log potentials."""
     space = wiring.space
     with pm.Model() as model:
-        tensors = [pm.DiscreteUniform(v.name, v.lower.reshape(v.shape), v.upper.reshape(v.shape), shape=v.shape) for v in space.variables]
+        tensors = [
+            pm.DiscreteUniform(v.name, v.lower.reshape(v.shape), v.upper.reshape(v.shape), shape=v.shape)
+            for v in space.variables
+        ]
         unary = [pm.Flat(f"unary of {v.name}", shape=(v.K, v.size)) for v in space.variables]
         parameters = [
-            {name: pm.Flat(f"{name} of factors {f}", shape=np.shape(a)) for name, a in factor.parameters.items()}
+            {
+                name: pm.Flat(f"{name} of factors {f}", shape=np.shape(a))
+                for name, a in factor.parameters.items()
+            }
             for f, factor in enumerate(wiring.factors)
         ]
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", summed(wiring, unary, parameters, tensors) + uniform)
-    density = ModelDensity(model, [v.name for v in space.variables], model.initial_point(), differences, None, "auto", join=False)
+    density = ModelDensity(
+        model, [v.name for v in space.variables], model.initial_point(), differences, None, "auto", join=False
+    )
     density.width_of_jax = True  # as the graph's own arrays
     return density

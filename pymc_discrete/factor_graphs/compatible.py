@@ -30,27 +30,35 @@ def check(density: ModelDensity) -> list[bool]:
     size = sum(space.variables[n].size * (space.variables[n].K - 1) for n in dense) ** 2
     if size > LARGEST_TABLES:
         names = ", ".join(repr(r.term.name) for r in plan.rows)
-        raise ValueError(f"{names} would be tables of {size} entries over all pairs of its sites, and {LARGEST_TABLES} are taken. {REMEDY}")
-    every = [np.concatenate([space.starts[n] + np.arange(space.variables[n].size) for n in sorted(t.variables)]) for t in plan.rows]
+        raise ValueError(
+            f"{names} would be tables of {size} entries over all pairs of its sites, and {LARGEST_TABLES} "
+            f"are taken. {REMEDY}"
+        )
+    every = [
+        np.concatenate([space.starts[n] + np.arange(space.variables[n].size) for n in sorted(t.variables)])
+        for t in plan.rows
+    ]
     triples, degree = ThirdDifferences(density), Degree(plan.dependence)
     for rows, sites in zip(plan.rows, every, strict=True):
         worst = triples.of(rows.total, [sites])
         if np.isinf(worst):
             raise ValueError(
-                f"{rows.term.name!r} joins many sites and is infinite or nan at some of their values: no sum of tables over pairs. {REMEDY}"
+                f"{rows.term.name!r} joins many sites and is infinite or nan at some of their values: no sum "
+                f"of tables over pairs. {REMEDY}"
             )
         if worst > 0:
             raise ValueError(
-                f"{rows.term.name!r} is no factor graph: it joins more than two sites at a time in a way that is no sum over pairs "
-                f"(changing three sites changes it by up to {worst:.2g} nats more than their pairs do). Perturb-and-max-product takes sums "
-                "of tables, and quadratic forms such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
+                f"{rows.term.name!r} is no factor graph: it joins more than two sites at a time in a way "
+                f"that is no sum over pairs (changing three sites changes it by up to {worst:.2g} nats more "
+                "than their pairs do). Perturb-and-max-product takes sums of tables, and quadratic forms "
+                "such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
                 f"{REMEDY}"
             )
         if degree.of(rows.total) > 2:  # rarely, or those states would have been met
             how = degree.joined_by.get(rows.total)
             raise ValueError(
-                f"{rows.term.name!r} is no factor graph: {f'{how} joins' if how else 'products join'} more than two of its sites, and what "
-                f"that says of rare states is no sum over pairs. {REMEDY}"
+                f"{rows.term.name!r} is no factor graph: {f'{how} joins' if how else 'products join'} more "
+                f"than two of its sites, and what that says of rare states is no sum over pairs. {REMEDY}"
             )
     pairwise = []
     for term, _, sites in plan.in_place:
@@ -59,20 +67,25 @@ def check(density: ModelDensity) -> list[bool]:
         widths = [np.prod([float(space.upper[i] - space.lower[i] + 1) for i in row]) for row in own]
         if max(widths, default=0) > LARGEST_TABLE and not pairwise[-1]:
             raise ValueError(
-                f"{term.name!r} joins {max(map(len, own))} sites in one element, a table of up to {max(widths):.0f} entries that is no sum "
-                f"over pairs: a factor graph takes {LARGEST_TABLE}. Write it as a sum of smaller terms. {REMEDY}"
+                f"{term.name!r} joins {max(map(len, own))} sites in one element, a table of up to "
+                f"{max(widths):.0f} entries that is no sum over pairs: a factor graph takes {LARGEST_TABLE}. "
+                f"Write it as a sum of smaller terms. {REMEDY}"
             )
     return pairwise
 
 
 class ThirdDifferences:
-    """What a change of three sites does beyond what their pairs do: nothing, in a sum of tables over pairs."""
+    """What a change of three sites does beyond what their pairs do: nothing, in a sum of tables
+    over pairs.
+    """
 
     def __init__(self, density: ModelDensity):
         self.density, self.inputs = density, [*density.graph.values, *density.graph.others]
 
     def of(self, total: Any, elements: list[np.ndarray]) -> float:
-        """The largest that was seen among three sites of an element, in nats; 0 if rounding, inf where it is not finite."""
+        """The largest that was seen among three sites of an element, in nats; 0 if rounding, inf where it is
+        not finite.
+        """
         density, space, r = self.density, self.density.space, np.random.default_rng(0)
         evaluate = pytensor.function(self.inputs, total, mode="FAST_COMPILE", on_unused_input="ignore")
         elements = [own for sites in elements if len(own := sites[space.upper[sites] > space.lower[sites]])]
@@ -81,7 +94,10 @@ class ThirdDifferences:
         for _ in range(TRIPLES if elements else 0):
             sites = elements[r.integers(len(elements))]
             others, x = jittered(density, r), random_state(space, r)
-            moved, values = r.choice(sites, min(3, len(sites)), replace=False), random_state(space, r, besides=x)
+            moved, values = (
+                r.choice(sites, min(3, len(sites)), replace=False),
+                random_state(space, r, besides=x),
+            )
             found, points = np.zeros((2, 2, 2)), []
             for corner in np.ndindex(2, 2, 2):
                 y = x.copy()
@@ -93,7 +109,9 @@ class ThirdDifferences:
                 return np.inf
             if len(moved) == 3:
                 third = np.diff(np.diff(np.diff(found, axis=0), axis=1), axis=2)
-                worst, corners = max((worst, corners), (float(np.abs(third).max()), points), key=lambda both: both[0])
+                worst, corners = max(
+                    (worst, corners), (float(np.abs(third).max()), points), key=lambda both: both[0]
+                )
                 scale = max(scale, float(np.abs(found).max()))
         eps = np.finfo(float).eps
         if worst <= np.sqrt(eps) * scale:
@@ -111,7 +129,9 @@ def parts_of(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:
 def jittered(density: ModelDensity, r: np.random.Generator) -> list[np.ndarray]:
     """The model's other variables, the continuous ones at random near the start."""
     values = [np.asarray(density.start[v.name]) for v in density.graph.others]
-    return [(v + JITTER * r.normal(size=v.shape)).astype(v.dtype) if v.dtype.kind == "f" else v for v in values]
+    return [
+        (v + JITTER * r.normal(size=v.shape)).astype(v.dtype) if v.dtype.kind == "f" else v for v in values
+    ]
 
 
 def random_state(space: Any, r: np.random.Generator, besides: np.ndarray | None = None) -> np.ndarray:
@@ -120,4 +140,6 @@ def random_state(space: Any, r: np.random.Generator, besides: np.ndarray | None 
     if besides is None:
         return x
     count = space.upper - space.lower + 1
-    return np.where(x == besides, space.lower + (x - space.lower + r.integers(1, np.maximum(count, 2))) % count, x)
+    return np.where(
+        x == besides, space.lower + (x - space.lower + r.integers(1, np.maximum(count, 2))) % count, x
+    )

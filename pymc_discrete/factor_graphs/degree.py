@@ -1,6 +1,7 @@
 """How many sites a term multiplies at most, read off its graph: 2 in a sum of tables over pairs.
 
-What a rule does not know counts as joining all its sites. Nothing is tried out: a term may be a sum over pairs nearly everywhere.
+What a rule does not know counts as joining all its sites. Nothing is tried out: a term may be a sum over
+pairs nearly everywhere.
 """
 
 import math
@@ -10,7 +11,15 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Pow, Second, Sqr, Sub, TrueDiv
-from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.basic import (
+    Alloc,
+    ExtractDiag,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
@@ -39,7 +48,9 @@ class Degree:
         self.joined_by: dict[Variable, str] = {}
 
     def of(self, var: Variable) -> float:
-        """The most sites that an element multiplies, 0 of what does not depend on the block; inf where that cannot be told."""
+        """The most sites that an element multiplies, 0 of what does not depend on the block; inf where that
+        cannot be told.
+        """
         if var not in self.graph.dependent:
             return 0
         if var not in self._found:
@@ -125,7 +136,8 @@ def moved(op: Op, node: Apply, degrees: list[float]) -> float:
 
 
 for kind in (
-    DimShuffle, Reshape, SpecifyShape, JoinDims, SplitDims, Alloc, ExtractDiag, Split, ScalarFromTensor, TensorFromScalar, MakeVector, Join,
+    DimShuffle, Reshape, SpecifyShape, JoinDims, SplitDims, Alloc, ExtractDiag, Split, ScalarFromTensor,
+    TensorFromScalar, MakeVector, Join,
     Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor,
 ):  # fmt: skip
     degree_after.register(kind)(moved)

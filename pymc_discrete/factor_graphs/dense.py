@@ -1,7 +1,7 @@
 """Factors of two-valued sites whose every pair may interact, kept as a matrix.
 
-A message is one number, the log odds :math:`n_{i \\to j}`, and a sweep is a few passes over the matrix (Lazaro-Gredilla, Dedieu and George
-2021, App. C.1 and C.2).
+A message is one number, the log odds :math:`n_{i \\to j}`, and a sweep is a few passes over the matrix
+(Lazaro-Gredilla, Dedieu and George 2021, App. C.1 and C.2).
 """
 
 from typing import Any, ClassVar
@@ -15,7 +15,8 @@ from pymc_discrete.factor_graphs.semiring import MAX, Semiring
 
 
 class Quadratic:
-    r"""A quadratic form of values, :math:`\tfrac12 v^\top W v` with :math:`v_i` one of `values`: Ising models and Boltzmann machines.
+    r"""A quadratic form of values, :math:`\tfrac12 v^\top W v` with :math:`v_i` one of `values`: Ising models
+    and Boltzmann machines.
 
     Parameters
     ----------
@@ -35,12 +36,16 @@ class Quadratic:
     def check(self, widths: list[int]) -> None:
         weights, n = self.parameters["weights"], len(self.sites[0])
         if np.shape(weights) != (n, n):
-            raise ValueError(f"Quadratic of {n} sites has weights of shape {np.shape(weights)}; give {(n, n)}.")
+            raise ValueError(
+                f"Quadratic of {n} sites has weights of shape {np.shape(weights)}; give {(n, n)}."
+            )
         check_finite("Quadratic", weights)
         if len(np.unique(self.sites[0])) < n:
             raise ValueError("Quadratic names a site twice. Add up the weights of the two.")
         if not isinstance(weights, jax.core.Tracer) and not np.allclose(weights, np.transpose(weights)):
-            raise ValueError("The weights of Quadratic are not symmetric. Pass (W + W.T) / 2, which is the same form.")
+            raise ValueError(
+                "The weights of Quadratic are not symmetric. Pass (W + W.T) / 2, which is the same form."
+            )
 
     def degrees(self) -> list[int]:
         return [len(self.sites[0]) - 1]
@@ -74,7 +79,9 @@ class Quadratic:
 
     def log_partition(self, parameters, fields: list[Fields], messages):
         value = fields[0].value()
-        every = pair_partition(value[:, :, None], value[:, None], messages, messages.T, self._pairs(parameters))
+        every = pair_partition(
+            value[:, :, None], value[:, None], messages, messages.T, self._pairs(parameters)
+        )
         once = jnp.triu(every, 1).sum()
         return once + 0.5 * self.values[0] ** 2 * self._weights(parameters).sum()
 
@@ -101,11 +108,15 @@ class Bipartite:
         weights, want = self.parameters["weights"], tuple(map(len, self.sites))
         shape = np.shape(weights)
         if shape != want:
-            raise ValueError(f"Bipartite of {want[0]} and {want[1]} sites has weights of shape {shape}; give {want}.")
+            raise ValueError(
+                f"Bipartite of {want[0]} and {want[1]} sites has weights of shape {shape}; give {want}."
+            )
         check_finite("Bipartite", weights)
         together = np.concatenate(self.sites)
         if len(np.unique(together)) < len(together):
-            raise ValueError("Bipartite names a site twice. Its two sides must have no site in common, and each site once.")
+            raise ValueError(
+                "Bipartite names a site twice. Its two sides must have no site in common, and each site once."
+            )
 
     def degrees(self) -> list[int]:
         return [len(s) for s in self.sites[::-1]]
@@ -144,14 +155,17 @@ class Bipartite:
 def two_values(kind: str, values: Any) -> tuple[float, float]:
     found = np.asarray(values, float)
     if found.shape != (2,) or not np.isfinite(found).all() or found[0] == found[1]:
-        raise ValueError(f"values of {kind} must be two different numbers, such as (0, 1) or (-1, 1), got {values!r}.")
+        raise ValueError(
+            f"values of {kind} must be two different numbers, such as (0, 1) or (-1, 1), got {values!r}."
+        )
     return float(found[0]), float(found[1])
 
 
 def check_finite(kind: str, weights: Any) -> None:
     if not isinstance(weights, jax.core.Tracer) and not np.isfinite(weights).all():
         raise ValueError(
-            f"The weights of {kind} must be finite. Say what two sites may not be together by Pairwise, with -inf in its table."
+            f"The weights of {kind} must be finite. Say what two sites may not be together by Pairwise, with "
+            "-inf in its table."
         )
 
 
@@ -180,7 +194,9 @@ def sent(p, w, semiring: Semiring):
 
 
 def pair_partition(a, b, to_b, to_a, w):
-    """(A, B) nats, the log of the sum over both sites of a pair; a (2, A, 1), b (2, 1, B) are fields, to_b and to_a their messages."""
+    """(A, B) nats, the log of the sum over both sites of a pair; a (2, A, 1), b (2, 1, B) are fields, to_b
+    and to_a their messages.
+    """
     a_on, b_on = a[1] - to_a, b[1] - to_b
     one = jnp.logaddexp(a[0] + b_on, a_on + b[0])
     return jnp.logaddexp(jnp.logaddexp(a[0] + b[0], one), a_on + b_on + w)

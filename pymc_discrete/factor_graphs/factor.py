@@ -11,7 +11,8 @@ from pymc_discrete.factor_graphs.semiring import MAX, Semiring
 
 
 class Fields(NamedTuple):
-    """Sums of what sites receive, with the impossible counted apart where a message may be -inf, so that it can be taken out again.
+    """Sums of what sites receive, with the impossible counted apart where a message may be -inf, so that it
+    can be taken out again.
 
     finite : (K, E) nats, the sum of all that is counted here
     blocked : (K, E) int, how many are -inf; None where no message is
@@ -28,7 +29,9 @@ class Fields(NamedTuple):
         if self.blocked is None:
             return self.finite - message
         ruled_out = message == -jnp.inf
-        return jnp.where(self.blocked - ruled_out > 0, -jnp.inf, self.finite - jnp.where(ruled_out, 0.0, message))
+        return jnp.where(
+            self.blocked - ruled_out > 0, -jnp.inf, self.finite - jnp.where(ruled_out, 0.0, message)
+        )
 
 
 @runtime_checkable
@@ -55,7 +58,9 @@ class Factor(Protocol):
         """Refuse parameters that do not fit the arguments, given how many values the variable of each has."""
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
-        """() nats, at the places (E,) of the sites' values in their supports; by `jax.numpy` or `pytensor.tensor`."""
+        """() nats, at the places (E,) of the sites' values in their supports; by `jax.numpy` or
+        `pytensor.tensor`.
+        """
 
     def start(self, parameters: dict[str, Any], widths: list[int]) -> Any:
         """Messages that say nothing."""
@@ -63,11 +68,15 @@ class Factor(Protocol):
     def received(self, parameters: dict[str, Any], messages: Any) -> list[Any]:
         """[(K, E)] nats, what the factors add to the field of the site at each edge."""
 
-    def update(self, parameters: dict[str, Any], fields: list[Fields], messages: Any, semiring: Semiring) -> Any:
+    def update(
+        self, parameters: dict[str, Any], fields: list[Fields], messages: Any, semiring: Semiring
+    ) -> Any:
         """The messages, given all that the sites receive."""
 
     def log_partition(self, parameters: dict[str, Any], fields: list[Fields], messages: Any):
-        """() nats, of each factor with what its sites receive from elsewhere, summed over the factors (the first term of Bethe's)."""
+        """() nats, of each factor with what its sites receive from elsewhere, summed over the factors (the
+        first term of Bethe's).
+        """
 
 
 class Edges(ABC):
@@ -107,7 +116,9 @@ def site_numbers(kind: str, given: Any) -> np.ndarray:
     sites = np.asarray(given)
     if sites.size and sites.dtype.kind not in "iu":
         shown = repr(given) if sites.ndim == 0 else f"an array of {sites.dtype}"
-        raise TypeError(f"{kind} takes the numbers of sites, integers as space.numbers(name) gives them, got {shown}.")
+        raise TypeError(
+            f"{kind} takes the numbers of sites, integers as space.numbers(name) gives them, got {shown}."
+        )
     return sites.astype(int)
 
 
@@ -119,7 +130,8 @@ def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:
     if len(again):
         bad = f[again[0]]
         raise ValueError(
-            f"Factor {bad} of {kind} names a site twice: {sites[factors == bad].tolist()}. Write it as a factor of its different sites."
+            f"Factor {bad} of {kind} names a site twice: {sites[factors == bad].tolist()}. Write it as a "
+            "factor of its different sites."
         )
 
 

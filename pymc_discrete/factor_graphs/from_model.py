@@ -1,4 +1,6 @@
-"""The factor graph of discrete variables of a PyMC model: its tables are those that exact differences are made of."""
+"""The factor graph of discrete variables of a PyMC model: its tables are those that exact differences are
+made of.
+"""
 
 import itertools
 import weakref
@@ -46,11 +48,14 @@ def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None
         target = target_from_model(model, vars, differences="exact", support=support, initial_point=point)
         density = cast(ModelDensity, target.density)
         graph = Extraction.of(density).graph(target.at(density.start)[1])
-    return jax.tree.map(lambda a: jnp.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype)), graph)  # as wide as JAX is set
+    return jax.tree.map(
+        lambda a: jnp.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype)), graph
+    )  # as wide as JAX is set
 
 
 class Extraction:
-    """How the factors of a block are made from its context, anew for every value of the model's other variables.
+    """How the factors of a block are made from its context, anew for every value of the model's other
+    variables.
 
     Parameters
     ----------
@@ -73,7 +78,11 @@ class Extraction:
         pairwise = check(density)
         self.plan, self.space, self.evaluate = density.plan, density.space, density._evaluate
         self.number = np.repeat(np.arange(len(self.space.variables)), [v.size for v in self.space.variables])
-        self.groups = [g for entry, pairs in zip(self.plan.in_place, pairwise, strict=True) for g in self._groups(*entry, pairs)]
+        self.groups = [
+            g
+            for entry, pairs in zip(self.plan.in_place, pairwise, strict=True)
+            for g in self._groups(*entry, pairs)
+        ]
         self.dense = sorted({n for t in self.plan.rows for n in t.variables})
         self.constant = not set(density.graph.others) & set(ancestors([t.total for t in self.plan.rows]))
         r = np.random.default_rng(1)
@@ -81,11 +90,15 @@ class Extraction:
         contexts = [density.prepare(values) for values in others]
         found = jax.jit(self._second)(contexts[0]) if self.dense else {}
         # pairs that do not interact here may do so in another context
-        joined = {key: np.any(np.asarray(f) != 0, axis=(1, 3)) | (not self.constant) for key, f in found.items()}
+        joined = {
+            key: np.any(np.asarray(f) != 0, axis=(1, 3)) | (not self.constant) for key, f in found.items()
+        }
         self.joined = {key: pairs for key, pairs in joined.items() if pairs.any()}
         self.kept = {key: np.asarray(found[key]) for key in self.joined} if self.constant else {}
         x = np.stack([random_state(self.space, r) for _ in range(STATES)])
-        both = jax.jit(lambda c: jax.vmap(lambda x: (self._graph(c).logdensity(x), density.logdensity(x, c)))(x))
+        both = jax.jit(
+            lambda c: jax.vmap(lambda x: (self._graph(c).logdensity(x), density.logdensity(x, c)))(x)
+        )
         names = [str(v.name) for v in density.graph.others]
         for context, values in zip(contexts, others, strict=True):
             points = [density.join(state, dict(zip(names, values, strict=True))) for state in x]
@@ -106,7 +119,9 @@ class Extraction:
             pairs.add(p.pairs, table)
         for group in self.groups:
             if not group.pairwise:
-                factors.append(Table(tuple(group.sites.T), self._readable(self._tabulated(group, state), group.sites)))
+                factors.append(
+                    Table(tuple(group.sites.T), self._readable(self._tabulated(group, state), group.sites))
+                )
                 continue
             alone, together = self._in_pairs(group, state)
             for i, sites, table in zip(group.variables, group.sites.T, alone, strict=True):
@@ -129,12 +144,17 @@ class Extraction:
                     table = jnp.pad(block[ends[0], :, ends[1], :], ((0, 0), (1, 0), (1, 0)))
                     pairs.add(np.stack([a[ends[0]], b[ends[1]]], 1), table)
         exists = [np.arange(v.K) < v.counts[:, None] for v in variables]
-        given = {v.name: jnp.where(e, u, 0.0).reshape(*v.shape, v.K) for v, u, e in zip(variables, unary, exists, strict=True)}
+        given = {
+            v.name: jnp.where(e, u, 0.0).reshape(*v.shape, v.K)
+            for v, u, e in zip(variables, unary, exists, strict=True)
+        }
         given = {name: jnp.where(jnp.isnan(u), -jnp.inf, u) for name, u in given.items()}
         return FactorGraph(self.space, pairs.factors() + factors, given)
 
     # ------------------------------------------------------------ sparse terms
-    def _groups(self, term: SparseTerm, elements: np.ndarray, sites: np.ndarray, pairwise: bool) -> list[Group]:
+    def _groups(
+        self, term: SparseTerm, elements: np.ndarray, sites: np.ndarray, pairwise: bool
+    ) -> list[Group]:
         """Elements sorted by the variables of their sites."""
         found: dict[tuple[int, ...], list[int]] = {}
         for e, row in enumerate(sites):
@@ -143,19 +163,23 @@ class Extraction:
         return [Group(term, elements[rows], own[key], key, pairwise) for key, rows in found.items() if key]
 
     def _readable(self, table, sites: np.ndarray):
-        """(E, K1, ..., Kn), 0 beyond the values of a site, where nothing looks, and -inf where the model is nan."""
+        """(E, K1, ..., Kn), 0 beyond the values of a site, where nothing looks, and -inf where the model is
+        nan.
+        """
         exists = np.ones((len(sites), *[1] * sites.shape[1]), bool)
         for j in range(sites.shape[1]):
             shape = [len(sites), *[1] * sites.shape[1]]
             shape[j + 1] = table.shape[j + 1]
-            exists = exists & (self.space.lower + np.arange(table.shape[j + 1])[:, None] <= self.space.upper)[:, sites[:, j]].T.reshape(
-                shape
-            )
+            exists = exists & (self.space.lower + np.arange(table.shape[j + 1])[:, None] <= self.space.upper)[
+                :, sites[:, j]
+            ].T.reshape(shape)
         return jnp.where(exists, jnp.where(jnp.isnan(table), -jnp.inf, table), 0.0)
 
     def _at(self, group: Group, state: dict[Any, Any], places: np.ndarray):
         """(E, C) nats, the elements with their sites at `places` (J, C), counted from the lowest values."""
-        candidates = [jnp.asarray(self.space.lower[group.sites[:, j], None] + places[j]) for j in range(len(places))]
+        candidates = [
+            jnp.asarray(self.space.lower[group.sites[:, j], None] + places[j]) for j in range(len(places))
+        ]
         reader = Reader(self.plan.dependence, state, moves=Moves(list(group.sites.T), candidates))
         values = weighted(reader.read(group.term.var, group.elements[:, None]), group.term, state)[:, 0]
         return jnp.broadcast_to(values, (len(group.elements), places.shape[1]))
@@ -166,7 +190,9 @@ class Extraction:
         return self._at(group, state, np.indices(widths).reshape(len(widths), -1)).reshape(-1, *widths)
 
     def _in_pairs(self, group: Group, state: dict[Any, Any]) -> tuple[list[Any], dict[tuple[int, int], Any]]:
-        """[(E, K)] of each site with the others at their lowest values, and {(j, k): (E, Kj, Kk)} what two of them add to that."""
+        """[(E, K)] of each site with the others at their lowest values, and {(j, k): (E, Kj, Kk)} what two of
+        them add to that.
+        """
         widths = [self.space.variables[n].K for n in group.variables]
         if len(widths) == 2:
             table = self._tabulated(group, state)
@@ -184,20 +210,28 @@ class Extraction:
             together[j, k] = table - alone[j][:, :, None] - alone[k][:, None] + lowest[:, :, None]
         return alone, together
 
-    # ------------------------------------------------------------ dense terms, from the state of all lowest values
+    # ---------------------------------------------- dense terms, from the state of all lowest values
     def _first(self, x, context) -> list[Any]:
         """[(n, K)] nats, what the dense terms change by from x, for the variables that enter them."""
         return [self.evaluate.dense_rows(n, x, context) for n in self.dense]
 
     def _second(self, context) -> dict[tuple[int, int], Any]:
-        """{(n, m): (sites of n, K - 1, sites of m, K - 1)} nats: how the effect of one site depends on another."""
+        """{(n, m): (sites of n, K - 1, sites of m, K - 1)} nats: how the effect of one site depends on
+        another.
+        """
         x, found = jnp.asarray(self.space.lower), {}
         alone = self._first(x, context)
-        rounding = 1e3 * jnp.finfo(alone[0].dtype).eps * jnp.maximum(1.0, jnp.max(jnp.array([jnp.abs(a).max() for a in alone])))
+        rounding = (
+            1e3
+            * jnp.finfo(alone[0].dtype).eps
+            * jnp.maximum(1.0, jnp.max(jnp.array([jnp.abs(a).max() for a in alone])))
+        )
         for m in self.dense:
             start, v = self.space.blocks[m]
             own = self.dense[: self.dense.index(m) + 1]
-            flips = np.stack(np.meshgrid(start + np.arange(v.size), np.arange(1, v.K), indexing="ij"), -1).reshape(-1, 2)
+            flips = np.stack(
+                np.meshgrid(start + np.arange(v.size), np.arange(1, v.K), indexing="ij"), -1
+            ).reshape(-1, 2)
 
             def effects(flip, own=own):
                 there = self._first(x.at[flip[0]].add(flip[1]), context)
@@ -232,20 +266,39 @@ class Pairs:
     def factors(self) -> list[Factor]:
         out: list[Factor] = []
         for parts in self.found.values():
-            every, table = np.concatenate([sites for sites, _ in parts]), jnp.concatenate([t for _, t in parts])
+            every, table = (
+                np.concatenate([sites for sites, _ in parts]),
+                jnp.concatenate([t for _, t in parts]),
+            )
             sites, merge = np.unique(every, axis=0, return_inverse=True)
-            out.append(Pairwise(sites[:, 0], sites[:, 1], jax.ops.segment_sum(table, jnp.asarray(merge.reshape(-1)), len(sites))))
+            out.append(
+                Pairwise(
+                    sites[:, 0],
+                    sites[:, 1],
+                    jax.ops.segment_sum(table, jnp.asarray(merge.reshape(-1)), len(sites)),
+                )
+            )
         return out
 
 
-def compare(graph: np.ndarray, model: np.ndarray, density: ModelDensity, points: list[dict[str, np.ndarray]]) -> None:
-    """Refuse where log densities (S,), at as many points, differ by more than a constant and their rounding."""
+def compare(
+    graph: np.ndarray, model: np.ndarray, density: ModelDensity, points: list[dict[str, np.ndarray]]
+) -> None:
+    """Refuse where log densities (S,), at as many points, differ by more than a constant and
+    their rounding.
+    """
     finite = np.isfinite(model)
     if (finite != np.isfinite(graph)).any():
         raise ValueError(
-            f"The factors found for this model are infinite where it is not, or the other way round. {REMEDY} Please report it."
+            "The factors found for this model are infinite where it is not, or the other way round. "
+            f"{REMEDY} Please report it."
         )
     if finite.any():
         residual, eps = np.ptp(graph[finite] - model[finite]), np.finfo(model.dtype).eps
-        if residual > np.sqrt(eps) * max(1.0, np.abs(model[finite]).max()) and residual > 2 * room(max(map(density.rounding, points)), eps):
-            raise ValueError(f"The factors found for this model differ from it by up to {residual:.2g} nats. {REMEDY} Please report it.")
+        if residual > np.sqrt(eps) * max(1.0, np.abs(model[finite]).max()) and residual > 2 * room(
+            max(map(density.rounding, points)), eps
+        ):
+            raise ValueError(
+                f"The factors found for this model differ from it by up to {residual:.2g} nats. {REMEDY} "
+                "Please report it."
+            )

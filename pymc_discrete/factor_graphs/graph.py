@@ -15,15 +15,22 @@ from pymc_discrete.targets.space import Space, Variable
 
 
 class Wiring:
-    """What of a factor graph is known when it is compiled: sites, kinds of factors, and which of them meet."""
+    """What of a factor graph is known when it is compiled: sites, kinds of factors, and which of
+    them meet.
+    """
 
     def __init__(self, space: Space, factors: Sequence[Factor]):
         if isinstance(factors, Factor):
-            raise TypeError(f"factors must be a list of factors, got a {type(factors).__name__}. Put it into a list.")
+            raise TypeError(
+                f"factors must be a list of factors, got a {type(factors).__name__}. Put it into a list."
+            )
         self.space, self.factors = space, tuple(factors)
         for factor in self.factors:
             if not isinstance(factor, Factor):
-                raise TypeError(f"factors holds {factor!r}, which is no factor: Pairwise, Table and the others of pmd.factor_graphs are.")
+                raise TypeError(
+                    f"factors holds {factor!r}, which is no factor: Pairwise, Table and the others of "
+                    "pmd.factor_graphs are."
+                )
         self.slots = [slots_of(space, factor) for factor in self.factors]
         self.hard = any(f.hard for f in self.factors)
 
@@ -43,9 +50,11 @@ class FactorGraph:
     Parameters
     ----------
     space : Space
-        The sites, of finite supports: `pmd.Space.build({"x": (0, 1)}, shapes={"x": (25, 25)})`. `space.numbers("x")` are their numbers.
+        The sites, of finite supports: `pmd.Space.build({"x": (0, 1)}, shapes={"x": (25, 25)})`.
+        `space.numbers("x")` are their numbers.
     factors : sequence of factors
-        `Pairwise`, `Table`, `Quadratic`, `Bipartite`, `LogicalOr`, `LogicalAnd`, `Cardinality`, of `pmd.factor_graphs`.
+        `Pairwise`, `Table`, `Quadratic`, `Bipartite`, `LogicalOr`, `LogicalAnd`, `Cardinality`, of
+        `pmd.factor_graphs`.
     unary : {name: (*shape, K)}, nats
         Log potentials of single sites, by value; 0 where left out, -inf where impossible.
 
@@ -60,13 +69,20 @@ class FactorGraph:
         check_space(space)
         self.wiring = Wiring(space, factors)
         if not isinstance(unary, dict | None):
-            raise TypeError(f"unary must be a dictionary {{name: (*shape, K) nats}}, got {type(unary).__name__}.")
+            raise TypeError(
+                f"unary must be a dictionary {{name: (*shape, K) nats}}, got {type(unary).__name__}."
+            )
         given = unary or {}
         for name in given:
             if name not in {v.name for v in space.variables}:
-                raise ValueError(f"unary names {name!r}, which is no variable of the space: {', '.join(v.name for v in space.variables)}.")
+                raise ValueError(
+                    f"unary names {name!r}, which is no variable of the space: "
+                    f"{', '.join(v.name for v in space.variables)}."
+                )
         self.unary = [unary_of(v, given.get(v.name)) for v in space.variables]
-        self.parameters = [{name: jnp.asarray(a, float) for name, a in f.parameters.items()} for f in self.wiring.factors]
+        self.parameters = [
+            {name: jnp.asarray(a, float) for name, a in f.parameters.items()} for f in self.wiring.factors
+        ]
 
     def tree_flatten(self):
         return (self.unary, self.parameters), self.wiring
@@ -94,7 +110,9 @@ class FactorGraph:
     def __repr__(self) -> str:
         sites = ", ".join(f"{v.name}: {v.shape} of {v.K} values" for v in self.space.variables)
         kinds = Counter(type(f).__name__ for f in self.factors)
-        return f"FactorGraph({sites}; {', '.join(f'{n} {kind}' for kind, n in kinds.items()) or 'no factors'})"
+        return (
+            f"FactorGraph({sites}; {', '.join(f'{n} {kind}' for kind, n in kinds.items()) or 'no factors'})"
+        )
 
     def places(self, x) -> list[Any]:
         """[(n,)] of every variable, the places of x (d,) in its sites' supports."""
@@ -110,16 +128,29 @@ class FactorGraph:
             For what is no integer array of the shape (d,).
         """
         if isinstance(x, dict) or not np.issubdtype(jnp.result_type(x), np.integer):
-            raise TypeError(f"x must be an array of integers, the values of all {self.space.d} sites in one row, got {kind_of(x)}.")
+            raise TypeError(
+                f"x must be an array of integers, the values of all {self.space.d} sites in one row, got "
+                f"{kind_of(x)}."
+            )
         if np.shape(x) != (self.space.d,):
-            raise ValueError(f"x has the shape {np.shape(x)}; the values of all sites have {(self.space.d,)}. For several use jax.vmap.")
+            raise ValueError(
+                f"x has the shape {np.shape(x)}; the values of all sites have {(self.space.d,)}. For several "
+                "use jax.vmap."
+            )
         places = self.places(x)
-        inside = jnp.stack([((p >= 0) & (p < v.counts)).all() for p, v in zip(places, self.space.variables, strict=True)]).all()
+        inside = jnp.stack(
+            [((p >= 0) & (p < v.counts)).all() for p, v in zip(places, self.space.variables, strict=True)]
+        ).all()
         return jnp.where(inside, added_up(self.wiring, self.unary, self.parameters, places, jnp), -jnp.inf)
 
     @classmethod
     def from_model(
-        cls, model: Any = None, vars: Any = None, *, support: dict[str, tuple[Any, Any]] | None = None, point: dict[str, Any] | None = None
+        cls,
+        model: Any = None,
+        vars: Any = None,
+        *,
+        support: dict[str, tuple[Any, Any]] | None = None,
+        point: dict[str, Any] | None = None,
     ) -> "FactorGraph":
         """The factor graph of discrete variables of a PyMC model, given its other variables.
 
@@ -139,7 +170,9 @@ class FactorGraph:
         ValueError
             Where the log density is no sum of tables over few sites and of quadratic forms, naming the term.
         """
-        from pymc_discrete.factor_graphs.from_model import from_model  # which knows PyMC, and nothing else here does
+        from pymc_discrete.factor_graphs.from_model import (
+            from_model,
+        )  # which knows PyMC, and nothing else here does
 
         return from_model(model, vars, support, point)
 
@@ -153,33 +186,43 @@ class FactorGraph:
             A masked array (`np.ma.masked_array`) leaves the sites free that it masks.
         """
         if not isinstance(values, dict):
-            raise TypeError(f"values must be a dictionary {{name: array of the variable's shape}}, got {type(values).__name__}.")
+            raise TypeError(
+                f"values must be a dictionary {{name: array of the variable's shape}}, got "
+                f"{type(values).__name__}."
+            )
         unary, names = list(self.unary), [v.name for v in self.space.variables]
         for name, given in values.items():
             if name not in names:
-                raise ValueError(f"clamp names {name!r}, which is no variable of the graph: {', '.join(names)}.")
+                raise ValueError(
+                    f"clamp names {name!r}, which is no variable of the graph: {', '.join(names)}."
+                )
             n = names.index(name)
             unary[n] = held(self.space.variables[n], unary[n], given)
         return self._of(self.wiring, unary, self.parameters)
 
     def to_target(self, differences: str = "auto"):
-        """The target of this graph for every kernel of `pmd.kernels`; its log potentials are the context, and may be traced.
+        """The target of this graph for every kernel of `pmd.kernels`; its log potentials are the context, and
+        may be traced.
 
         Parameters
         ----------
         differences : as of `pmd.target_from_model`
-            Where quadratic forms and pairs of two-valued sites are all there is, the gradient is the difference, and many times faster.
+            Where quadratic forms and pairs of two-valued sites are all there is, the gradient is the
+            difference, and many times faster.
 
         Returns
         -------
         Target
         """
-        from pymc_discrete.factor_graphs.as_model import to_target  # which knows PyMC, and nothing else here does
+        from pymc_discrete.factor_graphs.as_model import (
+            to_target,
+        )  # which knows PyMC, and nothing else here does
 
         return to_target(self, differences)
 
     def potential(self, values: dict[str, Any]):
-        """The log density as a PyTensor expression: `pm.Potential("graph", graph.potential({"x": x}))` inside a model.
+        """The log density as a PyTensor expression: `pm.Potential("graph", graph.potential({"x": x}))` inside
+        a model.
 
         Parameters
         ----------
@@ -199,8 +242,12 @@ class FactorGraph:
 
 
 def added_up(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], places: list[Any], xp: Any):
-    """() nats, the log density at the places [(n,)] of all sites' values, by `jax.numpy` or `pytensor.tensor`."""
-    total = sum(u[p, np.arange(v.size)].sum() for u, p, v in zip(unary, places, wiring.space.variables, strict=True))
+    """() nats, the log density at the places [(n,)] of all sites' values, by `jax.numpy` or
+    `pytensor.tensor`.
+    """
+    total = sum(
+        u[p, np.arange(v.size)].sum() for u, p, v in zip(unary, places, wiring.space.variables, strict=True)
+    )
     for factor, slots, own in zip(wiring.factors, wiring.slots, parameters, strict=True):
         total = total + factor.logdensity(own, [s.spread(places, xp) for s in slots], xp)
     return total
@@ -213,8 +260,8 @@ def check_space(space: Space) -> None:
     for v in space.variables:
         if not v.finite:
             raise ValueError(
-                f"{v.name!r} has more than 256 values or no bound, and a factor graph has tables over all of them. Give it bounds, "
-                f"support={{{v.name!r}: (lower, upper)}}."
+                f"{v.name!r} has more than 256 values or no bound, and a factor graph has tables over all of "
+                f"them. Give it bounds, support={{{v.name!r}: (lower, upper)}}."
             )
 
 
@@ -223,11 +270,21 @@ def unary_of(v: Variable, given: Any):
     if given is None:
         given = np.zeros((*v.shape, v.K))
     if np.shape(given) != (*v.shape, v.K):
-        raise ValueError(f"The unary terms of {v.name!r} have shape {np.shape(given)}; its sites and values ask for {(*v.shape, v.K)}.")
+        raise ValueError(
+            f"The unary terms of {v.name!r} have shape {np.shape(given)}; its sites and values ask for "
+            f"{(*v.shape, v.K)}."
+        )
     check_numbers(f"The unary terms of {v.name!r}", given)
-    found = jnp.where(np.arange(v.K)[:, None] < v.counts, jnp.moveaxis(jnp.asarray(given, float), -1, 0).reshape(v.K, v.size), -jnp.inf)
+    found = jnp.where(
+        np.arange(v.K)[:, None] < v.counts,
+        jnp.moveaxis(jnp.asarray(given, float), -1, 0).reshape(v.K, v.size),
+        -jnp.inf,
+    )
     if len(nothing := impossible_sites(found)):
-        raise ValueError(f"The unary terms of {v.name!r} exclude every value of element {nothing[0]}: one at least must be possible.")
+        raise ValueError(
+            f"The unary terms of {v.name!r} exclude every value of element {nothing[0]}: one at least must "
+            "be possible."
+        )
     return found
 
 
@@ -237,10 +294,18 @@ def kind_of(x: Any) -> str:
 
 def held(v: Variable, unary, given: Any):
     """The unary terms (K, n) with all values but the given impossible."""
-    free = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(np.shape(given), bool)
+    free = (
+        np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(np.shape(given), bool)
+    )
     if np.shape(given) != v.shape:
-        raise ValueError(f"clamp holds {v.name!r} at an array of shape {np.shape(given)}; its shape is {v.shape}.")
-    values = given if isinstance(given, jax.Array) else np.where(free, v.lower.reshape(v.shape), np.ma.getdata(given))
+        raise ValueError(
+            f"clamp holds {v.name!r} at an array of shape {np.shape(given)}; its shape is {v.shape}."
+        )
+    values = (
+        given
+        if isinstance(given, jax.Array)
+        else np.where(free, v.lower.reshape(v.shape), np.ma.getdata(given))
+    )
     if values.dtype.kind not in "iufb":
         raise TypeError(f"clamp holds {v.name!r} at {values.dtype}. Give the values themselves, as numbers.")
     if isinstance(values, jax.core.Tracer):
@@ -250,26 +315,34 @@ def held(v: Variable, unary, given: Any):
         broken = np.flatnonzero(values != np.round(values))  # nan too
         if len(broken):
             raise ValueError(
-                f"clamp holds element {broken[0]} of {v.name!r} at {values.reshape(-1)[broken[0]]}, which is no integer. Mask what is "
-                "free: np.ma.masked_array(values, mask)."
+                f"clamp holds element {broken[0]} of {v.name!r} at {values.reshape(-1)[broken[0]]}, which is "
+                "no integer. Mask what is free: np.ma.masked_array(values, mask)."
             )
         values = np.asarray(values).astype(int)
     place, free = values.reshape(-1) - v.lower, free.reshape(-1)
     if not isinstance(values, jax.core.Tracer):
         beyond = np.flatnonzero(~free & ((place < 0) | (place >= v.counts)))
         if len(beyond):
-            raise ValueError(f"clamp holds element {beyond[0]} of {v.name!r} at {values.reshape(-1)[beyond[0]]}, outside its support.")
+            raise ValueError(
+                f"clamp holds element {beyond[0]} of {v.name!r} at {values.reshape(-1)[beyond[0]]}, outside "
+                "its support."
+            )
     found = jnp.where(free | (np.arange(v.K)[:, None] == place), unary, -jnp.inf)
     if len(nothing := impossible_sites(found)):
         raise ValueError(
-            f"clamp leaves element {nothing[0]} of {v.name!r} no value: its unary terms, or an earlier clamp, exclude this one."
+            f"clamp leaves element {nothing[0]} of {v.name!r} no value: its unary terms, or an earlier "
+            "clamp, exclude this one."
         )
     return found
 
 
 def impossible_sites(unary: Any) -> np.ndarray:
     """Sites whose every value is excluded by unary terms (K, n), as far as can be known."""
-    return np.zeros(0, int) if isinstance(unary, jax.core.Tracer) else np.flatnonzero(np.isneginf(unary).all(axis=0))
+    return (
+        np.zeros(0, int)
+        if isinstance(unary, jax.core.Tracer)
+        else np.flatnonzero(np.isneginf(unary).all(axis=0))
+    )
 
 
 def check_numbers(what: str, given: Any) -> None:
@@ -278,7 +351,10 @@ def check_numbers(what: str, given: Any) -> None:
     if np.asarray(given).dtype.kind not in "iufb":
         raise TypeError(f"{what} must be numbers, got {np.asarray(given).dtype}.")
     if np.isnan(given).any() or np.isposinf(given).any():
-        raise ValueError(f"{what} hold nan or +inf. A log potential is a finite number, or -inf where something is impossible.")
+        raise ValueError(
+            f"{what} hold nan or +inf. A log potential is a finite number, or -inf where something is "
+            "impossible."
+        )
 
 
 def slots_of(space: Space, factor: Factor) -> list[Slot]:
@@ -287,23 +363,36 @@ def slots_of(space: Space, factor: Factor) -> list[Slot]:
     for j, sites in enumerate(factor.sites):
         if len(sites) and (sites.min() < 0 or sites.max() >= space.d):
             bad = sites[(sites < 0) | (sites >= space.d)][0]
-            raise ValueError(f"{kind} names site {bad}, and the space has sites 0 to {space.d - 1}. Take them from space.numbers(name).")
+            raise ValueError(
+                f"{kind} names site {bad}, and the space has sites 0 to {space.d - 1}. Take them from "
+                "space.numbers(name)."
+            )
         number = np.searchsorted(space.starts, sites, side="right") - 1
         numbers = np.unique(number) if len(number) else np.zeros(1, int)
         variables = [space.variables[n] for n in numbers]
         if len({v.K for v in variables}) > 1:
             told = ", ".join(f"{v.name!r} ({v.K} values)" for v in variables)
             raise ValueError(
-                f"Argument {j} of {kind} mixes sites of {told}. Give each number of values a factor, or an argument, of its own."
+                f"Argument {j} of {kind} mixes sites of {told}. Give each number of values a factor, or an "
+                "argument, of its own."
             )
         for v in variables:
             if factor.binary and (v.counts != 2).any():
                 most = v.counts[v.counts != 2][0]
-                raise ValueError(f"{kind} takes variables of two values, and some sites of {v.name!r} have {most}. Use Table or Pairwise.")
+                raise ValueError(
+                    f"{kind} takes variables of two values, and some sites of {v.name!r} have {most}. Use "
+                    "Table or Pairwise."
+                )
         sizes = np.array([v.size for v in variables])
         # sites of variables in between have no number here
         before = np.asarray(space.starts)[numbers] - (np.cumsum(sizes) - sizes)
-        slots.append(Slot(tuple(numbers.tolist()), tuple(sizes.tolist()), sites - before[np.searchsorted(numbers, number)]))
+        slots.append(
+            Slot(
+                tuple(numbers.tolist()),
+                tuple(sizes.tolist()),
+                sites - before[np.searchsorted(numbers, number)],
+            )
+        )
     for name, array in factor.parameters.items():
         check_numbers(f"The {name} of {kind}", array)
     factor.check([space.variables[slot.variables[0]].K for slot in slots])

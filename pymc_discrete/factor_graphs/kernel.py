@@ -9,9 +9,11 @@ from pymc_discrete.kernels.sweeps import redrawn
 
 
 def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[Kernel, dict[str, float]]:
-    """The perturb-and-max-product kernel: every step is a new draw, whatever the state was (`pmp`). Its draws are biased.
+    """The perturb-and-max-product kernel: every step is a new draw, whatever the state was (`pmp`). Its draws
+    are biased.
 
-    Where max-product has ended at a configuration that the model excludes, the state stays, and the step counts as not accepted.
+    Where max-product has ended at a configuration that the model excludes, the state stays, and the step
+    counts as not accepted.
 
     Parameters
     ----------
@@ -37,7 +39,9 @@ def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[
         def sweep(key, x, params):
             y = pmp(key, graph, n_sweeps=n_sweeps, damping=damping).x
             possible = graph.logdensity(y) > -jnp.inf
-            return jnp.where(possible, y, x).astype(x.dtype), Info(possible + 0.0, possible + 0.0, jnp.asarray(target.space.d))
+            return jnp.where(possible, y, x).astype(x.dtype), Info(
+                possible + 0.0, possible + 0.0, jnp.asarray(target.space.d)
+            )
 
         return sweep
 

@@ -1,6 +1,7 @@
 """Factors of two-valued sites whose messages cost as much as they have sites: OR, AND, and how many are on.
 
-Messages are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and George 2021 (PMP).
+Messages are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and George 2021
+(PMP).
 """
 
 from typing import Any, ClassVar
@@ -14,7 +15,8 @@ from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 
 
 class LogicalOr(Edges):
-    r"""Sites that are on if and only if one of their parents is: 0 nats where this holds, :math:`-\infty` elsewhere.
+    r"""Sites that are on if and only if one of their parents is: 0 nats where this holds, :math:`-\infty`
+    elsewhere.
 
     Parameters
     ----------
@@ -22,8 +24,8 @@ class LogicalOr(Edges):
     child : (F,) int
 
     References
-    ----------
-    Lazaro-Gredilla, Dedieu and George 2021, App. C.3; the sum-product messages are derived here in the same way.
+    ---------- Lazaro-Gredilla, Dedieu and George 2021, App. C.3; the sum-product messages are derived here in
+    the same way.
     """
 
     binary: ClassVar[bool] = True
@@ -33,12 +35,21 @@ class LogicalOr(Edges):
     def __init__(self, parents: Any, child: Any):
         kind = type(self).__name__
         if not np.iterable(parents):
-            raise TypeError(f"{kind} takes a list of parents for each factor, and an array of children, got parents {parents!r}.")
+            raise TypeError(
+                f"{kind} takes a list of parents for each factor, and an array of children, got parents "
+                f"{parents!r}."
+            )
         if isinstance(parents, np.ndarray) and parents.ndim == 2:  # quickly: there may be millions
-            self.lengths, flat = np.full(len(parents), parents.shape[1]), site_numbers(kind, parents).reshape(-1)
+            self.lengths, flat = (
+                np.full(len(parents), parents.shape[1]),
+                site_numbers(kind, parents).reshape(-1),
+            )
         else:
             rows = [site_numbers(kind, p).reshape(-1) for p in parents]
-            self.lengths, flat = np.array([len(row) for row in rows], int), np.concatenate([np.arange(0), *rows])
+            self.lengths, flat = (
+                np.array([len(row) for row in rows], int),
+                np.concatenate([np.arange(0), *rows]),
+            )
         self.width, self.factors = int(self.lengths.max(initial=0)), len(self.lengths)
         self._factor = np.repeat(np.arange(self.factors), self.lengths)
         first = np.cumsum(self.lengths) - self.lengths
@@ -52,8 +63,13 @@ class LogicalOr(Edges):
         if len(self.sites[1]) != self.factors:
             raise ValueError(f"{kind} has {self.factors} lists of parents and {len(self.sites[1])} children.")
         if 0 in self.lengths:
-            raise ValueError(f"Factor {int(self.lengths.argmin())} of {kind} has no parents. Clamp its child, or leave the factor out.")
-        refuse_twice(kind, np.concatenate([self._factor, np.arange(self.factors)]), np.concatenate(self.sites))
+            raise ValueError(
+                f"Factor {int(self.lengths.argmin())} of {kind} has no parents. Clamp its child, or leave "
+                "the factor out."
+            )
+        refuse_twice(
+            kind, np.concatenate([self._factor, np.arange(self.factors)]), np.concatenate(self.sites)
+        )
 
     def _rows(self, edges, padding):
         """(F, n) from (E,), with `padding` where a factor has fewer parents."""
@@ -78,9 +94,14 @@ class LogicalOr(Edges):
 
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
         parents, child = (c if self.on else c[::-1] for c in cavities)
-        off, both = self._rows(parents[0], 0.0).sum(axis=1), self._rows(jnp.logaddexp(*parents), 0.0).sum(axis=1)
+        off, both = (
+            self._rows(parents[0], 0.0).sum(axis=1),
+            self._rows(jnp.logaddexp(*parents), 0.0).sum(axis=1),
+        )
         possible = parents[0] > -jnp.inf
-        odds = self._rows(jnp.where(possible, parents[1] - jnp.where(possible, parents[0], 0.0), 0.0), -jnp.inf)
+        odds = self._rows(
+            jnp.where(possible, parents[1] - jnp.where(possible, parents[0], 0.0), 0.0), -jnp.inf
+        )
         one = jax.lax.associative_scan(either, odds, axis=1)[:, -1]
         some = jnp.where(off > -jnp.inf, off + one, both)  # at least one is on
         return jnp.logaddexp(child[0] + off, child[1] + some).sum()
@@ -126,10 +147,14 @@ def or_by_best(tops, bottom):
 
 
 def or_by_all(tops, bottom):
-    """The same with sums for maxima: :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`, and of the other parents :math:`e^L`."""
+    """The same with sums for maxima: :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`, and of the other
+    parents :math:`e^L`.
+    """
     before, after = (jax.lax.associative_scan(either, tops, axis=1, reverse=back) for back in (False, True))
     none = jnp.full((len(tops), 1), -jnp.inf)
-    others = either(jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1))
+    others = either(
+        jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1)
+    )
     b, some = bottom[:, None], jnp.isfinite(others)
     # e^b (1 + e^L) / (1 + e^(b + L))
     odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(some, others, 0.0)))
@@ -165,9 +190,14 @@ class Cardinality(Edges):
     def __init__(self, sites: Any, weights: Any):
         self.shape = np.shape(sites)
         if len(self.shape) != 2:
-            raise ValueError(f"Cardinality takes sites (F, n), a row for each factor, got the shape {self.shape}.")
+            raise ValueError(
+                f"Cardinality takes sites (F, n), a row for each factor, got the shape {self.shape}."
+            )
         if self.shape[1] == 0:
-            raise ValueError("Cardinality counts no sites. A term of none is a constant, which changes nothing: leave it out.")
+            raise ValueError(
+                "Cardinality counts no sites. A term of none is a constant, which changes nothing: leave it "
+                "out."
+            )
         self.sites = [site_numbers("Cardinality", sites).reshape(-1)]
         self.parameters = {"weights": weights}
         self.hard = impossible(weights)
@@ -177,16 +207,23 @@ class Cardinality(Edges):
         refuse_twice("Cardinality", np.repeat(np.arange(factors), n), self.sites[0])
         shape = np.shape(self.parameters["weights"])
         if shape not in ((n + 1,), (factors, n + 1)):
-            raise ValueError(f"Cardinality of {factors} x {n} sites has weights of shape {shape}; give {(n + 1,)} or {(factors, n + 1)}.")
+            raise ValueError(
+                f"Cardinality of {factors} x {n} sites has weights of shape {shape}; give {(n + 1,)} or "
+                f"{(factors, n + 1)}."
+            )
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
         count, weights = places[0].reshape(self.shape).sum(axis=1), parameters["weights"]
         return (weights[np.arange(self.shape[0]), count] if weights.ndim == 2 else weights[count]).sum()
 
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        """As a chain of counts (Swersky et al. 2012): forward what the sites before add, backward what those after and the weights do."""
+        """As a chain of counts (Swersky et al. 2012): forward what the sites before add, backward what those
+        after and the weights do.
+        """
         each = cavities[0].reshape(2, *self.shape)
-        weights = jnp.broadcast_to(parameters["weights"], (self.shape[0], self.shape[1] + 1)).astype(each.dtype)
+        weights = jnp.broadcast_to(parameters["weights"], (self.shape[0], self.shape[1] + 1)).astype(
+            each.dtype
+        )
 
         def shifted(a, by):
             """(F, n + 1) with `by` more on."""
@@ -203,7 +240,10 @@ class Cardinality(Edges):
         none = jnp.where(np.arange(self.shape[1] + 1) == 0, 0.0, -jnp.inf)
         _, before = jax.lax.scan(forward, jnp.broadcast_to(none, weights.shape).astype(each.dtype), along)
         _, after = jax.lax.scan(backward, weights, along, reverse=True)
-        off, on = (semiring.over(before + (after if by == 0 else jax.vmap(lambda a: shifted(a, -1))(after)), axis=2) for by in (0, 1))
+        off, on = (
+            semiring.over(before + (after if by == 0 else jax.vmap(lambda a: shifted(a, -1))(after)), axis=2)
+            for by in (0, 1)
+        )
         return [jnp.stack([off, on]).transpose(0, 2, 1).reshape(2, -1)]
 
     def total(self, parameters: dict[str, Any], cavities: list[Any]):

@@ -18,7 +18,9 @@ from pymc_discrete.targets.arguments import check_not_negative, is_count, is_num
 from pymc_discrete.targets.jax_settings import default_settings
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("messages", "change", "sweeps"), meta_fields=("semiring",))
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("messages", "change", "sweeps"), meta_fields=("semiring",)
+)
 @dataclass(frozen=True)
 class Result:
     """Where the messages ended; a pytree.
@@ -39,7 +41,13 @@ class Result:
 
 @default_settings()
 def run(
-    graph: FactorGraph, semiring: Semiring, *, n_sweeps: int = 200, damping: float = 0.5, tolerance: float = 0.0, messages: Any = None
+    graph: FactorGraph,
+    semiring: Semiring,
+    *,
+    n_sweeps: int = 200,
+    damping: float = 0.5,
+    tolerance: float = 0.0,
+    messages: Any = None,
 ) -> Result:
     """Update all messages at once, again and again.
 
@@ -67,11 +75,14 @@ def run(
     if messages is None:
         messages = fresh
     elif jax.tree.map(jnp.shape, messages) != jax.tree.map(jnp.shape, fresh):
-        raise ValueError("These messages are of another graph. Leave them out, or pass those of a run on this one.")
+        raise ValueError(
+            "These messages are of another graph. Leave them out, or pass those of a run on this one."
+        )
 
     def sweep(carried):
         t, messages, change, _ = carried
-        # barriers here and in `update`: XLA would compute the messages again for their change, and the fields again for every edge
+        # barriers here and in `update`: XLA would compute the messages again for their change, and the fields
+        # again for every edge
         new = jax.lax.optimization_barrier(damped(update(graph, messages, semiring), messages, damping))
         moved = largest_change(new, messages)
         return t + 1, new, change.at[t].set(moved), moved
@@ -102,8 +113,13 @@ def start(graph: FactorGraph) -> list[Any]:
 def fields(graph: FactorGraph, messages: list[Any]) -> list[Fields]:
     """[(K, n)] of every variable: its unary terms and all that its sites receive."""
     wiring, hard = graph.wiring, graph.wiring.hard
-    found = [Fields(jnp.where(u > -jnp.inf, u, 0.0), (u == -jnp.inf).astype(int)) if hard else Fields(u, None) for u in graph.unary]
-    for factor, slots, parameters, own in zip(wiring.factors, wiring.slots, graph.parameters, messages, strict=True):
+    found = [
+        Fields(jnp.where(u > -jnp.inf, u, 0.0), (u == -jnp.inf).astype(int)) if hard else Fields(u, None)
+        for u in graph.unary
+    ]
+    for factor, slots, parameters, own in zip(
+        wiring.factors, wiring.slots, graph.parameters, messages, strict=True
+    ):
         for slot, received in zip(slots, factor.received(parameters, own), strict=True):
             if hard:
                 ruled_out = received == -jnp.inf
@@ -119,7 +135,9 @@ def update(graph: FactorGraph, messages: list[Any], semiring: Semiring) -> list[
     """One sweep: every factor's messages from all that the sites receive."""
     wiring, of_sites = graph.wiring, jax.lax.optimization_barrier(fields(graph, messages))
     new = []
-    for n, (factor, parameters, own) in enumerate(zip(wiring.factors, graph.parameters, messages, strict=True)):
+    for n, (factor, parameters, own) in enumerate(
+        zip(wiring.factors, graph.parameters, messages, strict=True)
+    ):
         there = at_edges(of_sites, wiring.slots[n])
         new.append(factor.update(parameters, there, own, semiring))
     return new
@@ -131,12 +149,19 @@ def at_edges(of_sites: list[Fields], slots: list[Slot]) -> list[Fields]:
 
 def damped(new: Any, old: Any, damping: float) -> Any:
     # what is impossible, or was, is not averaged
-    return jax.tree.map(lambda a, b: jnp.where(jnp.isfinite(a) & jnp.isfinite(b), (1 - damping) * a + damping * b, a), new, old)
+    return jax.tree.map(
+        lambda a, b: jnp.where(jnp.isfinite(a) & jnp.isfinite(b), (1 - damping) * a + damping * b, a),
+        new,
+        old,
+    )
 
 
 def largest_change(new: Any, old: Any):
     """() nats, inf where something became impossible or possible."""
-    changes = [jnp.where(a == b, 0.0, jnp.abs(a - b)).max(initial=0.0) for a, b in zip(*map(jax.tree.leaves, (new, old)), strict=True)]
+    changes = [
+        jnp.where(a == b, 0.0, jnp.abs(a - b)).max(initial=0.0)
+        for a, b in zip(*map(jax.tree.leaves, (new, old)), strict=True)
+    ]
     return functools.reduce(jnp.maximum, changes, jnp.zeros(()))
 
 
@@ -149,13 +174,18 @@ def ended(result: Result) -> Result:
 
 def summed(result: Result) -> Result:
     if ended(result).semiring is not SUM:
-        raise ValueError(f"Probabilities come of sum-product, and these messages are of {result.semiring.name}: run(graph, SUM).")
+        raise ValueError(
+            f"Probabilities come of sum-product, and these messages are of {result.semiring.name}: "
+            "run(graph, SUM)."
+        )
     return result
 
 
 @default_settings()
 def decode(graph: FactorGraph, result: Result):
-    """(d,) int, every site at its best value: of `MAX` the best configuration, where max-product is exact (on trees)."""
+    """(d,) int, every site at its best value: of `MAX` the best configuration, where max-product is exact (on
+    trees).
+    """
     received = fields(graph, ended(result).messages)
     parts = [f.value().argmax(axis=0) + v.lower for f, v in zip(received, graph.space.variables, strict=True)]
     return jnp.concatenate(parts)
@@ -163,7 +193,9 @@ def decode(graph: FactorGraph, result: Result):
 
 @default_settings()
 def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
-    """{name: (*shape, K)}, probabilities of every site's values by sum-product (a run of `SUM`); exact on trees."""
+    """{name: (*shape, K)}, probabilities of every site's values by sum-product (a run of `SUM`); exact on
+    trees.
+    """
     found = {}
     for f, v in zip(fields(graph, summed(result).messages), graph.space.variables, strict=True):
         found[v.name] = jax.nn.softmax(f.value(), axis=0).T.reshape(*v.shape, v.K)
@@ -172,17 +204,21 @@ def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
 
 @default_settings()
 def bethe_log_partition(graph: FactorGraph, result: Result):
-    r"""() nats, Bethe's approximation of log Z at converged sum-product messages (a run of `SUM`); exact on trees.
+    r"""() nats, Bethe's approximation of log Z at converged sum-product messages (a run of `SUM`); exact on
+    trees.
 
     .. math:: \sum_f \log Z_f + \sum_i (1 - d_i) \log Z_i
 
-    with the sums over a factor's and a site's values of what they receive (Yedidia, Freeman and Weiss 2001; section 2.3).
+    with the sums over a factor's and a site's values of what they receive (Yedidia, Freeman and Weiss 2001;
+    section 2.3).
     """
     messages = summed(result).messages
     wiring, of_sites = graph.wiring, fields(graph, messages)
     degree = [jnp.zeros(v.size) for v in graph.space.variables]
     total = jnp.zeros(())
-    for n, (factor, parameters, own) in enumerate(zip(wiring.factors, graph.parameters, messages, strict=True)):
+    for n, (factor, parameters, own) in enumerate(
+        zip(wiring.factors, graph.parameters, messages, strict=True)
+    ):
         slots = wiring.slots[n]
         there = at_edges(of_sites, slots)
         total += factor.log_partition(parameters, there, own)

@@ -1,4 +1,6 @@
-"""Perturb-and-max-product: nearly independent draws by maximising perturbed log densities (Lazaro-Gredilla, Dedieu and George 2021)."""
+"""Perturb-and-max-product: nearly independent draws by maximising perturbed log densities (Lazaro-Gredilla,
+Dedieu and George 2021).
+"""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +21,8 @@ class Draw(NamedTuple):
     Attributes
     ----------
     x : (d,) int
-    value : () nats, the perturbed log density at x; its mean over draws estimates log Z. -inf where max-product ended at an impossible
+    value : () nats, the perturbed log density at x; its mean over draws estimates log Z. -inf where
+        max-product ended at an impossible
         configuration, as it must where the evidence contradicts itself: leave such draws out
     change : () nats, the largest change of a message in the last sweep
     sweeps : () int
@@ -46,10 +49,11 @@ def pmp(
     persistent: Draw | None = None,
     correlation: float = 0.0,
 ) -> Draw:
-    r"""One draw (Alg. 1, `pmp`; Eq. 2): :math:`\arg\max_x \log p(x) + \sum_i \varepsilon_i[x_i]` by max-product, :math:`\varepsilon` of
-    Gumbel(-c, 1), mean 0. For many, `jax.vmap` over keys.
+    r"""One draw (Alg. 1, `pmp`; Eq. 2): :math:`\arg\max_x \log p(x) + \sum_i \varepsilon_i[x_i]` by
+    max-product, :math:`\varepsilon` of Gumbel(-c, 1), mean 0. For many, `jax.vmap` over keys.
 
-    Exact where the graph has unary terms only (section 2.2); elsewhere approximate, on trees too, though the maximum is exact there.
+    Exact where the graph has unary terms only (section 2.2); elsewhere approximate, on trees too, though the
+    maximum is exact there.
 
     Parameters
     ----------
@@ -66,20 +70,37 @@ def pmp(
         For arguments that mean nothing.
     """
     if not isinstance(graph, FactorGraph):
-        raise TypeError(f"pmp takes a key and a FactorGraph, in this order, got {type(graph).__name__} for the graph.")
+        raise TypeError(
+            f"pmp takes a key and a FactorGraph, in this order, got {type(graph).__name__} for the graph."
+        )
     check_correlation(correlation)
     if not isinstance(persistent, Draw | None):
-        raise TypeError(f"persistent must be the draw before, as pmp returns it, got {type(persistent).__name__}.")
+        raise TypeError(
+            f"persistent must be the draw before, as pmp returns it, got {type(persistent).__name__}."
+        )
     if correlation and persistent is None:
-        raise ValueError(f"correlation={correlation!r} is with the perturbation of a draw before: pass it, persistent=draw.")
-    normals = [jax.random.normal(k, np.shape(u)) for k, u in zip(jax.random.split(key, len(graph.unary)), graph.unary, strict=True)]
+        raise ValueError(
+            f"correlation={correlation!r} is with the perturbation of a draw before: pass it, "
+            "persistent=draw."
+        )
+    normals = [
+        jax.random.normal(k, np.shape(u))
+        for k, u in zip(jax.random.split(key, len(graph.unary)), graph.unary, strict=True)
+    ]
     if persistent is not None:  # App. A
-        normals = [jnp.sqrt(correlation) * a + jnp.sqrt(1 - correlation) * b for a, b in zip(persistent.normals, normals, strict=True)]
+        normals = [
+            jnp.sqrt(correlation) * a + jnp.sqrt(1 - correlation) * b
+            for a, b in zip(persistent.normals, normals, strict=True)
+        ]
     perturbed = graph.perturbed([gumbel(a) for a in normals])
     messages = None if persistent is None else persistent.messages
-    found = max_product.run(perturbed, MAX, n_sweeps=n_sweeps, damping=damping, tolerance=tolerance, messages=messages)
+    found = max_product.run(
+        perturbed, MAX, n_sweeps=n_sweeps, damping=damping, tolerance=tolerance, messages=messages
+    )
     x = max_product.decode(perturbed, found)
-    return Draw(x, perturbed.logdensity(x), found.change[found.sweeps - 1], found.sweeps, normals, found.messages)
+    return Draw(
+        x, perturbed.logdensity(x), found.change[found.sweeps - 1], found.sweeps, normals, found.messages
+    )
 
 
 def check_correlation(correlation: Any) -> None:

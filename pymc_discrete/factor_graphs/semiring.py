@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-FEW = 8  # values: up to so many, the maximum of their arrays is faster than a reduction, which XLA computes in a pass of its own
+# values: up to so many, the maximum of their arrays is faster than a reduction, which XLA computes in a pass
+# of its own
+FEW = 8
 
 
 class Semiring(NamedTuple):
@@ -29,7 +31,9 @@ def over_all(a, axis):
 def over_best(a, axis):
     if a.shape[axis] > FEW:
         return jnp.max(a, axis=axis)
-    return functools.reduce(jnp.maximum, [jax.lax.index_in_dim(a, k, axis, keepdims=False) for k in range(a.shape[axis])])
+    return functools.reduce(
+        jnp.maximum, [jax.lax.index_in_dim(a, k, axis, keepdims=False) for k in range(a.shape[axis])]
+    )
 
 
 MAX = Semiring("max-product", over_best, jnp.maximum)

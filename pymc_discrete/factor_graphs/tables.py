@@ -13,7 +13,8 @@ LARGEST_TABLE = 4096  # entries of one table: a sweep visits them all
 
 
 class Table(Edges):
-    r"""Tables over the values of several sites, :math:`\log\phi_f(x_{f1}, \dots, x_{fn}) = T_f[x_{f1}, \dots, x_{fn}]`.
+    r"""Tables over the values of several sites, :math:`\log\phi_f(x_{f1}, \dots, x_{fn}) = T_f[x_{f1}, \dots,
+    x_{fn}]`.
 
     Parameters
     ----------
@@ -35,9 +36,14 @@ class Table(Edges):
             self.sites = [c.reshape(-1) for c in np.broadcast_arrays(*numbers)]
         except ValueError:
             shapes = ", ".join(str(n.shape) for n in numbers)
-            raise ValueError(f"The sites of {kind} have the shapes {shapes}, which do not go together: one for each factor.") from None
+            raise ValueError(
+                f"The sites of {kind} have the shapes {shapes}, which do not go together: one for each "
+                "factor."
+            ) from None
         if not self.sites:
-            raise ValueError(f"{kind} has no sites. A term of none is a constant, which changes nothing: leave it out.")
+            raise ValueError(
+                f"{kind} has no sites. A term of none is a constant, which changes nothing: leave it out."
+            )
         self.parameters = {"table": table}
         self.hard = impossible(table)
 
@@ -46,14 +52,16 @@ class Table(Edges):
         want = tuple(widths)
         if shape not in (want, (factors, *want)):
             raise ValueError(
-                f"A table of {factors} factors has shape {shape}; the values of their variables ask for {want} or {(factors, *want)}."
+                f"A table of {factors} factors has shape {shape}; the values of their variables ask for "
+                f"{want} or {(factors, *want)}."
             )
         each = np.stack(self.sites, axis=1)
         refuse_twice(type(self).__name__, np.repeat(np.arange(factors), each.shape[1]), each.reshape(-1))
         if math.prod(want) > LARGEST_TABLE:
             raise ValueError(
-                f"A table of shape {want} has {math.prod(want)} entries, and a sweep visits them all: at most {LARGEST_TABLE}. Use "
-                "LogicalOr, LogicalAnd, Cardinality or Quadratic where one of them says the same, or split the factor."
+                f"A table of shape {want} has {math.prod(want)} entries, and a sweep visits them all: at "
+                f"most {LARGEST_TABLE}. Use LogicalOr, LogicalAnd, Cardinality or Quadratic where one of "
+                "them says the same, or split the factor."
             )
 
     def _whole(self, parameters: dict[str, Any]):
@@ -63,11 +71,16 @@ class Table(Edges):
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
         table = parameters["table"]
-        return (table[np.arange(len(self.sites[0])), *places] if table.ndim > len(self.sites) else table[*places]).sum()
+        return (
+            table[np.arange(len(self.sites[0])), *places] if table.ndim > len(self.sites) else table[*places]
+        ).sum()
 
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        # Lazaro-Gredilla et al. 2021, section 2.3 (sum-product, beta = 1) and 2.4 (max-product), messages of a factor
-        return [eliminated(self._whole(parameters), cavities, keep, semiring) for keep in range(len(cavities))]
+        # Lazaro-Gredilla et al. 2021, section 2.3 (sum-product, beta = 1) and 2.4 (max-product), messages of
+        # a factor
+        return [
+            eliminated(self._whole(parameters), cavities, keep, semiring) for keep in range(len(cavities))
+        ]
 
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
         return SUM.over(eliminated(self._whole(parameters), cavities, 0, SUM) + cavities[0], axis=0).sum()

@@ -11,7 +11,8 @@ PADDING = 4  # a table of edges per site may be so many times as long as the lis
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """One argument of all factors of a kind: an edge for each, to sites of one variable or of several with as many values.
+    """One argument of all factors of a kind: an edge for each, to sites of one variable or of several with as
+    many values.
 
     Attributes
     ----------
@@ -34,7 +35,9 @@ class Slot:
 
     @cached_property
     def _edges(self) -> np.ndarray | None:
-        """(width, n) int, the edges of every site, E where there are no more; None where that would be mostly padding."""
+        """(width, n) int, the edges of every site, E where there are no more; None where that would be mostly
+        padding.
+        """
         counts = np.bincount(self.index, minlength=self.size)
         width = int(counts.max(initial=0))
         if width * self.size > PADDING * len(self.index) + self.size:

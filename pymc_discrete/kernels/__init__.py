@@ -7,4 +7,14 @@ from pymc_discrete.kernels.kernel import Info, Kernel, State, loop
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
 from pymc_discrete.kernels.tree_gibbs import tree_gibbs
 
-__all__ = ["Info", "Kernel", "State", "block_gibbs", "discrete_langevin", "gibbs_with_gradients", "loop", "path_auxiliary", "tree_gibbs"]
+__all__ = [
+    "Info",
+    "Kernel",
+    "State",
+    "block_gibbs",
+    "discrete_langevin",
+    "gibbs_with_gradients",
+    "loop",
+    "path_auxiliary",
+    "tree_gibbs",
+]

@@ -8,7 +8,8 @@ import numpy as np
 from pymc_discrete.targets.space import Space
 
 TARGET_ACCEPT = 0.574  # Sun, Dai and Schuurmans 2022: optimal for locally balanced proposals
-# A chain stands still that accepts less than this share, or ends where it began, in so many tuning draws in a row
+# A chain stands still that accepts less than this share, or ends where it began, in so many tuning draws in a
+# row
 STILL, PATIENCE = 0.01, 10
 
 
@@ -54,10 +55,14 @@ def start(value: float) -> Adaptation:
     return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0)
 
 
-def update(a: Adaptation, accept: Any, moves: Any, moved: Any, bounds: tuple[float, float], tune: int, xp: Any = np) -> Adaptation:
-    """After one tuning draw, of `tune` in all; `xp` is NumPy on the host and JAX's NumPy inside a compiled loop.
+def update(
+    a: Adaptation, accept: Any, moves: Any, moved: Any, bounds: tuple[float, float], tune: int, xp: Any = np
+) -> Adaptation:
+    """After one tuning draw, of `tune` in all; `xp` is NumPy on the host and JAX's NumPy inside a compiled
+    loop.
 
-    Its mean acceptance probability was `accept`, a proposal had `moves` moves, and `moved` sites ended at another value.
+    Its mean acceptance probability was `accept`, a proposal had `moves` moves, and `moved` sites ended at
+    another value.
 
     The first half follows the chain to where it belongs, the second converges and averages.
     """
@@ -70,4 +75,6 @@ def update(a: Adaptation, accept: Any, moves: Any, moved: Any, bounds: tuple[flo
         return old + share * (new - old)
 
     still = xp.where(((accept < STILL) | (moved == 0)) & (late == 0), a.still + 1, 0)
-    return Adaptation(log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1, still)
+    return Adaptation(
+        log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1, still
+    )

@@ -1,4 +1,6 @@
-"""Balancing functions g with g(t) = t g(1/t) (Zanella 2020), in logarithms: log g(exp(d)) of a difference d."""
+"""Balancing functions g with g(t) = t g(1/t) (Zanella 2020), in logarithms: log g(exp(d)) of a
+difference d.
+"""
 
 from collections.abc import Callable
 

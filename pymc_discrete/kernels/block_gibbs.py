@@ -19,15 +19,18 @@ UNROLLED = 8  # colours of one variable that are compiled one by one; more are l
 def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     r"""The block Gibbs kernel: one step draws every site from its conditional.
 
-    Sites that do not interact are drawn together, one colour of the interaction graph after another; sites of a dense term are
-    scanned one by one. A site with a window instead of a full support is drawn from its conditional on a stretch of values at random,
+    Sites that do not interact are drawn together, one colour of the interaction graph after another; sites of
+    a dense term are scanned one by one. A site with a window instead of a full support is drawn from its
+    conditional on a stretch of values at random,
 
-    .. math:: \{x + s (j - i) : j = 0, \dots, w\}, \qquad i \sim U\{0, \dots, w\}, \quad s \sim U(\text{strides})
+    .. math:: \{x + s (j - i) : j = 0, \dots, w\}, \qquad i \sim U\{0, \dots, w\},
+        \quad s \sim U(\text{strides})
 
     which is as probable from each of its values as from x, so that nothing is to be accepted.
 
-    A step reverses the order of its sweep by a fair coin, so that it is reversible and not only invariant. The sweeps of a draw
-    (`sweeper`) keep one order: after a reversal the same sites are drawn twice running, and the first time is lost.
+    A step reverses the order of its sweep by a fair coin, so that it is reversible and not only invariant.
+    The sweeps of a draw (`sweeper`) keep one order: after a reversal the same sites are drawn twice running,
+    and the first time is lost.
 
     Returns
     -------
@@ -43,13 +46,19 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
 
 
 def visits_of(target, without: np.ndarray | None = None) -> list:
-    """The visits that make a sweep: (key, x, backward) -> x after them; of all sites but those `without` (d,) bool."""
+    """The visits that make a sweep: (key, x, backward) -> x after them; of all sites but those `without` (d,)
+    bool.
+    """
     visits = []
     for n, start in enumerate(target.space.starts):
         own = [sites for m, sites in target.colours if m == n]
         if without is not None:
             own = [left for sites in own if len(left := sites[~without[start + sites]])]
-        visits += [visit_colour(target, n, sites) for sites in own] if len(own) <= UNROLLED else [visit_colours(target, n, own)]
+        visits += (
+            [visit_colour(target, n, sites) for sites in own]
+            if len(own) <= UNROLLED
+            else [visit_colours(target, n, own)]
+        )
     return visits + [scan(target, n, sites) for n, sites in target.scanned]
 
 
@@ -64,8 +73,11 @@ def visit_colour(target, n: int, sites: np.ndarray):
 
     def visit(key, x, backward):
         now = x[start : start + v.size] if every else x[start + sites]
-        # a select by static places: scattering is slow; and behind a barrier, or XLA draws anew for every site it puts
-        values = jax.lax.optimization_barrier(draw(numbers(key, v, len(sites)), v, sites, now, lambda *candidates: of(x, *candidates)))
+        # a select by static places: scattering is slow; and behind a barrier, or XLA draws anew for every
+        # site it puts
+        values = jax.lax.optimization_barrier(
+            draw(numbers(key, v, len(sites)), v, sites, now, lambda *candidates: of(x, *candidates))
+        )
         block = values if every else jnp.where(mine, values[place], x[start : start + v.size])
         return jax.lax.dynamic_update_slice(x, block, (start,))
 
@@ -87,8 +99,11 @@ def visit_colours(target, n: int, colours: list[np.ndarray]):
             c = jnp.where(backward, len(colours) - 1 - t, t)
             sites = jnp.asarray(table)[c]
             of = (target.logits if v.finite else target.rows)(n, sites)
-            # what pads the table repeats its last site: the same numbers, or several draws of one site would meet
-            u = numbers(jax.random.fold_in(key, t), v, width)[:, jnp.minimum(np.arange(width), jnp.asarray(last)[c])]
+            # what pads the table repeats its last site: the same numbers, or several draws of one site would
+            # meet
+            u = numbers(jax.random.fold_in(key, t), v, width)[
+                :, jnp.minimum(np.arange(width), jnp.asarray(last)[c])
+            ]
             values = draw(u, v, sites, x[start + sites], lambda *candidates: of(x, *candidates))
             values = jax.lax.optimization_barrier(values)
             block = jnp.where(colour == c, values[place], x[start : start + v.size])
@@ -136,7 +151,8 @@ def draw(u, v: Variable, rows, now, differences):
     v : the variable
     rows : (r,) int, the sites, counted within it
     now : (r,) int, their values
-    differences : () -> (r, K) nats, for finite variables up to a constant a site, or (r, 1) the log odds of the upper of two values;
+    differences : () -> (r, K) nats, for finite variables up to a constant a site, or (r, 1) the log odds of
+        the upper of two values;
         (candidates (r, K)) -> (r, K) nats, for windowed ones, whose differences from `now` these are
     """
     if not v.finite:
@@ -144,7 +160,9 @@ def draw(u, v: Variable, rows, now, differences):
         values = jax.lax.optimization_barrier(stretch(u[1:], v, now))
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
         k = choose(u[0], d)[:, None]
-        return jnp.where(k < values.shape[1], jnp.take_along_axis(values, k, axis=1, mode="clip"), now[:, None])[:, 0]
+        return jnp.where(
+            k < values.shape[1], jnp.take_along_axis(values, k, axis=1, mode="clip"), now[:, None]
+        )[:, 0]
     d = jax.lax.optimization_barrier(differences())
     if (v.counts == 2).all():
         odds = d[:, 0] if d.shape[1] == 1 else d[:, 1] - d[:, 0]
@@ -154,7 +172,9 @@ def draw(u, v: Variable, rows, now, differences):
 
 
 def stretch(u, v: Variable, now):
-    """(r, w + 1) int, for every site equally spaced values, at random (`u` (2, r)) among those stretches that hold its own."""
+    """(r, w + 1) int, for every site equally spaced values, at random (`u` (2, r)) among those stretches that
+    hold its own.
+    """
     width, strides = v.stretches
     place = (u[0] * (width + 1)).astype(now.dtype)
     stride = jnp.asarray(strides, now.dtype)[(u[1] * len(strides)).astype(int)]
@@ -162,8 +182,12 @@ def stretch(u, v: Variable, now):
 
 
 def choose(uniforms, log_weights):
-    """(r,) int, inverse-CDF draws from the rows of `log_weights` (r, K); K where rounding leaves none. Weight 0 is never drawn."""
-    log_weights = jnp.minimum(log_weights, jnp.finfo(log_weights.dtype).max)  # an error of the model: go there, and it is seen
+    """(r,) int, inverse-CDF draws from the rows of `log_weights` (r, K); K where rounding leaves none. Weight
+    0 is never drawn.
+    """
+    log_weights = jnp.minimum(
+        log_weights, jnp.finfo(log_weights.dtype).max
+    )  # an error of the model: go there, and it is seen
     w, K = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True)), log_weights.shape[1]
     if K > 8:
         ends = running_sum(w)

@@ -45,7 +45,9 @@ class Rows(NamedTuple):
         return cls(move, stay, weights, weights.sum(axis=1) + jnp.exp(stay))
 
     def draw(self, u):
-        """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1. Moves lie where u is finest."""
+        """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1. Moves lie where u
+        is finest.
+        """
         t = u * self.total
         if self.move.shape[1] == 1:
             return (t < self.weights[:, 0]).astype(int)
@@ -75,14 +77,18 @@ def nothing_known(x, differences, space: Space) -> Known:
     d, k = space.d, 1 if flips_only(space) else space.K
     none = jnp.zeros((d, k), differences.dtype)
     nan = jnp.full((), jnp.nan, differences.dtype)
-    return Known(Rows(none, none[:, 0], none, none[:, 0]), {"step_size": nan, "scale": jnp.full(d, jnp.nan, differences.dtype)})
+    return Known(
+        Rows(none, none[:, 0], none, none[:, 0]),
+        {"step_size": nan, "scale": jnp.full(d, jnp.nan, differences.dtype)},
+    )
 
 
 def jumps(d, time, balancing: str) -> Rows:
-    """The rows of "dlmc" after a time (), from the log weights d (d, k) of the moves in each site's conditional, where staying has 1.
+    """The rows of "dlmc" after a time (), from the log weights d (d, k) of the moves in each site's
+    conditional, where staying has 1.
 
-    The rate is that at which the likeliest value is left, so that it is the same from every value of a finite site. Barriers stand
-    between exponentials and their uses, which would each compute them again.
+    The rate is that at which the likeliest value is left, so that it is the same from every value of a finite
+    site. Barriers stand between exponentials and their uses, which would each compute them again.
     """
     once = jax.lax.optimization_barrier
     likeliest = jnp.maximum(d.max(axis=1), 0.0)
@@ -96,7 +102,9 @@ def jumps(d, time, balancing: str) -> Rows:
     log_odds = jnp.where(somewhere, log_sum(others), 0.0)  # of another value than the likeliest
     odds = once(jnp.exp(log_odds))
     log_rest = once(jnp.log(1 + odds))
-    log_rate = jnp.where(somewhere, log_sum(log_weights(others, False, balancing)) - log_odds + log_rest, -jnp.inf)
+    log_rate = jnp.where(
+        somewhere, log_sum(log_weights(others, False, balancing)) - log_odds + log_rest, -jnp.inf
+    )
     log_time = log_rate + jnp.log(time)
     time = once(jnp.exp(log_time))
     jump = once(-jnp.expm1(-time))
@@ -110,12 +118,16 @@ def jumps(d, time, balancing: str) -> Rows:
         weights, stayer = jnp.exp(move), jnp.exp(-likeliest)
     stay = jnp.exp(-time) + jump * stayer / (1 + odds)
     certain = stay.min() > 1e10 * jnp.finfo(stay.dtype).tiny
-    log_stay = jax.lax.cond(certain, lambda: jnp.log(stay), lambda: jnp.logaddexp(-time, log_jump - log_rest - likeliest))
+    log_stay = jax.lax.cond(
+        certain, lambda: jnp.log(stay), lambda: jnp.logaddexp(-time, log_jump - log_rest - likeliest)
+    )
     return Rows(move, log_stay, weights, jnp.ones_like(log_stay))
 
 
 def log_sum(a):
-    """(d,) log of the summed exponentials of the rows of a (d, k), none of which is all -inf where it matters."""
+    """(d,) log of the summed exponentials of the rows of a (d, k), none of which is all -inf where it
+    matters.
+    """
     if a.shape[1] == 1:
         return a[:, 0]
     top = jnp.nan_to_num(a.max(axis=1), neginf=0.0)
@@ -146,14 +158,14 @@ def discrete_langevin(
 
     .. math:: q_i(k | x) \propto g(e^{d_{ik}}) \exp(-\lVert k - x_i \rVert^2 / (2 \alpha s_i^2))
 
-    with one-hot distances (1) between nominal values and :math:`(k - x_i)^2` between ordinal ones. "dlmc" runs, for a time h, a Markov
-    chain of each site that jumps to a value drawn by the conditional,
+    with one-hot distances (1) between nominal values and :math:`(k - x_i)^2` between ordinal ones. "dlmc"
+    runs, for a time h, a Markov chain of each site that jumps to a value drawn by the conditional,
 
     .. math:: q_i = e^{-c_i h} I + (1 - e^{-c_i h}) \mathrm{softmax}(d_i),
         \quad c_i = \sum_{k \neq m} g(e^{d_{ik} - d_{im}}) / (1 - \mathrm{softmax}(d_i)_m)
 
-    at such a rate that the likeliest value m is left at the locally balanced rate: for two values the exact solution, for more
-    reversible with respect to the conditional at every h.
+    at such a rate that the likeliest value m is left at the locally balanced rate: for two values the exact
+    solution, for more reversible with respect to the conditional at every h.
 
     Parameters
     ----------
@@ -161,7 +173,8 @@ def discrete_langevin(
     step_size : positive float, or "adapt"
         alpha of "dlp", the time h of "dlmc"; "adapt" tunes it to the optimal acceptance.
     adjusted : bool
-        Accept or reject (DMALA); without, the chain is biased (DULA) and `accept` says what the acceptance would have been.
+        Accept or reject (DMALA); without, the chain is biased (DULA) and `accept` says what the acceptance
+        would have been.
     balancing : {"sqrt", "barker", "min", "max"}
 
     Returns
@@ -193,12 +206,18 @@ def discrete_langevin(
             squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)
             stay = jnp.full(space.d, BALANCING[balancing](0.0))
             return Rows.of(logg - squared / (2 * params["step_size"]), stay)
-        return jumps(jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE)), params["step_size"], balancing)
+        return jumps(
+            jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE)),
+            params["step_size"],
+            balancing,
+        )
 
     def propose(key, target, state: State, params) -> Proposed:
         space, x = target.space, state.x
         known = state.carry.params
-        asked = {name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape) for name, a in known.items()}
+        asked = {
+            name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape) for name, a in known.items()
+        }
         same = (asked["step_size"] == known["step_size"]) & jnp.all(asked["scale"] == known["scale"])
         here = jax.lax.cond(same, lambda: state.carry.rows, lambda: rows(x, state.differences, space, asked))
         chosen = here.draw(uniforms(key, (space.d,), here.total.dtype))

@@ -1,4 +1,6 @@
-"""Gibbs-With-Gradients (Grathwohl et al. 2021), for binary, categorical and integer sites, one move or several at a time."""
+"""Gibbs-With-Gradients (Grathwohl et al. 2021), for binary, categorical and integer sites, one move or
+several at a time.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +8,14 @@ import numpy as np
 from pymc_discrete.kernels.balancing import check_balancing, log_weights
 from pymc_discrete.kernels.categorical import draw_categorical
 from pymc_discrete.kernels.kernel import Kernel, State
-from pymc_discrete.kernels.local_moves import arrive, column_back, log_density_after, step_of, weights_of, wrapped
+from pymc_discrete.kernels.local_moves import (
+    arrive,
+    column_back,
+    log_density_after,
+    step_of,
+    weights_of,
+    wrapped,
+)
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.uniforms import uniforms
@@ -15,11 +24,14 @@ from pymc_discrete.targets.space import Space
 LARGEST_TUNED = 100
 
 
-def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> tuple[Kernel, dict[str, float]]:
+def gibbs_with_gradients(
+    n_flips: float | str = 1, balancing: str = "sqrt"
+) -> tuple[Kernel, dict[str, float]]:
     """The Gibbs-With-Gradients kernel.
 
-    With one move, Algorithm 1 (Eq. 3 to 6). With more, the multi-sample variant (App. D.2, Eq. 27): L moves are drawn independently
-    from q(. | x) and made together; L is random with mean `n_flips`, and a site may be drawn more than once.
+    With one move, Algorithm 1 (Eq. 3 to 6). With more, the multi-sample variant (App. D.2, Eq. 27): L moves
+    are drawn independently from q(. | x) and made together; L is random with mean `n_flips`, and a site may
+    be drawn more than once.
 
     Parameters
     ----------
@@ -52,7 +64,9 @@ def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> t
         u = uniforms(key, (L + 2,)) if L > 1 else uniforms(key, (1,))
         entry = draw_categorical(u[:L], state.carry.weights.reshape(-1))
         site, column = entry // space.K, entry % space.K
-        active = jnp.arange(L) < lengths.draw(u[L], u[L + 1], params["n_flips"]) if L > 1 else jnp.ones(1, bool)
+        active = (
+            jnp.arange(L) < lengths.draw(u[L], u[L + 1], params["n_flips"]) if L > 1 else jnp.ones(1, bool)
+        )
         step = step_of(space, state.x[site], site, column)
         if L == 1:
             y = state.x.at[site[0]].set(wrapped(space, site[0], state.x[site[0]] + step[0]))
@@ -63,7 +77,9 @@ def gibbs_with_gradients(n_flips: float | str = 1, balancing: str = "sqrt") -> t
         density = log_density_after(target, state, y, site[0], column[0]) if L == 1 else target.logdensity(y)
         there = State(y, density, differences, weights)
         # Grathwohl et al. 2021, Eq. 27: the product over the moves; log P(L) is the same both ways
-        forward = jnp.where(jnp.isfinite(state.carry.log_scale), log_probs(state, site, column, active), jnp.inf)
+        forward = jnp.where(
+            jnp.isfinite(state.carry.log_scale), log_probs(state, site, column, active), jnp.inf
+        )
         back = column_back(space, site, column, wrapped(space, site, y[site] - step))
         return Proposed(there, forward, log_probs(there, site, back, active), active.sum())
 

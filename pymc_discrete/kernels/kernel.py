@@ -51,9 +51,12 @@ class Kernel(NamedTuple):
     step : (key, state, target, params) -> (State, Info)
     refresh : (state, target) -> State, after another block moved the context
     tuned : the parameter that adapts while tuning, if any
-    scaled : (space) -> bool, whether its parameter "scale" is to be each site's unit of distance (see `spread`)
-    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone: a loop runs it instead of
-        `step`, and evaluates densities and differences only where it ends; invariant, and not always reversible
+    scaled : (space) -> bool, whether its parameter "scale" is to be each site's unit of distance (see
+        `spread`)
+    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone: a
+        loop runs it instead of
+        `step`, and evaluates densities and differences only where it ends; invariant, and not always
+        reversible
     """
 
     init: Callable
@@ -74,8 +77,9 @@ def evaluate(x, target, carry: Callable) -> State:
 def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tuple[State, Info]:
     """`transitions` steps in one compiled loop; of proposals, one more at random.
 
-    A proposal that is always accepted alternates: on a flat target an even number of flips never changes the parity of x. The coin
-    does not look at x, so every draw is still one of the target's. A sweep has no such parity.
+    A proposal that is always accepted alternates: on a flat target an even number of flips never changes the
+    parity of x. The coin does not look at x, so every draw is still one of the target's. A sweep has no such
+    parity.
 
     Returns
     -------

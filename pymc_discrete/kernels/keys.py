@@ -1,4 +1,6 @@
-"""Keys of one generator, whatever JAX's default is: a seed gives the same draws under every setting of the process."""
+"""Keys of one generator, whatever JAX's default is: a seed gives the same draws under every setting of the
+process.
+"""
 
 import jax
 import numpy as np

@@ -31,7 +31,9 @@ def step_of(space: Space, now, site, column):
     The cyclic shift on a finite site, the offset on a windowed one: steps commute and invert by negation.
     """
     where = jnp.asarray(space.column)[site, column] if space.windowed.any() or (space.K > 1) else column
-    shift = jnp.remainder(where - (now - per_site(space.lower, site)), per_site(space.upper - space.lower + 1, site))
+    shift = jnp.remainder(
+        where - (now - per_site(space.lower, site)), per_site(space.upper - space.lower + 1, site)
+    )
     return jnp.where(per_site(space.windowed, site), where, shift)
 
 
@@ -91,11 +93,17 @@ def updated(x, differences, space: Space, balancing: str, before: Weights, touch
     # far from where `top` was taken the weights could overflow or vanish
     limits = jnp.finfo(total.dtype)
     safe = (total > limits.tiny**0.5) & (total < limits.max**0.5)
-    return jax.lax.cond(safe, lambda: Weights(weights, before.top, total), lambda: weights_of(x, differences, space, balancing))
+    return jax.lax.cond(
+        safe,
+        lambda: Weights(weights, before.top, total),
+        lambda: weights_of(x, differences, space, balancing),
+    )
 
 
 def arrive(target, before, y, sites, balancing: str):
-    """(differences, weights) at y, which differs from the state `before` at `sites` (L,) at most; a site d is none."""
+    """(differences, weights) at y, which differs from the state `before` at `sites` (L,) at most; a site d is
+    none.
+    """
     touched = target.touched(sites).reshape(-1) if target.local else None
     if touched is not None and 2 * touched.shape[0] <= target.space.d:
         differences = target.update(y, before.differences, sites)

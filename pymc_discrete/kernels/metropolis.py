@@ -28,7 +28,9 @@ class Proposed(NamedTuple):
     n_moves: Any
 
 
-def metropolis(propose: Callable, carry: Callable, tuned: Tuned | None = None, adjusted: bool = True) -> Kernel:
+def metropolis(
+    propose: Callable, carry: Callable, tuned: Tuned | None = None, adjusted: bool = True
+) -> Kernel:
     """The Metropolis-Hastings kernel of a proposal.
 
     Parameters
@@ -52,7 +54,9 @@ def metropolis(propose: Callable, carry: Callable, tuned: Tuned | None = None, a
         # where a probability is lost to underflow, the path is refused both ways
         unknown = jnp.isnan(log_ratio) | ~jnp.isfinite(log_forward) | jnp.isposinf(log_back)
         accept = jnp.where(unknown, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
-        accept = jnp.where(jnp.isposinf(there.logdensity), 1.0, accept)  # an error of the model: go there, and it is seen
+        accept = jnp.where(
+            jnp.isposinf(there.logdensity), 1.0, accept
+        )  # an error of the model: go there, and it is seen
         # an impossible state (a start, never reached from a possible one) is left wherever it goes
         stuck = jnp.isneginf(state.logdensity) & (log_forward < jnp.inf) & ~jnp.isnan(there.logdensity)
         accept = jnp.where(stuck, 1.0, accept)

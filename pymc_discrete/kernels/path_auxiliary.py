@@ -1,4 +1,6 @@
-"""Path auxiliary samplers (Sun, Dai, Xia and Ramamurthy 2022): PAS, its fast version PAFS, and both without backtracking."""
+"""Path auxiliary samplers (Sun, Dai, Xia and Ramamurthy 2022): PAS, its fast version PAFS, and both without
+backtracking.
+"""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +20,8 @@ from pymc_discrete.kernels.weight_tree import Sites, put
 
 # The largest mean lengths that "adapt" may take
 LARGEST = 1_000
-LARGEST_RECOMPUTED = 20  # a move costs a set of differences, and is nearly always accepted: the acceptance says nothing of its price
+# a move costs a set of differences, and is nearly always accepted: the acceptance says nothing of its price
+LARGEST_RECOMPUTED = 20
 LARGEST_AT_ONCE = 100  # the work is for the longest path, whatever its length
 
 
@@ -38,18 +41,24 @@ class Path(NamedTuple):
 
 
 def path_auxiliary(
-    path_length: float | str | tuple[int, int] = "adapt", recompute: bool = False, backtrack: bool = True, balancing: str = "sqrt"
+    path_length: float | str | tuple[int, int] = "adapt",
+    recompute: bool = False,
+    backtrack: bool = True,
+    balancing: str = "sqrt",
 ) -> tuple[Kernel, dict[str, float]]:
     """The path auxiliary samplers (Algorithm 1).
 
     Parameters
     ----------
     path_length : "adapt", float of at least 1, or (lower, upper)
-        The mean X of a path's length L ~ Uniform{1..2X-1}, or its range; "adapt" tunes the mean to the optimal acceptance.
+        The mean X of a path's length L ~ Uniform{1..2X-1}, or its range; "adapt" tunes the mean to the
+        optimal acceptance.
     recompute : bool
-        True is PAS, differences at every point of the path; False is PAFS, differences at its two ends (Eq. 5 and 6).
+        True is PAS, differences at every point of the path; False is PAFS, differences at its two ends (Eq. 5
+        and 6).
     backtrack : bool
-        Whether a path may change a site again; without, all sites of a PAFS path are drawn at once (App. B.3).
+        Whether a path may change a site again; without, all sites of a PAFS path are drawn at once (App.
+        B.3).
     balancing : {"sqrt", "barker", "min", "max"}
 
     Returns
@@ -88,7 +97,8 @@ def path_auxiliary(
 def along_recomputed(key, u, L, target, state: State, balancing: str, backtrack: bool):
     """(there, log_forward, log_back) of a path whose differences are computed at each of its points.
 
-    The general acceptance of section 3.1. With exact differences and a balanced g it is min(1, Z(x)/Z(y)) (Property 1).
+    The general acceptance of section 3.1. With exact differences and a balanced g it is min(1, Z(x)/Z(y))
+    (Property 1).
     """
     space, most = target.space, u.shape[0]
 
@@ -136,7 +146,9 @@ def along_recomputed(key, u, L, target, state: State, balancing: str, backtrack:
 
 # ---------------------------------------------------------------- PAFS
 def along_linear(key, u, L, target, state: State, balancing: str, backtrack: bool):
-    """(there, log_forward, log_back) of a path on the linearisation at its start, and back on that at its end (Eq. 6)."""
+    """(there, log_forward, log_back) of a path on the linearisation at its start, and back on that at its end
+    (Eq. 6).
+    """
     space, most = target.space, u.shape[0]
     v = uniforms(key, (most,)) if space.K > 2 or space.windowed.any() else u
     empty = nothing_yet(most, L)
@@ -146,18 +158,29 @@ def along_linear(key, u, L, target, state: State, balancing: str, backtrack: boo
             return (row[1] > -jnp.inf).astype(int)
         return pick(v[at], jnp.exp(row))
 
-    y, forward, path = follow(L, state, state.x, target, balancing, lambda at, sites: sites.draw(u[at]), column_of, empty)
+    y, forward, path = follow(
+        L, state, state.x, target, balancing, lambda at, sites: sites.draw(u[at]), column_of, empty
+    )
     differences, weights = arrive(target, state, y, jnp.where(path.active, path.site, space.d), balancing)
     there = State(y, target.logdensity(y), differences, weights)
 
     home = column_back(space, path.site, path.column, path.before)
-    _, back, _ = follow(L, there, y, target, balancing, lambda at, _: path.site[L - 1 - at], lambda at, _: home[L - 1 - at], None)
+    _, back, _ = follow(
+        L,
+        there,
+        y,
+        target,
+        balancing,
+        lambda at, _: path.site[L - 1 - at],
+        lambda at, _: home[L - 1 - at],
+        None,
+    )
     return there, forward, back
 
 
 def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: Path | None):
-    """(y, log probability, path) of L moves on the linearisation at `state` (Eq. 5), chosen by `choose_site(at, sites)` and
-    `choose_column(at, log weights of the site's moves)`.
+    """(y, log probability, path) of L moves on the linearisation at `state` (Eq. 5), chosen by
+    `choose_site(at, sites)` and `choose_column(at, log weights of the site's moves)`.
 
     Finite sites re-base, d[i, k] - d[i, current]; a windowed site is visited once.
     """
@@ -179,7 +202,9 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
         x, sites, total, path = carried
         site = choose_site(at, sites)
         site = jax.lax.optimization_barrier(site)
-        before = jax.lax.optimization_barrier(x[site])  # read once: an array read again beside its update is copied whole
+        before = jax.lax.optimization_barrier(
+            x[site]
+        )  # read once: an array read again beside its update is copied whole
         row = log_row(site, before)
         column = choose_column(at, row)
         total += row[column] - jnp.log(sites.stems.sum())
@@ -199,17 +224,24 @@ def nothing_yet(most: int, L) -> Path:
 
 
 def record(path: Path, at, site, column, before) -> Path:
-    return path._replace(site=put(path.site, at, site), column=put(path.column, at, column), before=put(path.before, at, before))
+    return path._replace(
+        site=put(path.site, at, site),
+        column=put(path.column, at, column),
+        before=put(path.before, at, before),
+    )
 
 
 # ---------------------------------------------------------------- PAFS without backtracking
 def at_once(key, u, L, target, state: State, balancing: str, backtrack: bool):
-    """(there, log_forward, log_back) of a path that changes no site twice: all its sites in one draw (App. B.3)."""
+    """(there, log_forward, log_back) of a path that changes no site twice: all its sites in one draw (App.
+    B.3).
+    """
     space, most = target.space, u.shape[0]
     active = jnp.arange(most) < L
 
     def log_prob(here: State, site, column, active):
-        # the ordered draw: each move's weight by the weights of all that is left, by sums only, so that a small remainder keeps its digits
+        # the ordered draw: each move's weight by the weights of all that is left, by sums only, so that a
+        # small remainder keeps its digits
         rows = here.carry.weights.sum(axis=1)
         rest = rows.at[jnp.where(active, site, space.d)].set(0.0, mode="drop").sum()
         chosen = jnp.where(active, rows[site], 0.0)

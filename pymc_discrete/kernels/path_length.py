@@ -14,13 +14,14 @@ START = 3.0
 
 
 class PathLength:
-    """The number L of moves in a proposal: random, never a function of x, and 1 with a probability of at least 1/(2 mean - 1), so that
-    no parity of the moves is conserved.
+    """The number L of moves in a proposal: random, never a function of x, and 1 with a probability of at
+    least 1/(2 mean - 1), so that no parity of the moves is conserved.
 
     Parameters
     ----------
     name : the parameter's name
-    asked : "adapt", the mean X of L ~ Uniform{1..2X-1}, or the range (lower, upper) of L, which is 1 once in `lower + upper - 1` times
+    asked : "adapt", the mean X of L ~ Uniform{1..2X-1}, or the range (lower, upper) of L, which is 1 once in
+        `lower + upper - 1` times
     tuned_most : the largest mean that "adapt" may take
     """
 
@@ -65,14 +66,18 @@ def check_mean(name: str, mean: Any) -> float:
     number = isinstance(mean, int | float | np.integer | np.floating) and not isinstance(mean, bool)
     if not (number and 1 <= mean <= LARGEST_MEAN):
         raise ValueError(
-            f"{name} must be 'adapt' or a number of at least 1 (and at most {LARGEST_MEAN}), the mean number of moves in a proposal, "
-            f"got {mean!r}."
+            f"{name} must be 'adapt' or a number of at least 1 (and at most {LARGEST_MEAN}), the mean number "
+            f"of moves in a proposal, got {mean!r}."
         )
     return float(mean)
 
 
 def check_range(name: str, asked: Any) -> tuple[int, int]:
-    whole = len(asked) == 2 and all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in asked)
+    whole = len(asked) == 2 and all(
+        isinstance(a, int | np.integer) and not isinstance(a, bool) for a in asked
+    )
     if not (whole and 1 <= asked[0] <= asked[1] <= 2 * LARGEST_MEAN):
-        raise ValueError(f"{name} must be a range (lower, upper) of integers with 1 <= lower <= upper, got {asked!r}.")
+        raise ValueError(
+            f"{name} must be a range (lower, upper) of integers with 1 <= lower <= upper, got {asked!r}."
+        )
     return int(asked[0]), int(asked[1])

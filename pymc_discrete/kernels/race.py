@@ -1,4 +1,6 @@
-"""Draws without replacement: every site runs an exponential race at its weight, and the first to arrive are taken in order."""
+"""Draws without replacement: every site runs an exponential race at its weight, and the first to arrive are
+taken in order.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +16,8 @@ def winners(key, weights, most: int):
     weights : (d,) float, not negative; 0 comes last
 
     Notes
-    -----
-    The order is decided in single precision, from uniforms that are finest where winners come from: times closer than 1 part in 1e7
-    count as equal, which changes probabilities by as much.
+    ----- The order is decided in single precision, from uniforms that are finest where winners come from:
+    times closer than 1 part in 1e7 count as equal, which changes probabilities by as much.
     """
     bits = words(key, weights.shape)
     u = (bits.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)

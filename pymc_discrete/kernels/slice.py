@@ -1,8 +1,10 @@
-"""Slice sampling along the axes and along directions of the target's own shape; the univariate update is blackjax's.
+"""Slice sampling along the axes and along directions of the target's own shape; the univariate update is
+blackjax's.
 
-Every update leaves any density exactly invariant: the direction is drawn without looking at the point, and along it Neal's stepping
-out and shrinkage (2003, Fig. 3 and 5) are reversible, whatever the number of pieces of the slice. The search of Zoltowski et al. 2021
-(App. E) is not: it finds *a* root, which need not be the same one from every point of the interval that it returns.
+Every update leaves any density exactly invariant: the direction is drawn without looking at the point, and
+along it Neal's stepping out and shrinkage (2003, Fig. 3 and 5) are reversible, whatever the number of pieces
+of the slice. The search of Zoltowski et al. 2021 (App. E) is not: it finds *a* root, which need not be the
+same one from every point of the interval that it returns.
 """
 
 from collections.abc import Callable
@@ -71,7 +73,9 @@ def window(d: int, xp=jnp) -> tuple[Any, ...]:
 
 
 def renewals(tune: int) -> np.ndarray:
-    """(tune,) bool, the tuning draws after which the widths are renewed: windows that double, since a width grows a hundredfold at most."""
+    """(tune,) bool, the tuning draws after which the widths are renewed: windows that double, since a width
+    grows a hundredfold at most.
+    """
     due = np.zeros(tune, bool)
     ends = 2 ** np.arange(max(int(tune).bit_length() - 1, 0)) - 1
     due[ends] = True
@@ -109,10 +113,11 @@ def draw(key, x, logdensity: Callable, widths: Widths, learn, due, sweeps) -> tu
 
 
 def sweep(key, x, logdensity: Callable, widths: Widths):
-    """(x, distances along the axes (d,), whether the directions were the axes, info) after one update along each of d directions.
+    """(x, distances along the axes (d,), whether the directions were the axes, info) after one update along
+    each of d directions.
 
-    A coin chooses between the axes in random order (Gibbs) and a random orthonormal frame times the Cholesky factor of the target's
-    covariance as tuning saw it (MacKay 2002, Chapter 29.7, for a target made round).
+    A coin chooses between the axes in random order (Gibbs) and a random orthonormal frame times the Cholesky
+    factor of the target's covariance as tuning saw it (MacKay 2002, Chapter 29.7, for a target made round).
     """
     from blackjax.mcmc.slice import SliceState, build_kernel, stepping_out  # importing it starts JAX
 
@@ -121,7 +126,11 @@ def sweep(key, x, logdensity: Callable, widths: Widths):
     axes = jax.random.bernoulli(key_coin) if framed else jnp.asarray(True)
     order = jax.random.permutation(key_order, d)
     if framed:
-        frame = jax.lax.cond(axes, lambda: jnp.zeros((d, d), x.dtype), lambda: SPREADS * orthonormal(key_frame, d).T @ widths.factor.T)
+        frame = jax.lax.cond(
+            axes,
+            lambda: jnp.zeros((d, d), x.dtype),
+            lambda: SPREADS * orthonormal(key_frame, d).T @ widths.factor.T,
+        )
     update = build_kernel(stepping_out, EXPANSIONS, SHRINKAGES)
 
     def along(n, carried):
@@ -135,7 +144,9 @@ def sweep(key, x, logdensity: Callable, widths: Widths):
             def line(t):
                 there = position + t * direction
                 value = logdensity(there)
-                return SliceState(there, value), value > -jnp.inf  # a height of log(0) would let in what is impossible
+                return SliceState(
+                    there, value
+                ), value > -jnp.inf  # a height of log(0) would let in what is impossible
 
             return line
 
@@ -157,7 +168,9 @@ def orthonormal(key, d: int):
 
 
 def learned(widths: Widths, x, info: SliceInfo, possible) -> Widths:
-    """The sums of the window with one point more (Welford 1962); a chain that has found nothing possible yet looks farther away."""
+    """The sums of the window with one point more (Welford 1962); a chain that has found nothing possible yet
+    looks farther away.
+    """
     farther = jnp.where(possible, 1.0, 10.0)
     count = widths.count + 1
     away = x - widths.mean
@@ -167,7 +180,12 @@ def learned(widths: Widths, x, info: SliceInfo, possible) -> Widths:
         scatter = scatter + jnp.outer(away, x - mean)
     stayed = widths.stayed + (info.stayed - widths.stayed) / count
     return widths._replace(
-        axes=farther * widths.axes, factor=farther * widths.factor, count=count, mean=mean, scatter=scatter, stayed=stayed
+        axes=farther * widths.axes,
+        factor=farther * widths.factor,
+        count=count,
+        mean=mean,
+        scatter=scatter,
+        stayed=stayed,
     )
 
 
@@ -187,7 +205,8 @@ def renewed(widths: Widths) -> Widths:
 def shaped(covariance, count, spread):
     """(d, d) float, the Cholesky factor of a covariance (d, d) of `count` points, shrunk to its diagonal.
 
-    Of correlations, so that units from 1e-8 to 1e8 beside one another do no harm; `spread` (d,) stands in for what did not move.
+    Of correlations, so that units from 1e-8 to 1e8 beside one another do no harm; `spread` (d,) stands in for
+    what did not move.
     """
     sd = jnp.sqrt(jnp.diagonal(covariance))
     sd = jnp.where(sd > 0, sd, spread)

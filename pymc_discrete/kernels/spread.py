@@ -20,7 +20,9 @@ def many_values(space: Space) -> np.ndarray:
 
 
 def guess(space: Space, x: np.ndarray) -> np.ndarray:
-    """(d,) float: a uniform's standard deviation on a finite support, a Poisson's at x (d,) where there is a window."""
+    """(d,) float: a uniform's standard deviation on a finite support, a Poisson's at x (d,) where there is a
+    window.
+    """
     uniform = np.sqrt(np.maximum((np.minimum(space.upper - space.lower, 1e6) + 1.0) ** 2 - 1, 1) / 12)
     return units(space, np.where(space.windowed, np.sqrt(np.abs(x)), uniform))
 
@@ -35,8 +37,12 @@ def no_sums(space: Space) -> np.ndarray:
     return np.zeros((3, space.d))
 
 
-def update(sums: Any, scale: Any, x: Any, seen: Any, tune: int, space: Space, xp: Any = np) -> tuple[Any, Any]:
-    """(sums, units) after tuning draw `seen` (1 the first) of `tune`, which ended at x: new units at a quarter and at half of tuning."""
+def update(
+    sums: Any, scale: Any, x: Any, seen: Any, tune: int, space: Space, xp: Any = np
+) -> tuple[Any, Any]:
+    """(sums, units) after tuning draw `seen` (1 the first) of `tune`, which ended at x: new units at a
+    quarter and at half of tuning.
+    """
     sums = xp.where(seen <= tune / 2, sums + xp.stack([xp.ones_like(x), x, x**2]), sums)
     count, total, squares = sums
     count = xp.maximum(count, 1.0)

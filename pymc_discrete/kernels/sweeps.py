@@ -11,7 +11,9 @@ from pymc_discrete.targets.jax_settings import default_settings
 
 
 def redrawn(sweeper: Callable, step: Callable | None = None) -> Kernel:
-    """The kernel of a sweeper (see `Kernel`); its step, (key, x, target) -> (x, Info), is one sweep where none is given."""
+    """The kernel of a sweeper (see `Kernel`); its step, (key, x, target) -> (x, Info), is one sweep where
+    none is given.
+    """
 
     @default_settings()
     def init(x, target) -> State:
@@ -31,14 +33,15 @@ def redrawn(sweeper: Callable, step: Callable | None = None) -> Kernel:
 def sweeping(visits_of: Callable) -> Kernel:
     """The kernel of visits, (target) -> [(key, x, backward) -> x].
 
-    A step reverses its order by a fair coin, so that it is reversible and not only invariant. The sweeps of a draw keep one order.
+    A step reverses its order by a fair coin, so that it is reversible and not only invariant. The sweeps of a
+    draw keep one order.
     """
 
     def visits(target) -> list:
         if not target.exact:
             raise ValueError(
-                "Gibbs sampling needs exact conditionals, and this target has first-order differences. Make it with differences='auto', "
-                "or use another kernel."
+                "Gibbs sampling needs exact conditionals, and this target has first-order differences. Make "
+                "it with differences='auto', or use another kernel."
             )
         return visits_of(target)
 
@@ -52,7 +55,9 @@ def sweeping(visits_of: Callable) -> Kernel:
 
         return sweep
 
-    return redrawn(sweeper, lambda key, x, target: (there_or_back(key, x, visits(target)), told(target.space)))
+    return redrawn(
+        sweeper, lambda key, x, target: (there_or_back(key, x, visits(target)), told(target.space))
+    )
 
 
 def there_or_back(key, x, visits: list):
@@ -61,10 +66,13 @@ def there_or_back(key, x, visits: list):
     backward, backs = jax.random.bernoulli(key_coin), len(visits) - 1
 
     def visit(t, x):
-        # there and back, where one of the two does nothing: all chains of a batch make the same visit, whatever their coins
+        # there and back, where one of the two does nothing: all chains of a batch make the same visit,
+        # whatever their coins
         on = (t == backs) | ((t > backs) == backward)
         branches = [lambda x, v=v: v(jax.random.fold_in(key_visits, t), x, backward) for v in visits]
-        return jax.lax.cond(on, lambda x: jax.lax.switch(backs - jnp.abs(t - backs), branches, x), lambda x: x, x)
+        return jax.lax.cond(
+            on, lambda x: jax.lax.switch(backs - jnp.abs(t - backs), branches, x), lambda x: x, x
+        )
 
     return jax.lax.fori_loop(0, 2 * backs + 1, visit, x) if backs else visits[0](key_visits, x, backward)
 

@@ -13,17 +13,19 @@ from pymc_discrete.targets.forests import Forest
 
 
 def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
-    r"""The tree Gibbs kernel: sites that are joined in pairs are drawn together, as many as have no cycle among them.
+    r"""The tree Gibbs kernel: sites that are joined in pairs are drawn together, as many as have no cycle
+    among them.
 
     Given all others, the sites F of a forest have the distribution
 
     .. math:: p(x_F \mid x_{-F}) \propto \prod_{i \in F} u_i(x_i) \prod_{(i, j) \in F} P_{ij}(x_i, x_j)
 
-    in which the edges that leave the forest are part of the unary terms :math:`u_i`. It is drawn exactly: from the leaves to the roots each
-    site is summed out, and from the roots to the leaves each is drawn given the one it hangs from (forward filtering, backward sampling).
-    A chain or a tree is one forest, and its draws are independent given the rest. Elsewhere forests that cover all sites are taken in turn,
-    from lists made before the run, of which one is chosen by a coin that does not look at x. Sites that no table joins to another are drawn
-    as by `block_gibbs`. A step reverses its order by a fair coin, as there.
+    in which the edges that leave the forest are part of the unary terms :math:`u_i`. It is drawn exactly:
+    from the leaves to the roots each site is summed out, and from the roots to the leaves each is drawn given
+    the one it hangs from (forward filtering, backward sampling). A chain or a tree is one forest, and its
+    draws are independent given the rest. Elsewhere forests that cover all sites are taken in turn, from lists
+    made before the run, of which one is chosen by a coin that does not look at x. Sites that no table joins
+    to another are drawn as by `block_gibbs`. A step reverses its order by a fair coin, as there.
 
     Returns
     -------
@@ -31,8 +33,8 @@ def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
     params : {}
 
     References
-    ----------
-    Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for state space models.
+    ---------- Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
+    state space models.
     """
 
     return sweeping(tree_visits), {}
@@ -64,7 +66,9 @@ def visit_forests(target):
         which = jax.random.randint(key_which, (), 0, len(coverings))
 
         def body(t, x):
-            forest = jax.tree.map(lambda a: jnp.asarray(a)[which, jnp.where(backward, many - 1 - t, t)], stacked)
+            forest = jax.tree.map(
+                lambda a: jnp.asarray(a)[which, jnp.where(backward, many - 1 - t, t)], stacked
+            )
             return one(jax.random.fold_in(key_draws, t), x, forest)
 
         return jax.lax.fori_loop(0, many, body, x)
@@ -91,7 +95,11 @@ def stacked_up(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest:
                 if name == "column":
                     own = np.where(forest.node == d, beyond, own)
                 # levels are counted from the roots, so what is missing is missing at the deep end
-                place = (slice(levels - own.shape[0], None), slice(own.shape[1])) if own.ndim == 2 else (slice(len(own)),)
+                place = (
+                    (slice(levels - own.shape[0], None), slice(own.shape[1]))
+                    if own.ndim == 2
+                    else (slice(len(own)),)
+                )
                 out[v, t][place] = own
         return out
 
@@ -115,7 +123,9 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
         part = jnp.where(forest.sites[start : start + v.size, None], part, 0.0)
         weights = jax.lax.dynamic_update_slice(weights, part, (start, 0))
     tables = joint[forest.edge]
-    tables = jnp.where(forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables)  # (L, W, K of the site, K of what is above)
+    tables = jnp.where(
+        forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables
+    )  # (L, W, K of the site, K of what is above)
     place = there_and_back(u, jnp.append(x - space.lower, 0), forest, straight, weights, tables)
     return jnp.where(forest.sites, space.lower + place[:-1], x).astype(x.dtype)
 
@@ -123,8 +133,8 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
 def there_and_back(u, place, forest: Forest, straight: bool, weights, tables):
     """(d + 1,) int, places of the sites once those of the forest are drawn.
 
-    In logarithms throughout: a probability lost to 0 on the way up may be all that is left further on, where a forbidden transition keeps
-    it from being made up for.
+    In logarithms throughout: a probability lost to 0 on the way up may be all that is left further on, where
+    a forbidden transition keeps it from being made up for.
 
     Parameters
     ----------

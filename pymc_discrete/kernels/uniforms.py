@@ -1,4 +1,6 @@
-"""Random numbers in bulk: 32-bit draws use both words of every block of JAX's generator, where its own use one."""
+"""Random numbers in bulk: 32-bit draws use both words of every block of JAX's generator, where its own use
+one.
+"""
 
 import math
 

@@ -57,7 +57,9 @@ def row_of(table, index):
 
 
 def below(weights, t):
-    """(the entry (,) int of `weights` (n,) in whose part of their running sum t () lies, what is left of t within it)."""
+    """(the entry (,) int of `weights` (n,) in whose part of their running sum t () lies, what is left of t
+    within it).
+    """
     ends = running_sum(weights)
     t = jnp.minimum(t, jnp.nextafter(ends[-1], jnp.zeros_like(t)))
     at = jnp.minimum((ends <= t).sum(), weights.shape[0] - 1)

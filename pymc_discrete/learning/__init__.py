@@ -5,4 +5,16 @@ from pymc_discrete.learning.metrics import squared_mmd
 from pymc_discrete.learning.models import RBM, Ising, Model, Potts
 from pymc_discrete.learning.samplers import PMP, ContrastiveDivergence, PersistentPMP, Sampler
 
-__all__ = ["PMP", "RBM", "ContrastiveDivergence", "Fit", "Ising", "Model", "PersistentPMP", "Potts", "Sampler", "fit", "squared_mmd"]
+__all__ = [
+    "PMP",
+    "RBM",
+    "ContrastiveDivergence",
+    "Fit",
+    "Ising",
+    "Model",
+    "PersistentPMP",
+    "Potts",
+    "Sampler",
+    "fit",
+    "squared_mmd",
+]

@@ -14,8 +14,13 @@ from pymc_discrete.targets.arguments import check_count, check_not_negative
 from pymc_discrete.targets.jax_settings import default_settings
 
 KINDS = {
-    "model": "one of pmd.learning (Ising, Potts, RBM) or of your own, with space, start, graph and interactions",
-    "sampler": "one of pmd.learning (PMP, PersistentPMP, ContrastiveDivergence) or of your own, with start, draw and conditional",
+    "model": (
+        "one of pmd.learning (Ising, Potts, RBM) or of your own, with space, start, graph and interactions"
+    ),
+    "sampler": (
+        "one of pmd.learning (PMP, PersistentPMP, ContrastiveDivergence) or of your own, with start, draw "
+        "and conditional"
+    ),
     "optimizer": "an optimiser of optax, such as optax.adam(0.01)",
 }
 
@@ -26,7 +31,8 @@ class Fit(NamedTuple):
     Attributes
     ----------
     params : pytree, as of `model.start`
-    mismatch : (iterations,) nats, the gradient's norm: how far the statistics of the draws were from those of the data
+    mismatch : (iterations,) nats, the gradient's norm: how far the statistics of the draws were from those of
+        the data
     kept : what the sampler keeps, to go on from
     """
 
@@ -54,7 +60,8 @@ def fit(
 
     .. math:: \nabla_\Theta = \frac1S \sum_s \Phi(y_+^{(s)}) - \frac1S \sum_s \Phi(y_-^{(s)})
 
-    with :math:`y_+` of the data, hidden sites drawn given the visible ones, and :math:`y_-` of the model, both by `sampler`.
+    with :math:`y_+` of the data, hidden sites drawn given the visible ones, and :math:`y_-` of the model,
+    both by `sampler`.
 
     Parameters
     ----------
@@ -86,11 +93,14 @@ def fit(
     Lazaro-Gredilla, Dedieu and George 2021, Algorithm 1.
 
     Notes
-    -----
-    What perturb-and-max-product learns is a good sampler by perturb-and-max-product; as parameters of a Gibbs distribution the numbers may
-    be far off (section 5.1).
+    ----- What perturb-and-max-product learns is a good sampler by perturb-and-max-product; as parameters of a
+    Gibbs distribution the numbers may be far off (section 5.1).
     """
-    for name, value, least in (("iterations", iterations, 1), ("chains", chains, 1), ("batch", 1 if batch is None else batch, 1)):
+    for name, value, least in (
+        ("iterations", iterations, 1),
+        ("chains", chains, 1),
+        ("batch", 1 if batch is None else batch, 1),
+    ):
         check_count(name, value, least)
     check_not_negative("l1", l1)
     check_count("seed", seed, 0)
@@ -106,7 +116,10 @@ def fit(
     n = len(next(iter(rows.values())))
     p = np.ones(n) if weights is None else np.asarray(weights, float)
     if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
-        raise ValueError(f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got {weights!r}.")
+        raise ValueError(
+            f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got "
+            f"{weights!r}."
+        )
     p = p / p.sum()
     key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
     shapes = jax.tree.map(jnp.shape, jax.eval_shape(model.start, key_start))
@@ -117,12 +130,18 @@ def fit(
     def of_data(key, graph):
         """x (S, d) and their weights."""
         key_rows, key_hidden = jax.random.split(key)
-        chosen = jnp.arange(n) if batch is None else jax.random.choice(key_rows, n, (batch,), p=jnp.asarray(p))
+        chosen = (
+            jnp.arange(n) if batch is None else jax.random.choice(key_rows, n, (batch,), p=jnp.asarray(p))
+        )
         own = {name: a[chosen] for name, a in rows.items()}
         share = jnp.asarray(p) if batch is None else jnp.full(batch, 1 / batch)
         if hidden:
-            return jax.vmap(lambda k, o: sampler.conditional(k, graph.clamp(o)))(jax.random.split(key_hidden, len(share)), own), share
-        return jnp.concatenate([own[v.name].reshape(len(share), v.size) for v in model.space.variables], axis=1), share
+            return jax.vmap(lambda k, o: sampler.conditional(k, graph.clamp(o)))(
+                jax.random.split(key_hidden, len(share)), own
+            ), share
+        return jnp.concatenate(
+            [own[v.name].reshape(len(share), v.size) for v in model.space.variables], axis=1
+        ), share
 
     def iteration(carried, key):
         params, state, kept = carried
@@ -137,7 +156,10 @@ def fit(
 
         def loss(params):
             # |a|, with slope 0 at 0
-            size = sum((a * jnp.sign(jax.lax.stop_gradient(a))).sum() for a in jax.tree.leaves(model.interactions(params)))
+            size = sum(
+                (a * jnp.sign(jax.lax.stop_gradient(a))).sum()
+                for a in jax.tree.leaves(model.interactions(params))
+            )
             return l1 * size - likelihood(params)
 
         mismatch = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(jax.grad(likelihood)(params))))
@@ -145,7 +167,9 @@ def fit(
         return (optax.apply_updates(params, updates), state, kept), mismatch
 
     def run(params, kept, key):
-        return jax.lax.scan(iteration, (params, optimizer.init(params), kept), jax.random.split(key, iterations))
+        return jax.lax.scan(
+            iteration, (params, optimizer.init(params), kept), jax.random.split(key, iterations)
+        )
 
     kept = sampler.start(key_kept, model.graph(params), chains)
     (params, _, kept), mismatch = jax.jit(run)(params, kept, key_run)
@@ -155,16 +179,23 @@ def fit(
 def checked(model: Model, data: dict[str, Any]) -> dict[str, Any]:
     """The data as arrays, once they are known to fit."""
     if not isinstance(data, dict) or not all(np.ndim(a) for a in data.values()):
-        raise TypeError("data must be a dictionary {name of a variable: its values (N, *shape)}, a row for each observation.")
+        raise TypeError(
+            "data must be a dictionary {name of a variable: its values (N, *shape)}, a row for each "
+            "observation."
+        )
     known, lengths = {v.name: v for v in model.space.variables}, {name: len(a) for name, a in data.items()}
     if not data or set(data) - set(known):
-        raise ValueError(f"data must name variables of the model ({', '.join(known)}), got {', '.join(data) or 'none'}.")
+        raise ValueError(
+            f"data must name variables of the model ({', '.join(known)}), got {', '.join(data) or 'none'}."
+        )
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         raise ValueError(f"data must hold as many rows of every variable, and at least one; got {lengths}.")
     for name, given in data.items():
         v, rows = known[name], np.asarray(given)
         if rows.shape[1:] != v.shape:
-            raise ValueError(f"The rows of {name!r} have shape {rows.shape[1:]} in data, and {v.shape} in the model.")
+            raise ValueError(
+                f"The rows of {name!r} have shape {rows.shape[1:]} in data, and {v.shape} in the model."
+            )
         flat = rows.reshape(len(rows), v.size)
         if rows.dtype.kind not in "iub" or (flat < v.lower).any() or (flat > v.upper).any():
             raise ValueError(f"data of {name!r} must be integers from {v.lower.min()} to {v.upper.max()}.")

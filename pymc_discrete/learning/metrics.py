@@ -12,7 +12,8 @@ AT_ONCE = 2**24  # comparisons of sites held in memory together
 def squared_mmd(x, y):
     r"""Squared maximum mean discrepancy of two sets of samples, with the average Hamming kernel.
 
-    .. math:: \frac1{N^2} \sum_{ij} k(x_i, x_j) + \frac1{M^2} \sum_{ij} k(y_i, y_j) - \frac2{NM} \sum_{ij} k(x_i, y_j), \qquad
+    .. math:: \frac1{N^2} \sum_{ij} k(x_i, x_j) + \frac1{M^2} \sum_{ij} k(y_i, y_j)
+        - \frac2{NM} \sum_{ij} k(x_i, y_j), \qquad
         k(x, y) = \exp\Bigl(-\tfrac1d \sum_s [x_s \ne y_s]\Bigr)
 
     Parameters
@@ -24,14 +25,20 @@ def squared_mmd(x, y):
     () float
 
     References
-    ----------
-    Lazaro-Gredilla, Dedieu and George 2021, section 5 (whose formula gives all three sums the arguments of the third: Gretton et al. 2012).
+    ---------- Lazaro-Gredilla, Dedieu and George 2021, section 5 (whose formula gives all three sums the
+    arguments of the third: Gretton et al. 2012).
     """
     x, y = jnp.asarray(x), jnp.asarray(y)
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not x.shape[1]:
-        raise ValueError(f"squared_mmd compares samples (N, d) and (M, d) of the same sites, got arrays of shapes {x.shape} and {y.shape}.")
+        raise ValueError(
+            "squared_mmd compares samples (N, d) and (M, d) of the same sites, got arrays of shapes "
+            f"{x.shape} and {y.shape}."
+        )
     if min(len(x), len(y)) < 2:
-        raise ValueError(f"squared_mmd compares two samples, and one row says nothing of how a sample spreads: got {len(x)} and {len(y)}.")
+        raise ValueError(
+            "squared_mmd compares two samples, and one row says nothing of how a sample spreads: got "
+            f"{len(x)} and {len(y)}."
+        )
     return mean_kernel(x, x) + mean_kernel(y, y) - 2 * mean_kernel(x, y)
 
 

@@ -1,4 +1,6 @@
-"""Energy-based models as factor graphs whose log potentials are learned. Log densities, up is better: the energy is minus this."""
+"""Energy-based models as factor graphs whose log potentials are learned. Log densities, up is better: the
+energy is minus this.
+"""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,7 +12,9 @@ from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadra
 from pymc_discrete.targets.arguments import check_count, check_not_negative
 from pymc_discrete.targets.space import Space
 
-SPREAD = 0.1  # standard deviation of parameters at the start: Lazaro-Gredilla et al. 2021, Algorithm 1, N(0, 0.01)
+SPREAD = (
+    0.1  # standard deviation of parameters at the start: Lazaro-Gredilla et al. 2021, Algorithm 1, N(0, 0.01)
+)
 
 
 @runtime_checkable
@@ -35,7 +39,8 @@ class Model(Protocol):
 
 
 class Ising:
-    r"""Spins of which every two may interact, :math:`\log p(x) = \tfrac12 s^\top W s + b^\top s - \log Z`, s = -1 or 1 for x = 0 or 1.
+    r"""Spins of which every two may interact, :math:`\log p(x) = \tfrac12 s^\top W s + b^\top s - \log Z`, s
+    = -1 or 1 for x = 0 or 1.
 
     Parameters
     ----------
@@ -67,7 +72,9 @@ class Ising:
     def graph(self, params: dict[str, Any]) -> FactorGraph:
         bias = params["bias"]
         return FactorGraph(
-            self.space, [Quadratic(np.arange(self.n), self.matrix(params), (-1, 1))], {"x": jnp.stack([-bias, bias], axis=1)}
+            self.space,
+            [Quadratic(np.arange(self.n), self.matrix(params), (-1, 1))],
+            {"x": jnp.stack([-bias, bias], axis=1)},
         )
 
     def interactions(self, params: dict[str, Any]) -> Any:
@@ -75,7 +82,8 @@ class Ising:
 
 
 class Potts:
-    r"""Sites of K values on a graph, :math:`\log p(x) = \sum_i b_i[x_i] + \sum_{(i, j)} T_{ij}[x_i, x_j] - \log Z`.
+    r"""Sites of K values on a graph, :math:`\log p(x) = \sum_i b_i[x_i] + \sum_{(i, j)} T_{ij}[x_i, x_j] -
+    \log Z`.
 
     Parameters
     ----------
@@ -106,14 +114,19 @@ class Potts:
         return {"tables": tables, "bias": self.spread * jax.random.normal(key_bias, (self.n, self.K))}
 
     def graph(self, params: dict[str, Any]) -> FactorGraph:
-        return FactorGraph(self.space, [Pairwise(self.pairs[:, 0], self.pairs[:, 1], params["tables"])], {"x": params["bias"]})
+        return FactorGraph(
+            self.space,
+            [Pairwise(self.pairs[:, 0], self.pairs[:, 1], params["tables"])],
+            {"x": params["bias"]},
+        )
 
     def interactions(self, params: dict[str, Any]) -> Any:
         return params["tables"]
 
 
 class RBM:
-    r"""A restricted Boltzmann machine, :math:`\log p(v, h) = v^\top W h + c^\top v + b^\top h - \log Z` of values 0 and 1.
+    r"""A restricted Boltzmann machine, :math:`\log p(v, h) = v^\top W h + c^\top v + b^\top h - \log Z` of
+    values 0 and 1.
 
     Parameters
     ----------
@@ -133,7 +146,9 @@ class RBM:
         self.space = Space.build({"v": (0, 1), "h": (0, 1)}, shapes={"v": (visible,), "h": (hidden,)})
 
     def start(self, key: Any) -> dict[str, Any]:
-        """{"weights": (visible, hidden), "v": (visible,), "h": (hidden,)}, nats; the biases of N(0, 1) (section 5.5)"""
+        """{"weights": (visible, hidden), "v": (visible,), "h": (hidden,)}, nats; the biases of N(0, 1)
+        (section 5.5)
+        """
         keys = jax.random.split(key, 3)
         return {
             "weights": self.spread * jax.random.normal(keys[0], self.shape),
@@ -143,7 +158,11 @@ class RBM:
 
     def graph(self, params: dict[str, Any]) -> FactorGraph:
         block = Bipartite(self.space.numbers("v"), self.space.numbers("h"), params["weights"])
-        return FactorGraph(self.space, [block], {n: jnp.stack([jnp.zeros_like(params[n]), params[n]], axis=1) for n in ("v", "h")})
+        return FactorGraph(
+            self.space,
+            [block],
+            {n: jnp.stack([jnp.zeros_like(params[n]), params[n]], axis=1) for n in ("v", "h")},
+        )
 
     def interactions(self, params: dict[str, Any]) -> Any:
         return params["weights"]
@@ -154,6 +173,7 @@ def checked_pairs(pairs: Any) -> np.ndarray:
     found = np.asarray(pairs)
     if found.ndim != 2 or found.shape[1] != 2 or (found.size and found.dtype.kind not in "iu"):
         raise ValueError(
-            f"pairs must be integers (E, 2), the two sites of each edge, got an array of {found.dtype} of shape {found.shape}."
+            f"pairs must be integers (E, 2), the two sites of each edge, got an array of {found.dtype} of "
+            f"shape {found.shape}."
         )
     return found.astype(int)

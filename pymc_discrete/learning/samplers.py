@@ -1,4 +1,6 @@
-"""Samplers for learning: many draws of a factor graph whose log potentials change from one iteration to the next."""
+"""Samplers for learning: many draws of a factor graph whose log potentials change from one iteration to the
+next.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -77,7 +79,14 @@ class PersistentPMP:
 
     def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
         def one(k, before):
-            return pmp(k, graph, n_sweeps=self.n_sweeps, damping=self.damping, persistent=before, correlation=self.correlation)
+            return pmp(
+                k,
+                graph,
+                n_sweeps=self.n_sweeps,
+                damping=self.damping,
+                persistent=before,
+                correlation=self.correlation,
+            )
 
         kept = jax.vmap(one)(jax.random.split(key, chains), kept)
         return kept.x, kept
@@ -88,7 +97,8 @@ class PersistentPMP:
 
 @dataclass(frozen=True)
 class ContrastiveDivergence:
-    """Chains of a kernel of `pmd.kernels`: persistent contrastive divergence, or chains that begin anew in every iteration.
+    """Chains of a kernel of `pmd.kernels`: persistent contrastive divergence, or chains that begin anew in
+    every iteration.
 
     Parameters
     ----------
@@ -96,7 +106,8 @@ class ContrastiveDivergence:
     transitions : int, in an iteration
     persistent : bool
         Whether the chains go on from the iteration before. Those that do not begin at states drawn uniformly.
-    conditional_transitions : int, from a uniform state, for the hidden sites of a clamped graph; by default as many
+    conditional_transitions : int, from a uniform state, for the hidden sites of a clamped graph; by default
+        as many
     differences : as of `FactorGraph.to_target`
     """
 
@@ -110,7 +121,8 @@ class ContrastiveDivergence:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             raise TypeError(
-                f"kernel must be a kernel of pmd.kernels, got {type(self.kernel).__name__}: ContrastiveDivergence(kernel, params)."
+                f"kernel must be a kernel of pmd.kernels, got {type(self.kernel).__name__}: "
+                "ContrastiveDivergence(kernel, params)."
             )
         check_count("transitions", self.transitions, 1)
         if not isinstance(self.persistent, bool):
@@ -124,14 +136,24 @@ class ContrastiveDivergence:
 
     def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
         key_start, key_move = jax.random.split(key)
-        start, target = kept if self.persistent else uniform(key_start, graph, (chains,)), graph.to_target(self.differences)
-        x = jax.vmap(lambda k, x: self._moved(k, x, target, self.transitions))(jax.random.split(key_move, chains), start)
+        start, target = (
+            kept if self.persistent else uniform(key_start, graph, (chains,)),
+            graph.to_target(self.differences),
+        )
+        x = jax.vmap(lambda k, x: self._moved(k, x, target, self.transitions))(
+            jax.random.split(key_move, chains), start
+        )
         return x, x
 
     def conditional(self, key: Any, graph: FactorGraph) -> Any:
         key_start, key_move = jax.random.split(key)
         start = jnp.where(possible(graph, x := uniform(key_start, graph, ())), x, held(graph))
-        return self._moved(key_move, start, graph.to_target(self.differences), self.conditional_transitions or self.transitions)
+        return self._moved(
+            key_move,
+            start,
+            graph.to_target(self.differences),
+            self.conditional_transitions or self.transitions,
+        )
 
     def _moved(self, key: Any, x: Any, target: Any, transitions: int) -> Any:
         return loop(self.kernel, key, self.kernel.init(x, target), target, self.params, transitions)[0].x
@@ -150,4 +172,9 @@ def held(graph: FactorGraph) -> Any:
 def possible(graph: FactorGraph, x: Any) -> Any:
     """(d,) bool, where the unary terms allow the value of x."""
     places = [p[None] for p in graph.places(x)]
-    return jnp.concatenate([jnp.take_along_axis(u, p, axis=0)[0] for u, p in zip(graph.unary, places, strict=True)]) > -jnp.inf
+    return (
+        jnp.concatenate(
+            [jnp.take_along_axis(u, p, axis=0)[0] for u, p in zip(graph.unary, places, strict=True)]
+        )
+        > -jnp.inf
+    )

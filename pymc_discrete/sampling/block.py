@@ -43,7 +43,9 @@ class Block(Protocol):
         """What a user should know when tuning has ended, of each chain of a state (chains, ...)."""
 
     def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
-        """What a user should know when all is drawn, of a state and points (chains, ...) after so many transitions."""
+        """What a user should know when all is drawn, of a state and points (chains, ...) after so many
+        transitions.
+        """
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         """{discrete variable: how probable another value of its sites is} at the points of the chains."""

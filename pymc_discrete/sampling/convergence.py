@@ -8,7 +8,14 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from arviz_base import from_dict
-from pymc.stats.convergence import SamplerWarning, WarningType, log_warnings, run_convergence_checks, warn_divergences, warn_treedepth
+from pymc.stats.convergence import (
+    SamplerWarning,
+    WarningType,
+    log_warnings,
+    run_convergence_checks,
+    warn_divergences,
+    warn_treedepth,
+)
 from xarray import DataTree
 
 from pymc_discrete.sampling import labels
@@ -22,12 +29,14 @@ SHOWN = 3  # chains that are named one by one
 AT_ONCE = 2**24  # numbers: what is on the disk is looked at in parts
 
 
-def check_convergence(tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None) -> None:
+def check_convergence(
+    tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None
+) -> None:
     """What the draws of a run say, each in a line of the log.
 
-    Labels that chains have in another order, which explains what follows; PyMC's own warnings (divergences, tree
-    depth, R-hat, few effective draws); discrete variables that R-hat cannot judge, since they stand still; ties, which
-    explain few effective draws.
+    Labels that chains have in another order, which explains what follows; PyMC's own warnings (divergences,
+    tree depth, R-hat, few effective draws); discrete variables that R-hat cannot judge, since they stand
+    still; ties, which explain few effective draws.
 
     Parameters
     ----------
@@ -42,12 +51,19 @@ def check_convergence(tree: DataTree, model: pm.Model, leaving: Callable[[], dic
     with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of what never moves
         for part in parts(tree, model):
             whole = bool(part["posterior"].data_vars)
-            said = run_convergence_checks(part, model) if whole else [*warn_divergences(part), *warn_treedepth(part)]
+            said = (
+                run_convergence_checks(part, model)
+                if whole
+                else [*warn_divergences(part), *warn_treedepth(part)]
+            )
             found |= {w.message: w for w in said}
             slow.note(said, part)
     log_warnings(shortened(list(found.values()), tree["posterior"].sizes["chain"]))
     if tree["posterior"].sizes["draw"] > 1:
-        for text in [*standing(tree, model, orders, leaving), *(tied(tree, model, slow) if slow.checked else [])]:
+        for text in [
+            *standing(tree, model, orders, leaving),
+            *(tied(tree, model, slow) if slow.checked else []),
+        ]:
             _log.warning(text)
 
 
@@ -86,15 +102,23 @@ def shortened(warnings: list[SamplerWarning], chains: int) -> list[SamplerWarnin
     deep = [w for w in warnings if w.kind is WarningType.TREEDEPTH]
     if len(deep) <= SHOWN:
         return warnings
-    text = f"{len(deep)} of {chains} chains reached the maximum tree depth. Increase nuts={{'max_treedepth': ...}} or target_accept."
+    text = (
+        f"{len(deep)} of {chains} chains reached the maximum tree depth. Increase "
+        f"nuts={{'max_treedepth': ...}} or target_accept."
+    )
     return [w for w in warnings if w not in deep] + [SamplerWarning(WarningType.TREEDEPTH, text, "warn")]
 
 
 # ---------------------------------------------------------------- variables that stand still
 def standing(
-    tree: DataTree, model: pm.Model, orders: dict[tuple[str, ...], np.ndarray], leaving: Callable[[], dict[str, Leaving]] | None
+    tree: DataTree,
+    model: pm.Model,
+    orders: dict[tuple[str, ...], np.ndarray],
+    leaving: Callable[[], dict[str, Leaving]] | None,
 ) -> list[str]:
-    """What to say of the discrete variables that never moved, those of which the same is to be said together."""
+    """What to say of the discrete variables that never moved, those of which the same is to be
+    said together.
+    """
     findings: dict[Finding, list[str]] = {}
     known: dict[str, Leaving] | None = None
     for name in [str(v.name) for v in model.discrete_value_vars if v.name in tree["posterior"].data_vars]:
@@ -111,8 +135,12 @@ def standing(
     return [worded(names, result) for result, names in findings.items()]
 
 
-def complaints(name: str, stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None = None) -> list[str]:
-    """What to say of one discrete variable, of which elements (chains, elements) stand still where they began."""
+def complaints(
+    name: str, stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None = None
+) -> list[str]:
+    """What to say of one discrete variable, of which elements (chains, elements) stand still where they
+    began.
+    """
     result = finding(stands, begin, draws, leaving, begin)
     return [] if result is None else [worded([name], result)]
 
@@ -136,7 +164,9 @@ class Finding(NamedTuple):
     why: str = ""
 
 
-def finding(stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None, alike: np.ndarray) -> Finding | None:
+def finding(
+    stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None, alike: np.ndarray
+) -> Finding | None:
     """Of elements (chains, elements) that stand still where they began.
 
     `alike` are the beginnings with the labels as chain 0 calls them.
@@ -170,21 +200,31 @@ def worded(names: list[str], finding: Finding) -> str:
     one = len(names) == 1
     if finding.kind == "apart":
         several = finding.elements > 1
-        they = f"{finding.away} of {'its' if one else 'their'} {finding.elements} elements" if several else "it" if one else "they"
+        they = (
+            f"{finding.away} of {'its' if one else 'their'} {finding.elements} elements"
+            if several
+            else "it"
+            if one
+            else "they"
+        )
         differ = "differs" if (finding.away == 1 if several else one) else "differ"
         disagree = "disagrees" if one else "disagree"
-        text = f"{shown(names)} {disagree} between chains: {they} never moved within a chain and {differ} from chain to chain"
+        text = (
+            f"{shown(names)} {disagree} between chains: {they} never moved within a chain and {differ} from "
+            "chain to chain"
+        )
         if finding.why == "labels":
             return f"{text}, as labels do that are switched: with the labels of chain 0 all agree."
         return (
-            f"{text}. The chains are in different modes, and their shares are not those of the posterior: try another step "
-            "(pmd.PathAuxiliary moves many sites together), or more tuning."
+            f"{text}. The chains are in different modes, and their shares are not those of the posterior: "
+            "try another step (pmd.PathAuxiliary moves many sites together), or more tuning."
         )
     if finding.kind == "some":
         never, chains = finding.chains
         which = ", ".join(map(str, never[:SHOWN])) + (", ..." if len(never) > SHOWN else "")
         return (
             f"{shown(names)} never moved in {len(never)} of {chains} chains ({which}), and did in others: "
-            f"{'that chain is' if len(never) == 1 else 'those chains are'} stuck. Run longer, pass other initvals, or try another step."
+            f"{'that chain is' if len(never) == 1 else 'those chains are'} stuck. Run longer, pass other "
+            "initvals, or try another step."
         )
     return f"{shown(names)} never moved in any chain, and all agree: {finding.why}."

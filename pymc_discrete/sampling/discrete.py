@@ -47,7 +47,9 @@ class DiscreteBlock:
     """
 
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
-        target = step.fresh_target() if narrow() else step.target  # what it keeps has the width of its first use
+        target = (
+            step.fresh_target() if narrow() else step.target
+        )  # what it keeps has the width of its first use
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
@@ -55,12 +57,21 @@ class DiscreteBlock:
         tuned = self.kernel.tuned
         self.bounds = (1.0, 1.0) if tuned is None else tuned.bounds(self.target.space)
         self.one_pass = step.expected_moves()
-        self.stats = {"accept": float, "accepted": float, "discrete_n_moved": int, "lp": float, **dict.fromkeys(step.reported, float)}
+        self.stats = {
+            "accept": float,
+            "accepted": float,
+            "discrete_n_moved": int,
+            "lp": float,
+            **dict.fromkeys(step.reported, float),
+        }
         self.scaled = self.kernel.scaled(self.target.space)
 
     def described(self) -> str:
         """The step, its variables and its options, in a line."""
-        return f"{type(self.step).__name__}({', '.join(v.name for v in self.step.vars)}; {', '.join(self.step.told_options())})"
+        return (
+            f"{type(self.step).__name__}({', '.join(v.name for v in self.step.vars)}; "
+            f"{', '.join(self.step.told_options())})"
+        )
 
     def named(self) -> str:
         """What it is and its variables, for a message."""
@@ -80,7 +91,9 @@ class DiscreteBlock:
         if self.scaled:
             params["scale"] = state.scale
         if tuned is not None:
-            params[tuned.name] = jnp.exp(jnp.where(t < self.tune, state.adaptation.log_value, state.adaptation.mean))
+            params[tuned.name] = jnp.exp(
+                jnp.where(t < self.tune, state.adaptation.log_value, state.adaptation.mean)
+            )
         return params
 
     def _transitions(self, a: adaptation.Adaptation):
@@ -112,15 +125,21 @@ class DiscreteBlock:
         centred = narrow() and self.kernel.sweeper is None  # a sweep compares no log densities
         target = whole.centred(x) if centred else whole
         params, a = self._params(state, t), state.adaptation
-        there, info = loop(self.kernel, key, self.kernel.init(x, target), target, params, self._transitions(a))
+        there, info = loop(
+            self.kernel, key, self.kernel.init(x, target), target, params, self._transitions(a)
+        )
         moved = (there.x != x).sum()
 
         def learn(state: DiscreteState) -> DiscreteState:
-            new = adaptation.update(a, info.accept, info.n_moves.astype(float), moved, self.bounds, self.tune, jnp)
+            new = adaptation.update(
+                a, info.accept, info.n_moves.astype(float), moved, self.bounds, self.tune, jnp
+            )
             new = jax.tree.map(lambda v: jnp.asarray(v, float), new)
             if not self.scaled:
                 return state._replace(adaptation=new)
-            sums, scale = spread.update(state.sums, state.scale, there.x, new.seen, self.tune, self.target.space, jnp)
+            sums, scale = spread.update(
+                state.sums, state.scale, there.x, new.seen, self.tune, self.target.space, jnp
+            )
             return DiscreteState(new, sums, scale)
 
         state = jax.lax.cond(t < self.tune, learn, lambda state: state, state)

@@ -1,4 +1,6 @@
-"""What tells one model from another: the graphs of its log density and of what is recorded, with their constants and data."""
+"""What tells one model from another: the graphs of its log density and of what is recorded, with their
+constants and data.
+"""
 
 import io
 import json
@@ -24,7 +26,13 @@ def graph_fingerprint(graphs: list[Variable]) -> str:
     debugprint(graphs, file=text)
     crc = zlib.crc32(re.sub(r"0x[0-9a-f]+", "", text.getvalue()).encode())
     for v in graph_inputs(graphs):
-        data = v.get_value(borrow=True) if isinstance(v, SharedVariable) else v.data if isinstance(v, Constant) else None
+        data = (
+            v.get_value(borrow=True)
+            if isinstance(v, SharedVariable)
+            else v.data
+            if isinstance(v, Constant)
+            else None
+        )
         if isinstance(data, np.ndarray | np.number):
             crc = zlib.crc32(np.ascontiguousarray(data).tobytes(), crc)
     return f"{crc:08x}"
@@ -33,7 +41,10 @@ def graph_fingerprint(graphs: list[Variable]) -> str:
 def starts_fingerprint(model: pm.Model, initvals: Any) -> str:
     """The same of where chains start: what the model says, and `initvals`."""
     shown = []
-    for own in [model.rvs_to_initial_values, *(initvals if isinstance(initvals, list | tuple) else [initvals])]:
+    for own in [
+        model.rvs_to_initial_values,
+        *(initvals if isinstance(initvals, list | tuple) else [initvals]),
+    ]:
         values = {str(getattr(k, "name", k)): v for k, v in (own or {}).items() if v is not None}
         shown.append({name: start_shown(v) for name, v in values.items()})
     return f"{zlib.crc32(json.dumps(shown, sort_keys=True).encode()):08x}"

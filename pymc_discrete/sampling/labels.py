@@ -19,8 +19,8 @@ SITES, DRAWS = 1000, 1000  # that are looked at
 def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarray]:
     """{variables that share labels: (chains, K) int, the label of chain 0 that each label of a chain is}.
 
-    Those of which some chain has the labels in another order. Found by matching how often each site has each label,
-    and only between chains whose log densities agree too.
+    Those of which some chain has the labels in another order. Found by matching how often each site has each
+    label, and only between chains whose log densities agree too.
     """
     posterior, lp = tree["posterior"], np.asarray(tree["sample_stats"]["lp"])
     if len(lp) < 2:
@@ -38,7 +38,9 @@ def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarra
 
 
 def some_of(variables: list[np.ndarray]) -> np.ndarray:
-    """(chains, some draws, some sites) of variables (chains, draws, ...), evenly spaced, as many as tell the labels."""
+    """(chains, some draws, some sites) of variables (chains, draws, ...), evenly spaced, as many as tell the
+    labels.
+    """
     draws = variables[0].shape[1]
     each = [int(np.prod(a.shape[2:], dtype=int)) for a in variables]
     parts = []
@@ -51,7 +53,11 @@ def some_of(variables: list[np.ndarray]) -> np.ndarray:
 
 def groups(posterior: Any, model: pm.Model) -> list[tuple[str, ...]]:
     """The variables of labels: scalars that are named alike (`z0`, `z1`, ...) together, all others alone."""
-    names = [str(rv.name) for rv in model.free_RVs if isinstance(rv.owner.op, CategoricalRV | BernoulliRV) and rv.name in posterior]
+    names = [
+        str(rv.name)
+        for rv in model.free_RVs
+        if isinstance(rv.owner.op, CategoricalRV | BernoulliRV) and rv.name in posterior
+    ]
     scalars = [name for name in names if posterior[name].ndim == 2]
     return [*((name,) for name in names if name not in scalars), *map(tuple, alike(scalars))]
 
@@ -89,11 +95,11 @@ def message(names: tuple[str, ...], orders: np.ndarray) -> str:
     verb = "differs" if len(names) == 1 else "differ"
     chains = "chain" if len(moved) == 1 else "chains"
     return (
-        f"{shown(names)} {verb} between chains by labels only: with the labels of {chains} {which} in another order (in "
-        f"chain {moved[0]}, {example} in chain 0) all chains agree. This is label switching: the model is the same "
-        "whatever its labels are called, and R-hat and ESS of the labels, and of what belongs to one (the mean of a "
-        "component), say nothing. Order what the labels stand for (transform=pm.distributions.transforms.ordered), or "
-        "relabel the chains before looking at them."
+        f"{shown(names)} {verb} between chains by labels only: with the labels of {chains} {which} in "
+        f"another order (in chain {moved[0]}, {example} in chain 0) all chains agree. This is label "
+        "switching: the model is the same whatever its labels are called, and R-hat and ESS of the labels, "
+        "and of what belongs to one (the mean of a component), say nothing. Order what the labels stand for "
+        "(transform=pm.distributions.transforms.ordered), or relabel the chains before looking at them."
     )
 
 

@@ -83,8 +83,19 @@ class NutsBlock:
         "tree_depth": int,
     }
 
-    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], points: Points, tune: int, target_accept: float, *,
-                 max_treedepth: int, dense: bool, pooled: bool):  # fmt: skip
+    def __init__(
+        self,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        points: Points,
+        tune: int,
+        target_accept: float,
+        *,
+        max_treedepth: int,
+        dense: bool,
+        pooled: bool,
+    ):
         # importing blackjax starts JAX, which must not happen before a run
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.staged_adaptation import build_schedule
@@ -112,20 +123,28 @@ class NutsBlock:
         return f"NUTS for {shown(self.density.names)}"
 
     def start(self) -> NutsState:
-        state = NutsState(self._accept_init(1.0), self._mass_init(self.density.size), Edge(0, np.zeros(self.density.size)))
-        return jax.tree.map(lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state)
+        state = NutsState(
+            self._accept_init(1.0), self._mass_init(self.density.size), Edge(0, np.zeros(self.density.size))
+        )
+        return jax.tree.map(
+            lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state
+        )
 
     def logdensity(self, point: dict[str, Any]):
         """() float, nats, of the whole model."""
         return self.density.logdensity(point)
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        bad = [name for name, slope in self.density.slopes(self.points.packed(points[0])).items() if not np.isfinite(slope).all()]
+        bad = [
+            name
+            for name, slope in self.density.slopes(self.points.packed(points[0])).items()
+            if not np.isfinite(slope).all()
+        ]
         if bad:
             raise SamplingError(
-                f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and NUTS cannot move. Look "
-                "for what is on the edge of its domain (sqrt(0), log(0)), and pass initvals= away from it, or "
-                "step=pmd.ReparameterizedSlice([...]), which needs no gradient."
+                f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and "
+                "NUTS cannot move. Look for what is on the edge of its domain (sqrt(0), log(0)), and pass "
+                "initvals= away from it, or step=pmd.ReparameterizedSlice([...]), which needs no gradient."
             )
 
     def draw(self, key, t, point: dict[str, Any], state: NutsState):
@@ -133,10 +152,16 @@ class NutsBlock:
         others, q = self.density.others(point), self.density.ravel(point)
         logdensity = self.density.differentiable(q, others)
         tuning = t < self.tune
-        step_size = jnp.exp(jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg))
+        step_size = jnp.exp(
+            jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
+        )
         here = self._init(q, logdensity)
-        there, info = self._kernel(key, here, logdensity, step_size, state.mass.inverse_mass_matrix, self.max_treedepth)
-        state = jax.lax.cond(tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate)
+        there, info = self._kernel(
+            key, here, logdensity, step_size, state.mass.inverse_mass_matrix, self.max_treedepth
+        )
+        state = jax.lax.cond(
+            tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate
+        )
         state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, beyond, state.edge, info))
         lp = self.density.block(there.position, others) if narrow() else there.logdensity
         rest = self.density.rest(others)
@@ -166,22 +191,26 @@ class NutsBlock:
         made_of = self.density.graph.written_as_one
         simplex = [t for t in terms if self._simplex.intersection(made_of.get(t, [t]))]
         remedy = (
-            f"The p of {shown(simplex)} must sum to 1 within 1e-5 and is further off there: divide it by its sum, or make it by "
-            "pm.Dirichlet or a softmax."
+            f"The p of {shown(simplex)} must sum to 1 within 1e-5 and is further off there: divide it by its "
+            "sum, or make it by pm.Dirichlet or a softmax."
             if simplex
-            else "Write the model without it: bounds by a distribution (pm.Uniform, pm.HalfNormal) and not by a Potential or a check that "
-            "is -inf; or give these variables to step=pmd.ReparameterizedSlice([...])."
+            else "Write the model without it: bounds by a distribution (pm.Uniform, "
+            "pm.HalfNormal) and not by a Potential or a check that is -inf; or give these variables to "
+            "step=pmd.ReparameterizedSlice([...])."
         )
         return [
-            f"{count.sum()} of {transitions} trajectories of NUTS diverged since they stepped to where the log density is -inf, through "
-            f"{shown(terms) or 'one of its terms'}: the density has an edge inside the space of {shown(self.density.names)}. {remedy}"
+            f"{count.sum()} of {transitions} trajectories of NUTS diverged since they stepped to where the "
+            f"log density is -inf, through {shown(terms) or 'one of its terms'}: the density has an edge "
+            f"inside the space of {shown(self.density.names)}. {remedy}"
         ]
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         return {}
 
     def _learn(self, state: NutsState, t, q, accept) -> NutsState:
-        """Stan's warm-up: step size always, mass matrix in windows that double, a fresh step size after each."""
+        """Stan's warm-up: step size always, mass matrix in windows that double, a fresh step size
+        after each.
+        """
         slow, ends = jnp.asarray(self._schedule)[t]
         step_size = self._accept_update(state.step_size, accept)
         mass = jax.lax.cond(slow == 1, self._mass_update, lambda mass, q: mass, state.mass, q)
@@ -197,9 +226,13 @@ class NutsBlock:
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)
 
     def shared(self, states: NutsState, ends: bool) -> NutsState:
-        """The states of all chains (chains, ...) with the mean of their step sizes and, where a window ends, one mass matrix."""
+        """The states of all chains (chains, ...) with the mean of their step sizes and, where a window ends,
+        one mass matrix.
+        """
         average = states.step_size.log_step_size_avg
-        step_size = states.step_size._replace(log_step_size_avg=jnp.broadcast_to(average.mean(), average.shape))
+        step_size = states.step_size._replace(
+            log_step_size_avg=jnp.broadcast_to(average.mean(), average.shape)
+        )
         if not ends:
             return states._replace(step_size=step_size)
         seen = states.mass.wc_state

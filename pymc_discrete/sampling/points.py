@@ -36,7 +36,9 @@ class Points:
 
     def packed(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """{variable or vector: array} of a point {variable: array}."""
-        held = {name: np.concatenate([np.ravel(point[m.name]) for m in own]) for name, own in self.vectors.items()}
+        held = {
+            name: np.concatenate([np.ravel(point[m.name]) for m in own]) for name, own in self.vectors.items()
+        }
         return {name: np.asarray(value) for name, value in point.items() if name not in self._places} | held
 
     def unpacked(self, values: Mapping[str, Any], lead: int = 0) -> dict[str, Any]:
@@ -44,7 +46,9 @@ class Points:
         found = {}
         for name, value in values.items():
             for m in self.vectors.get(name, ()):
-                found[m.name] = value[(*[slice(None)] * lead, slice(m.start, m.start + m.size))].reshape(*value.shape[:lead], *m.shape)
+                found[m.name] = value[(*[slice(None)] * lead, slice(m.start, m.start + m.size))].reshape(
+                    *value.shape[:lead], *m.shape
+                )
             if name not in self.vectors:
                 found[name] = value
         return found

@@ -15,7 +15,10 @@ from pymc_discrete.targets.model_settings import model_settings
 
 def check_precision(dtype: str) -> None:
     if dtype == "float64" and pytensor.config.floatX != "float64":
-        raise ValueError(f"dtype='float64' is not to be had under pytensor.config.floatX={pytensor.config.floatX!r}. Pass dtype='float32'.")
+        raise ValueError(
+            f"dtype='float64' is not to be had under pytensor.config.floatX={pytensor.config.floatX!r}. Pass "
+            "dtype='float32'."
+        )
 
 
 @contextmanager

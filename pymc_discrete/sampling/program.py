@@ -74,7 +74,9 @@ class Program:
         self._executables: dict[Any, Any] = {}
 
     def compiled(self, what: str, *args: Any, **static: Any) -> Callable:
-        """ "run", "settle" or "pool" compiled for arguments like these, which it may then be called with from any thread."""
+        """ "run", "settle" or "pool" compiled for arguments like these, which it may then be called with from
+        any thread.
+        """
         key = (what, *static.items())
         if key not in self._executables:
             with announced(f"{WORK[what]}: {'; '.join(b.named() for b in self.blocks)}"):
@@ -87,7 +89,9 @@ class Program:
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
     def placed(self, states: Any) -> Any:
-        """Arrays (chains, ...) on the devices; of several processes each gives the whole and keeps its own part."""
+        """Arrays (chains, ...) on the devices; of several processes each gives the whole and keeps its own
+        part.
+        """
         sharding = jax.sharding.NamedSharding(self._mesh, CHAINS)
 
         def place(a):
@@ -118,16 +122,19 @@ class Program:
     def _draw(self, key, t, state: ChainState):
         point, blocks, stats = state.point, [], []
         for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
-            point, own, told = block.draw(jax.random.fold_in(key, 2 * (t * len(self.blocks) + n)), t, point, own)
+            point, own, told = block.draw(
+                jax.random.fold_in(key, 2 * (t * len(self.blocks) + n)), t, point, own
+            )
             blocks.append(own)
             stats.append({name: jnp.asarray(told[name], kind) for name, kind in block.stats.items()})
         return ChainState(point, tuple(blocks)), joined(stats)
 
     def _run(self, numbers, states: ChainState, first, count, thin, size: int):
-        """(states, draws, statistics) after `count` records, each after `thin` draws, the first of which is number `first`.
+        """(states, draws, statistics) after `count` records, each after `thin` draws, the first of which is
+        number `first`.
 
-        Draws and statistics are {name: (chains, size, ...)}; what follows the first `count` means nothing. `numbers` (chains,) int are
-        those of the chains.
+        Draws and statistics are {name: (chains, size, ...)}; what follows the first `count` means nothing.
+        `numbers` (chains,) int are those of the chains.
         """
 
         start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
@@ -135,12 +142,15 @@ class Program:
         def chain(number, state: ChainState):
             def draw(k, carried):
                 state, told = carried
-                # the key made anew: of a key that stays, XLA runs the generator again wherever a number is read (3x on one chain of F)
+                # the key made anew: of a key that stays, XLA runs the generator again wherever a number is
+                # read (3x on one chain of F)
                 state, now = self._draw(self._key(number), k, state)
                 return state, together(told, now)
 
             # declared, since asking JAX for the shapes would trace the whole draw again
-            nothing = joined([{name: jnp.zeros((), kind) for name, kind in b.stats.items()} for b in self.blocks])
+            nothing = joined(
+                [{name: jnp.zeros((), kind) for name, kind in b.stats.items()} for b in self.blocks]
+            )
             kept = (jax.eval_shape(self.recorder, state.point), nothing)
             kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 
@@ -148,7 +158,11 @@ class Program:
                 state, kept = carried
                 begin = start + n * thin
                 state, told = jax.lax.fori_loop(begin, begin + thin, draw, (state, nothing))
-                return state, jax.tree.map(lambda all_, one: all_.at[n].set(one), kept, (self.recorder(state.point), averaged(told, thin)))
+                return state, jax.tree.map(
+                    lambda all_, one: all_.at[n].set(one),
+                    kept,
+                    (self.recorder(state.point), averaged(told, thin)),
+                )
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
@@ -162,7 +176,9 @@ class Program:
             key, point = self._key(number), state.point
             for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
                 if isinstance(block, DiscreteBlock):
-                    point = block.settled(jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1), point, own)
+                    point = block.settled(
+                        jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1), point, own
+                    )
             return state._replace(point=point)
 
         return (self._over_chains(chain, numbers, states),)
@@ -170,13 +186,21 @@ class Program:
     def _pool(self, states: ChainState, ends: bool) -> ChainState:
         """The chains, sharing a step size and, where a window of tuning ends, a mass matrix."""
         pairs = zip(self.blocks, states.blocks, strict=True)
-        return states._replace(blocks=tuple(b.shared(s, ends) if isinstance(b, NutsBlock) and b.pooled else s for b, s in pairs))
+        return states._replace(
+            blocks=tuple(b.shared(s, ends) if isinstance(b, NutsBlock) and b.pooled else s for b, s in pairs)
+        )
 
     def _over_chains(self, chain: Callable, numbers, states: ChainState):
         def on_one_device(numbers, states):
-            return jax.vmap(chain)(numbers, states) if self.together else jax.lax.map(lambda a: chain(*a), (numbers, states))
+            return (
+                jax.vmap(chain)(numbers, states)
+                if self.together
+                else jax.lax.map(lambda a: chain(*a), (numbers, states))
+            )
 
-        spread = jax.shard_map(on_one_device, mesh=self._mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False)
+        spread = jax.shard_map(
+            on_one_device, mesh=self._mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False
+        )
         return spread(numbers, states)
 
 
@@ -186,7 +210,8 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
     return list(get_default_varnames(wanted, include_transformed=False))
 
 
-# statistics of the draws between two records: these are averaged, these added up; what is bool is true if it ever was; else the last
+# statistics of the draws between two records: these are averaged, these added up; what is bool is true if it
+# ever was; else the last
 AVERAGED = ("acceptance_rate", "accept", "accepted", "slice_expansions", "slice_shrinkages", "slice_stayed")
 ADDED = ("n_steps",)
 
@@ -207,7 +232,9 @@ def averaged(told: dict[str, Any], count) -> dict[str, Any]:
 
 
 def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:
-    """The statistics of all blocks; where several share a name they are stacked, as `pm.sample` does, but the last `lp` is the draw's."""
+    """The statistics of all blocks; where several share a name they are stacked, as `pm.sample` does, but the
+    last `lp` is the draw's.
+    """
     names = dict.fromkeys(name for told in stats for name in told)
     found = {name: [told[name] for told in stats if name in told] for name in names}
     return {name: of[-1] if name == "lp" or len(of) == 1 else jnp.stack(of) for name, of in found.items()}
@@ -223,6 +250,10 @@ def narrow_dtypes(blocks: Sequence[Block]) -> dict[str, Any]:
         for v in space.variables:
             if v.size and v.finite:
                 low, high = v.lower.min(), v.upper.max()
-                fits = (t for t in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
+                fits = (
+                    t
+                    for t in (np.int8, np.int16, np.int32, np.int64)
+                    if np.iinfo(t).min <= low and high <= np.iinfo(t).max
+                )
                 found[v.name] = next(fits)
     return found

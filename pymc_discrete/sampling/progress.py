@@ -33,7 +33,9 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._bar.start()
-        self._task = self._bar.add_task(f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, told="compiling")
+        self._task = self._bar.add_task(
+            f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, told="compiling"
+        )
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -47,7 +49,10 @@ class Progress:
         """After `draws` of every chain that took so many seconds."""
         if "diverging" in stats and not tuning:
             self.divergences += int(stats["diverging"].sum())
-        told = ["tuning" if tuning else "sampling", f"{self.chains * draws / max(seconds, 1e-9):,.0f} draws/s"]
+        told = [
+            "tuning" if tuning else "sampling",
+            f"{self.chains * draws / max(seconds, 1e-9):,.0f} draws/s",
+        ]
         if "diverging" in stats:
             told.append(f"{self.divergences} divergences")
         for name in ("acceptance_rate", "accept"):

@@ -21,9 +21,11 @@ from pymc_discrete.targets.stacking import in_vectors
 
 
 class Recorder:
-    """A JAX function (point) -> {name: array} of `outputs`; of what `Points` holds in a vector the whole vector.
+    """A JAX function (point) -> {name: array} of `outputs`; of what `Points` holds in a vector the whole
+    vector.
 
-    Where numbers have 32 bits, an integer that may leave them comes as two words. `on_host` makes all of it what the model means.
+    Where numbers have 32 bits, an integer that may leave them comes as two words. `on_host` makes all of it
+    what the model means.
 
     Parameters
     ----------
@@ -37,24 +39,33 @@ class Recorder:
         shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
         if any(not hasattr(v.type, "dtype") for v in shared):
             raise ValueError(
-                "A Deterministic draws random numbers of its own, which is not done here. Leave it out with var_names=, and draw it with "
-                "pm.sample_posterior_predictive."
+                "A Deterministic draws random numbers of its own, which is not done here. Leave it out with "
+                "var_names=, and draw it with pm.sample_posterior_predictive."
             )
         values = {str(v.name): v for v in model.value_vars}
-        parts = {m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype) for own in points.vectors.values() for m in own}
+        parts = {
+            m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype)
+            for own in points.vectors.values()
+            for m in own
+        }
         self._points, self._dtypes, self._wanted = points, dtypes, {str(v.name) for v in outputs}
-        self._whole = [name for name, own in points.vectors.items() if any(m.name in self._wanted for m in own)]
+        self._whole = [
+            name for name, own in points.vectors.items() if any(m.name in self._wanted for m in own)
+        ]
         rest = [v for v in outputs if v.name not in parts]
         self._names = [str(v.name) for v in rest]
-        replaced = {v: pt.constant(v.get_value()) for v in shared} | {values[name]: v for name, v in parts.items()}
+        replaced = {v: pt.constant(v.get_value()) for v in shared} | {
+            values[name]: v for name, v in parts.items()
+        }
         groups = {name: [parts[m.name] for m in own] for name, own in points.vectors.items()}
         unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
         made_in_jax = with_masks(clone_replace(rest, replaced), unknown)
         for name, graph in zip(self._names, made_in_jax, strict=True):
             if isinstance(graph, Sliced):
                 raise NotImplementedError(
-                    f"The Deterministic {name!r} has a size that differs from draw to draw. Leave it out with var_names=, or record it "
-                    "with a value where nothing is selected, pt.switch(z > 0, x, np.nan)."
+                    f"The Deterministic {name!r} has a size that differs from draw to draw. Leave it out "
+                    "with var_names=, or record it with a value where nothing is selected, pt.switch(z > 0, "
+                    "x, np.nan)."
                 )
         vectors, graphs = in_vectors([graph for graph in made_in_jax if isinstance(graph, Variable)], groups)
         inputs = [*(v for name, v in values.items() if name not in parts), *vectors]
@@ -64,7 +75,11 @@ class Recorder:
         if not width_of_models():
             known = bounds_of_values(model, {})
             made_of = {v: points.names.get(str(v.name), [str(v.name)]) for v in inputs}
-            bounds = {v: hull(*(known[name] for name in own)) for v, own in made_of.items() if set(own) <= set(known)}
+            bounds = {
+                v: hull(*(known[name] for name in own))
+                for v, own in made_of.items()
+                if set(own) <= set(known)
+            }
             made = In32Bits(list(zip(self._names, graphs, strict=True)), bounds)
             self._in_words = {name for name, v in zip(self._names, graphs, strict=True) if made.is_wide(v)}
             self._counts = set(known)

@@ -21,7 +21,8 @@ def data_tree(
     attrs: dict[str, Any],
     options: dict[str, Any],
 ) -> DataTree:
-    """Groups posterior, sample_stats, observed_data, constant_data, and the warm-up and log likelihood where asked for.
+    """Groups posterior, sample_stats, observed_data, constant_data, and the warm-up and log likelihood where
+    asked for.
 
     Parameters
     ----------
@@ -40,7 +41,9 @@ def data_tree(
     fixed = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
     groups |= {name: found for name, found in fixed.items() if found}
     dims = {name: own for name, own in dims.items() if any(name in group for group in groups.values())}
-    tree = from_dict(groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made), save_warmup=warmup is not None)
+    tree = from_dict(
+        groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made), save_warmup=warmup is not None
+    )
     for what, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
         asked = options.get(what, False)
         if asked:

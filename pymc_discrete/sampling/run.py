@@ -60,7 +60,8 @@ class Run:
         return int(min(size, self.draws, max(LARGEST_CHUNK // max(each, 1), 1)))
 
     def tune_all(self, keep: bool) -> None:
-        """The warm-up, in stretches: after each, chains that stand still are helped on, and what they share is shared.
+        """The warm-up, in stretches: after each, chains that stand still are helped on, and what they share
+        is shared.
 
         A stretch whose draws are not kept leaves one record, its last.
         """
@@ -77,7 +78,9 @@ class Run:
                 self._between(t)
             if t == self.tune:
                 self._end_of_tuning(stats["lp"][:, -1])
-            self.store.write(WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.chains.states)
+            self.store.write(
+                WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.chains.states
+            )
             self.bar.advance(count * every, time.perf_counter() - begin, stats, tuning=True)
 
     def _between(self, t: int) -> None:
@@ -102,7 +105,9 @@ class Run:
         stuck = np.isneginf(lp).reshape(len(lp), -1).any(axis=1)
         if stuck.any():
             block = self.program.blocks[-1]
-            raise SamplingError(impossible(block.density.graph, self._points()[int(stuck.argmax())], block.density.names))
+            raise SamplingError(
+                impossible(block.density.graph, self._points()[int(stuck.argmax())], block.density.names)
+            )
 
     def _points(self) -> list[dict[str, np.ndarray]]:
         """The point of the model, {variable: value}, that each chain has reached."""
@@ -110,7 +115,11 @@ class Run:
         return [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
 
     def _discrete(self) -> list[tuple[DiscreteBlock, Any]]:
-        return [(b, s) for b, s in zip(self.program.blocks, self.chains.states.blocks, strict=True) if isinstance(b, DiscreteBlock)]
+        return [
+            (b, s)
+            for b, s in zip(self.program.blocks, self.chains.states.blocks, strict=True)
+            if isinstance(b, DiscreteBlock)
+        ]
 
     def conclusions(self) -> list[str]:
         """What the blocks say of a run that was not interrupted."""
@@ -133,14 +142,19 @@ class Run:
         while sent < self.draws or waiting:
             if sent < self.draws:
                 count = min(self.size, self.draws - sent)
-                waiting.append((self.chains.run(self.tune + sent * self.thin, count, self.thin, self.size), count))
+                waiting.append(
+                    (self.chains.run(self.tune + sent * self.thin, count, self.thin, self.size), count)
+                )
                 sent += count
                 if len(waiting) == 1 and sent < self.draws:
                     continue
             pending, count = waiting.pop(0)
             states, draws, stats = self.chains.records(pending, count)
             if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
-                raise SamplingError("The log density became nan or +inf. Look for nan in the data and for parameters outside their domain.")
+                raise SamplingError(
+                    "The log density became nan or +inf. Look for nan in the data and for parameters "
+                    "outside their domain."
+                )
             self._check_possible(stats["lp"])
             self.store.write(POSTERIOR, count, {"draws": draws, "stats": stats}, states)
             self.bar.advance(count, time.perf_counter() - begin, stats, tuning=False)

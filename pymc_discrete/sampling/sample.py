@@ -19,7 +19,17 @@ from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
-from pymc_discrete.sampling.options import all_in_jax, check, check_names, check_nuts, chosen, refuse, seed_of, spread_over, steps_of
+from pymc_discrete.sampling.options import (
+    all_in_jax,
+    check,
+    check_names,
+    check_nuts,
+    chosen,
+    refuse,
+    seed_of,
+    spread_over,
+    steps_of,
+)
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
@@ -64,8 +74,8 @@ def sample(
 ) -> DataTree:
     """Sample a model with all its chains in one compiled JAX program.
 
-    Discrete variables move by the steps of `pymc_discrete`, continuous ones by blackjax's NUTS with Stan's staged warm-up, or by
-    `ReparameterizedSlice` where a step names them.
+    Discrete variables move by the steps of `pymc_discrete`, continuous ones by blackjax's NUTS with Stan's
+    staged warm-up, or by `ReparameterizedSlice` where a step names them.
 
     Parameters
     ----------
@@ -79,35 +89,38 @@ def sample(
     step : step of `pymc_discrete` or list of them, optional
         Discrete variables that no step names are given to `AutoStep`, continuous ones to NUTS.
     nuts : dict, optional
-        "max_treedepth" (10); "dense" (False), whether the mass matrix is dense; "pooled" (False), whether the chains share one step size
-        and mass matrix learned from all of them, for many chains and a short warm-up: a chain then depends on the others.
+        "max_treedepth" (10); "dense" (False), whether the mass matrix is dense; "pooled" (False), whether the
+        chains share one step size and mass matrix learned from all of them, for many chains and a short
+        warm-up: a chain then depends on the others.
     random_seed : int or what `pm.sample` takes, optional
-        All random numbers depend on it, on the number of the chain and on that of the draw, and on nothing else.
+        All random numbers depend on it, on the number of the chain and on that of the draw, and on nothing
+        else.
     initvals : dict or list of dicts, optional
-        Starting values as in `pm.sample`: continuous variables are jittered about them, discrete ones start there. Other discrete variables
-        are dispersed.
+        Starting values as in `pm.sample`: continuous variables are jittered about them, discrete ones start
+        there. Other discrete variables are dispersed.
     target_accept : float
         Acceptance that NUTS tunes its step size to.
     var_names : list of str, optional
         What to keep; by default every free variable and Deterministic.
     thin : int
-        Transitions of the whole model per draw kept. Statistics are then of all of them: means of acceptances, sums of n_steps, whether any
-        diverged.
+        Transitions of the whole model per draw kept. Statistics are then of all of them: means of
+        acceptances, sums of n_steps, whether any diverged.
     discard_tuned_samples : bool
         False keeps the tuning draws in the groups warmup_posterior and warmup_sample_stats.
     progressbar : bool
     devices : list of jax.Device, optional
-        Over which the chains are spread; by default as many of `jax.devices()` as divide the chains evenly, those of all processes where
-        `jax.distributed` was initialised. On the one device of a CPU as many threads as there are cores share the chains; a device that
-        is given here is used by one thread.
+        Over which the chains are spread; by default as many of `jax.devices()` as divide the chains evenly,
+        those of all processes where `jax.distributed` was initialised. On the one device of a CPU as many
+        threads as there are cores share the chains; a device that is given here is used by one thread.
     dtype : {"float64", "float32"}
-        Width of the floats; with "float32" integers have 32 bits. Sums over data are then taken of changes, so that a log density of a
-        million nats does not blur the acceptance.
+        Width of the floats; with "float32" integers have 32 bits. Sums over data are then taken of changes,
+        so that a log density of a million nats does not blur the acceptance.
     chunk : "auto" or int
         Draws between two looks of the host.
     checkpoint : path, optional
-        A folder that holds the run after every chunk. Calling again with the same arguments goes on where a run was cut off, and ends
-        with the same draws to the last bit; the draws of the result stay on the disk.
+        A folder that holds the run after every chunk. Calling again with the same arguments goes on where a
+        run was cut off, and ends with the same draws to the last bit; the draws of the result stay on the
+        disk.
     idata_kwargs : dict, optional
         "log_likelihood", "log_prior" (True or names), "coords", "dims".
     compute_convergence_checks : bool
@@ -115,23 +128,26 @@ def sample(
     return_inferencedata : bool
         True; there is no MultiTrace.
     callback : callable, optional
-        Called after every chunk with the kept draws of the chunk, {name: (chains, n, ...)}, and the number of draws done.
+        Called after every chunk with the kept draws of the chunk, {name: (chains, n, ...)}, and the number of
+        draws done.
     **options
         No more: an argument of `pm.sample` that has no place here is refused with what to do instead.
 
     Returns
     -------
     xarray.DataTree
-        As `pm.sample` returns it. Finite discrete variables have the smallest integer type that holds them: `.astype(int)` before
-        arithmetic that leaves it, since int8 ends at 127.
+        As `pm.sample` returns it. Finite discrete variables have the smallest integer type that holds them:
+        `.astype(int)` before arithmetic that leaves it, since int8 ends at 127.
 
     Raises
     ------
     ValueError, TypeError
-        For options, steps and variables that cannot be sampled so, each with the reason and the remedy; among them continuous
-        variables by which the log density has no gradient, which `ReparameterizedSlice` takes.
+        For options, steps and variables that cannot be sampled so, each with the reason and the remedy; among
+        them continuous variables by which the log density has no gradient, which `ReparameterizedSlice`
+        takes.
     CheckpointError
-        Where the folder cannot be written to, or holds another run or damaged draws; what was written before is kept.
+        Where the folder cannot be written to, or holds another run or damaged draws; what was written before
+        is kept.
     NotImplementedError
         Where the model has an Op without a JAX version.
     pymc.exceptions.SamplingError
@@ -148,7 +164,9 @@ def sample(
     ...     idata = pmd.sample()  # doctest: +SKIP
     """
     refuse(options, [*inspect.signature(sample).parameters])
-    draws, tune, chains, thin = (int(n) if isinstance(n, np.integer) else n for n in (draws, tune, chains, thin))
+    draws, tune, chains, thin = (
+        int(n) if isinstance(n, np.integer) else n for n in (draws, tune, chains, thin)
+    )
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
     nuts_options = {**OPTIONS, **check_nuts(chosen("nuts", nuts, OPTIONS))}
@@ -166,24 +184,51 @@ def sample(
         for s in steps:
             s.renew()
         held = Points(s.target.space for s in steps if not isinstance(s, ReparameterizedSlice))
-        blocks: list[Block] = [(SliceBlock if isinstance(s, ReparameterizedSlice) else DiscreteBlock)(s, tune, held) for s in steps]
+        blocks: list[Block] = [
+            (SliceBlock if isinstance(s, ReparameterizedSlice) else DiscreteBlock)(s, tune, held)
+            for s in steps
+        ]
         if continuous:
             blocks.insert(0, NutsBlock(model, continuous, point, held, tune, target_accept, **nuts_options))
         if not blocks:
             raise ValueError("The model has no free variable: there is nothing to sample.")
-        settings = {"draws": draws, "tune": tune, "chains": chains, "thin": thin, "target_accept": target_accept, "nuts": nuts_options}
-        settings |= {"variables": sorted(str(v.name) for v in model.value_vars), "var_names": var_names and sorted(var_names)}
-        settings |= {"steps": [b.described() for b in blocks], "keep_warmup": not discard_tuned_samples, "dtype": dtype}
+        settings = {
+            "draws": draws,
+            "tune": tune,
+            "chains": chains,
+            "thin": thin,
+            "target_accept": target_accept,
+            "nuts": nuts_options,
+        }
+        settings |= {
+            "variables": sorted(str(v.name) for v in model.value_vars),
+            "var_names": var_names and sorted(var_names),
+        }
+        settings |= {
+            "steps": [b.described() for b in blocks],
+            "keep_warmup": not discard_tuned_samples,
+            "dtype": dtype,
+        }
         if checkpoint is not None:
-            settings |= {"model and data": fingerprint(model, recorded(model, var_names)), "initvals": starts_fingerprint(model, initvals)}
-        store = Memory() if checkpoint is None else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
+            settings |= {
+                "model and data": fingerprint(model, recorded(model, var_names)),
+                "initvals": starts_fingerprint(model, initvals),
+            }
+        store = (
+            Memory()
+            if checkpoint is None
+            else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
+        )
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
         program = Program(model, blocks, held, var_names, seed, used)
         if store.begun:
             states = store.load_state(like=program.start([point] * chains))
             done = store.done(POSTERIOR)
-            _log.info(f"{checkpoint} holds {done} of {draws} draws: {'they are returned' if done == draws else 'the run goes on'}.")
+            _log.info(
+                f"{checkpoint} holds {done} of {draws} draws: "
+                f"{'they are returned' if done == draws else 'the run goes on'}."
+            )
         else:
             points = starts(model, blocks, held, initvals, chains, np.random.SeedSequence(seed))
             if dtype == "float32":
@@ -191,7 +236,10 @@ def sample(
             states = program.start(points)
         begin = time.perf_counter()
         moving = Chains(program, states, threads)
-        with Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar, closing(moving):
+        with (
+            Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar,
+            closing(moving),
+        ):
             run = Run(moving, store, tune, draws, thin, chunk, bar, callback)
             try:
                 run.tune_all(keep=not discard_tuned_samples)
@@ -200,12 +248,27 @@ def sample(
                 if not store.done(POSTERIOR):
                     raise
                 more = "" if checkpoint is None else " The same call goes on from there."
-                _log.warning(f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.{more}")
+                _log.warning(
+                    f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.{more}"
+                )
         conclusions = run.conclusions() if compute_convergence_checks else []
     seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
-    _log.info(f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took {seconds:.0f} seconds.")
-    told = {"sampling_time": seconds, "tuning_steps": tune, "thin": thin, "random_seed": seed, "sampler": "pymc_discrete.sample"}
-    told |= {"dtype": dtype, "target_accept": target_accept, "steps": "; ".join(b.described() for b in blocks)}
+    _log.info(
+        f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "
+        f"{seconds:.0f} seconds."
+    )
+    told = {
+        "sampling_time": seconds,
+        "tuning_steps": tune,
+        "thin": thin,
+        "random_seed": seed,
+        "sampler": "pymc_discrete.sample",
+    }
+    told |= {
+        "dtype": dtype,
+        "target_accept": target_accept,
+        "steps": "; ".join(b.described() for b in blocks),
+    }
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept = store.read(POSTERIOR, "draws")
     kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's

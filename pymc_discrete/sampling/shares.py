@@ -1,9 +1,9 @@
 """The chains of a run in equal shares, each computed by a thread of its own.
 
-JAX computes the calls of one thread in order and those of several threads side by side, also on one device. On a
-CPU the chains of a device run one after another, so that as many threads as there are cores, each with a share of
-the chains, use all of them; JAX need not be asked for more devices, which is possible only before it starts. All
-shares have the same number of chains, so that one compiled program serves them all.
+JAX computes the calls of one thread in order and those of several threads side by side, also on one device.
+On a CPU the chains of a device run one after another, so that as many threads as there are cores, each with a
+share of the chains, use all of them; JAX need not be asked for more devices, which is possible only before it
+starts. All shares have the same number of chains, so that one compiled program serves them all.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from pymc_discrete.targets.model_settings import model_settings
 def shares_of(chains: int, threads: int) -> np.ndarray:
     """(shares, n) int, the numbers of the chains in each share.
 
-    Where the chains do not divide evenly, the last one is repeated: a program for a smaller share would take longer to
-    compile than the repeated chain, which runs beside the others, takes to run.
+    Where the chains do not divide evenly, the last one is repeated: a program for a smaller share would take
+    longer to compile than the repeated chain, which runs beside the others, takes to run.
     """
     size = -(-chains // min(threads, chains))
     shares = -(-chains // size)
@@ -74,7 +74,11 @@ class Chains:
         self.count = jax.tree.leaves(states)[0].shape[0]
         self._numbers = shares_of(self.count, threads)
         several = len(self._numbers) > 1
-        self._threads = [ThreadPoolExecutor(1, f"chains-{own[0]}-to-{own[-1]}") for own in self._numbers] if several else [None]
+        self._threads = (
+            [ThreadPoolExecutor(1, f"chains-{own[0]}-to-{own[-1]}") for own in self._numbers]
+            if several
+            else [None]
+        )
         self.shares = [
             Share(program.placed(own), program.placed(part), thread)
             for own, part, thread in zip(self._numbers, self._split(states), self._threads, strict=True)
@@ -93,7 +97,9 @@ class Chains:
         """(chains, ...) of what the shares have, a chain that is there twice only once."""
         if len(parts) == 1:
             return parts[0]
-        return jax.tree.map(lambda *arrays: np.concatenate([np.asarray(a) for a in arrays])[: self.count], *parts)
+        return jax.tree.map(
+            lambda *arrays: np.concatenate([np.asarray(a) for a in arrays])[: self.count], *parts
+        )
 
     @property
     def states(self) -> ChainState:
@@ -103,11 +109,15 @@ class Chains:
     def run(self, first: int, count: int, thin: int, size: int) -> list[Future]:
         """Begin to draw, see `Program.run`; `records` waits for it."""
         numbers = tuple(np.asarray(a, jax.dtypes.canonicalize_dtype(int)) for a in (first, count, thin))
-        compiled = self.program.compiled("run", self.shares[0].numbers, self.shares[0].state, *numbers, size=size)
+        compiled = self.program.compiled(
+            "run", self.shares[0].numbers, self.shares[0].state, *numbers, size=size
+        )
         return [share.submit(compiled, *numbers) for share in self.shares]
 
     def records(self, pending: list[Future], count: int) -> tuple[ChainState, dict[str, Any], dict[str, Any]]:
-        """The states after `run`, and the `count` draws and statistics {name: (chains, count, ...)} that it made."""
+        """The states after `run`, and the `count` draws and statistics {name: (chains, count, ...)} that it
+        made.
+        """
         parts = [future.result() for future in pending]
         kept = [jax.tree.map(lambda a: on_host(a)[:, :count], tuple(records)) for _, *records in parts]
         draws, stats = self._joined(kept)

@@ -28,11 +28,18 @@ class SliceBlock:
     stats : {name of a statistic: its type}
     """
 
-    stats: ClassVar[dict[str, type]] = {"lp": float, "slice_expansions": float, "slice_shrinkages": float, "slice_stayed": float}
+    stats: ClassVar[dict[str, type]] = {
+        "lp": float,
+        "slice_expansions": float,
+        "slice_shrinkages": float,
+        "slice_stayed": float,
+    }
 
     def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
-        self.density = step.fresh_density() if narrow() else step.density  # what it keeps has the width of its first use
+        self.density = (
+            step.fresh_density() if narrow() else step.density
+        )  # what it keeps has the width of its first use
         self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
         self._due = np.append(slices.renewals(tune), False)
@@ -59,7 +66,9 @@ class SliceBlock:
         """(point, widths, statistics) after draw t."""
         others, q = self.density.others(self.points.by_name(point)), self.density.ravel(point)
         due = jnp.asarray(self._due)[jnp.minimum(t, self.tune)]
-        q, widths, info = slices.draw(key, q, self.density.near(q, others), widths, t < self.tune, due, self.sweeps)
+        q, widths, info = slices.draw(
+            key, q, self.density.near(q, others), widths, t < self.tune, due, self.sweeps
+        )
         stats = {
             "lp": self.density.block(q, others) + self.density.rest(others),
             "slice_expansions": info.expansions,
@@ -70,7 +79,10 @@ class SliceBlock:
 
     def complaints(self, state: slices.Widths) -> list[list[str]]:
         learned = jax.tree.map(on_host, state)
-        return [self.step.complaints(learned._replace(stayed=float(stayed)), self.tune) for stayed in learned.stayed]
+        return [
+            self.step.complaints(learned._replace(stayed=float(stayed)), self.tune)
+            for stayed in learned.stayed
+        ]
 
     def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         return []  # their draws say it

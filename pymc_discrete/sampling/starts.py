@@ -21,7 +21,8 @@ RETRIES = 10
 def starts(
     model: pm.Model, blocks, points_as: Points, initvals: Any, chains: int, seed: np.random.SeedSequence
 ) -> list[dict[str, np.ndarray]]:
-    """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones dispersed.
+    """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones
+    dispersed.
 
     A discrete variable whose start `initvals` or the model gives starts there.
 
@@ -31,7 +32,9 @@ def starts(
         Where no possible start was found, with the term that is in the way.
     """
     jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
-    functions = make_initial_point_fns_per_chain(model=model, overrides=initvals, jitter_rvs=jittered, chains=chains)
+    functions = make_initial_point_fns_per_chain(
+        model=model, overrides=initvals, jitter_rvs=jittered, chains=chains
+    )
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
     density, points = announcing(jax.jit(blocks[0].logdensity), "the log density, to check the starts"), []
@@ -43,8 +46,12 @@ def starts(
             logp = float(density(points_as.packed(point)))
             if np.isfinite(logp):
                 break
-            if attempt == RETRIES and not (np.isneginf(logp) and any(not isinstance(b, NutsBlock) for b in blocks)):
-                model.check_start_vals(point, mode="FAST_COMPILE")  # raises; all but NUTS leave what is impossible in tuning
+            if attempt == RETRIES and not (
+                np.isneginf(logp) and any(not isinstance(b, NutsBlock) for b in blocks)
+            ):
+                model.check_start_vals(
+                    point, mode="FAST_COMPILE"
+                )  # raises; all but NUTS leave what is impossible in tuning
         points.append(point)
     for block in blocks:
         with announced(f"{block.named()}: the log density and its changes, to check the starts"):
@@ -52,8 +59,12 @@ def starts(
     return points
 
 
-def spread_out(point: dict[str, np.ndarray], blocks, given: set[str], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """The point with the discrete variables anywhere in their supports, but for those whose starts are given."""
+def spread_out(
+    point: dict[str, np.ndarray], blocks, given: set[str], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The point with the discrete variables anywhere in their supports, but for those whose
+    starts are given.
+    """
     for block in blocks:
         if isinstance(block, DiscreteBlock):
             x, target = block.target.at(point)
@@ -69,17 +80,25 @@ def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
     """Refuse starts that are none."""
     several = isinstance(initvals, list | tuple)
     if several and len(initvals) != chains:
-        raise ValueError(f"initvals has {len(initvals)} entries for {chains} chains. Give one dictionary, or one for each chain.")
+        raise ValueError(
+            f"initvals has {len(initvals)} entries for {chains} chains. Give one dictionary, or one for each "
+            "chain."
+        )
     discrete = {str(v.name) for v in model.discrete_value_vars}
     known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
     shapes = model.eval_rv_shapes()
     for own in initvals if several else [initvals]:
         if own is not None and not isinstance(own, dict):
-            raise TypeError(f"initvals must be a dictionary {{variable: value}}, or a list with one for each chain, got {own!r}.")
+            raise TypeError(
+                f"initvals must be a dictionary {{variable: value}}, or a list with one for each chain, got "
+                f"{own!r}."
+            )
         for key, value in (own or {}).items():
             name = str(getattr(key, "name", key))
             if name not in known:
-                raise ValueError(f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}.")
+                raise ValueError(
+                    f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}."
+                )
             if isinstance(value, str | Variable):  # "prior", "support_point", or a graph
                 continue
             number = np.asarray(value)
@@ -87,4 +106,6 @@ def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
                 raise ValueError(f"initvals[{name!r}] must hold integers, got {value!r}.")
             shape = tuple(int(n) for n in shapes.get(name, number.shape))
             if number.ndim and number.shape != shape:
-                raise ValueError(f"initvals[{name!r}] has the shape {number.shape}, and the variable {shape}.")
+                raise ValueError(
+                    f"initvals[{name!r}] has the shape {number.shape}, and the variable {shape}."
+                )

@@ -1,4 +1,6 @@
-"""Where the draws of a run are kept: in memory, or in a folder from which a killed run goes on where it was."""
+"""Where the draws of a run are kept: in memory, or in a folder from which a killed run goes on
+where it was.
+"""
 
 import hashlib
 import json
@@ -12,7 +14,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-LONGEST_NAME = 100  # characters of a variable's name in that of a file, of which a file system may take 255 bytes
+LONGEST_NAME = (
+    100  # characters of a variable's name in that of a file, of which a file system may take 255 bytes
+)
 PROGRESS = "progress.json"
 BEFORE = "progress-before.json"  # of one chunk less, whose state is kept too
 
@@ -59,7 +63,9 @@ class Memory:
             for name, array in group.items():
                 draws = array.swapaxes(0, 1)
                 if name in kept:
-                    kept[name].resize((first + count, *draws.shape[1:]), refcheck=False)  # nobody else has seen it
+                    kept[name].resize(
+                        (first + count, *draws.shape[1:]), refcheck=False
+                    )  # nobody else has seen it
                     kept[name][first:] = draws
                 else:
                     kept[name] = np.array(draws, order="C")
@@ -67,14 +73,18 @@ class Memory:
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
         """{name: (chains, done, ...)}, without what an interrupted `write` has left."""
-        return {name: array[: self.done(part)].swapaxes(0, 1) for name, array in self._arrays.get((part, kind), {}).items()}
+        return {
+            name: array[: self.done(part)].swapaxes(0, 1)
+            for name, array in self._arrays.get((part, kind), {}).items()
+        }
 
 
 class Checkpoint:
     """The folder of a run.
 
-    `progress.json` says how many draws of each part ("warmup", "posterior") are complete, and is replaced in one move once they, and the
-    state after them, are on the disk: whatever a kill leaves behind it is written again. Arrays are `PART-KIND-NAME.npy`, (chains, draws,
+    `progress.json` says how many draws of each part ("warmup", "posterior") are complete, and is replaced in
+    one move once they, and the state after them, are on the disk: whatever a kill leaves behind it is written
+    again. Arrays are `PART-KIND-NAME.npy`, (chains, draws,
     ...), written row by row in place and read back without being loaded.
 
     Parameters
@@ -90,8 +100,14 @@ class Checkpoint:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CheckpointError(f"checkpoint={str(folder)!r} cannot be made: {error}. Give a folder that can be written to.") from error
-        self.progress: dict[str, Any] = {"settings": self.settings, "seed": None, "done": dict.fromkeys(lengths, 0)}
+            raise CheckpointError(
+                f"checkpoint={str(folder)!r} cannot be made: {error}. Give a folder that can be written to."
+            ) from error
+        self.progress: dict[str, Any] = {
+            "settings": self.settings,
+            "seed": None,
+            "done": dict.fromkeys(lengths, 0),
+        }
         self.progress |= {"names": {}, "last": None, "chunks": 0, "state": None}
         if (self.folder / PROGRESS).exists():
             self._resume()
@@ -101,10 +117,14 @@ class Checkpoint:
         return self.progress["state"] is not None
 
     def seed(self, asked: int | None) -> int:
-        """The seed of the run: the one asked for, which must be the folder's, or the folder's, or a new one."""
+        """The seed of the run: the one asked for, which must be the folder's, or the folder's, or
+        a new one.
+        """
         kept = self.progress["seed"]
         if kept is not None and asked is not None and asked != kept:
-            raise CheckpointError(f"{self.folder} holds a run with another random_seed. Pass the same, or give another folder.")
+            raise CheckpointError(
+                f"{self.folder} holds a run with another random_seed. Pass the same, or give another folder."
+            )
         if kept is None:
             self.progress["seed"] = new_seed() if asked is None else asked
         return int(self.progress["seed"])
@@ -117,14 +137,16 @@ class Checkpoint:
             found = json.loads((self.folder / PROGRESS).read_text())
             found = {name: found[name] for name in self.progress}
         except (ValueError, TypeError, KeyError, OSError) as error:
-            raise CheckpointError(f"{self.folder / PROGRESS} is damaged: {error!r}. {self._remedy()}") from error
+            raise CheckpointError(
+                f"{self.folder / PROGRESS} is damaged: {error!r}. {self._remedy()}"
+            ) from error
         for name, value in self.settings.items():
             kept = found["settings"].get(name)
             if kept != value:
                 theirs, ours = unlike(kept, value)
                 raise CheckpointError(
-                    f"{self.folder} holds a run with {name}={theirs!r}, and this one has {name}={ours!r}. Ask for the same, or give "
-                    "another folder."
+                    f"{self.folder} holds a run with {name}={theirs!r}, and this one has {name}={ours!r}. "
+                    "Ask for the same, or give another folder."
                 )
         self.progress = found
         last = found["last"]
@@ -132,13 +154,16 @@ class Checkpoint:
             for file, crc in last["crc"].items():
                 if self._crc(file, last["first"], last["count"]) != crc:
                     raise CheckpointError(
-                        f"Draws {last['first']} to {last['first'] + last['count']} in {self.folder / file} are not those that were "
-                        f"written. {self._remedy()}"
+                        f"Draws {last['first']} to {last['first'] + last['count']} in {self.folder / file} "
+                        f"are not those that were written. {self._remedy()}"
                     )
 
     def _remedy(self) -> str:
         if (self.folder / BEFORE).exists():
-            return f"Those before are kept: rename {BEFORE} to {PROGRESS} to go on from there, or delete the folder to start again."
+            return (
+                f"Those before are kept: rename {BEFORE} to {PROGRESS} to go on from there, or delete the "
+                "folder to start again."
+            )
         return "Delete the folder to start again."
 
     def _array(self, file: str) -> np.ndarray:
@@ -146,7 +171,8 @@ class Checkpoint:
             return np.load(self.folder / file, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"{self.folder / file} is missing or cut short: {error}. Its draws are lost: delete the folder to start again."
+                f"{self.folder / file} is missing or cut short: {error}. Its draws are lost: delete the "
+                "folder to start again."
             ) from error
 
     # ------------------------------------------------------------ states
@@ -156,20 +182,27 @@ class Checkpoint:
             with (self.folder / self.progress["state"]).open("rb") as data, np.load(data) as file:
                 leaves = [file[f"a{n}"] for n in range(len(file.files))]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise CheckpointError(f"{self.folder / self.progress['state']} is missing or damaged: {error!r}. {self._remedy()}") from error
+            raise CheckpointError(
+                f"{self.folder / self.progress['state']} is missing or damaged: {error!r}. {self._remedy()}"
+            ) from error
         structure = jax.tree.structure(like)
         if len(leaves) != structure.num_leaves:
             raise CheckpointError(
-                f"{self.folder / self.progress['state']} has {len(leaves)} arrays where the chains have {structure.num_leaves}: another "
-                "version of pymc_discrete wrote it. Go on with that version, or give another folder."
+                f"{self.folder / self.progress['state']} has {len(leaves)} arrays where the chains have "
+                f"{structure.num_leaves}: another version of pymc_discrete wrote it. Go on with that "
+                "version, or give another folder."
             )
         return jax.tree.unflatten(structure, leaves)
 
     # ------------------------------------------------------------ chunks
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
-        """The next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the state after them."""
+        """The next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the state
+        after them.
+        """
         first, crc = self.done(part), {}
-        leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}  # from all processes
+        leaves = {
+            f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))
+        }  # from all processes
         if jax.process_index():  # the first writes for all
             names = {f"{part}-{kind}": list(group) for kind, group in groups.items()}
             self.progress["names"] = {**self.progress["names"], **names}
@@ -186,16 +219,24 @@ class Checkpoint:
                 np.savez(out, allow_pickle=False, **leaves)
                 out.flush()
                 os.fsync(out.fileno())
-            progress = {**self.progress, "chunks": number, "state": state_file, "done": {**self.progress["done"], part: first + count}}
-            progress["names"] = {**self.progress["names"], **{f"{part}-{kind}": list(group) for kind, group in groups.items()}}
+            progress = {
+                **self.progress,
+                "chunks": number,
+                "state": state_file,
+                "done": {**self.progress["done"], part: first + count},
+            }
+            progress["names"] = {
+                **self.progress["names"],
+                **{f"{part}-{kind}": list(group) for kind, group in groups.items()},
+            }
             progress["last"] = {"first": first, "count": count, "crc": crc}
             if self.begun:
                 self._replace(BEFORE, self.progress)
             self._replace(PROGRESS, progress)
         except OSError as error:
             raise CheckpointError(
-                f"The draws after {first} of {part} could not be written to {self.folder}: {error}. Those before are kept; make room and "
-                "call again to go on."
+                f"The draws after {first} of {part} could not be written to {self.folder}: {error}. Those "
+                "before are kept; make room and call again to go on."
             ) from error
         self.progress = progress
 
@@ -210,10 +251,16 @@ class Checkpoint:
     def _put(self, file: str, array: np.ndarray, first: int, length: int) -> int:
         path, shape = self.folder / file, (array.shape[0], length, *array.shape[2:])
         if not path.exists() and first:
-            raise CheckpointError(f"{path} is missing, and {first} draws with it. Delete the folder to start again.")
+            raise CheckpointError(
+                f"{path} is missing, and {first} draws with it. Delete the folder to start again."
+            )
         if not path.exists():
             with path.open("wb") as new:
-                header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(array.dtype),
+                    "fortran_order": False,
+                    "shape": shape,
+                }
                 np.lib.format.write_array_header_2_0(new, header)
                 new.truncate(new.tell() + int(np.prod(shape, dtype=np.int64)) * array.itemsize)
         with path.open("r+b") as out:
@@ -260,5 +307,7 @@ def data_offset(file) -> int:
     """Where the data of an open .npy file begins."""
     file.seek(0)
     version = np.lib.format.read_magic(file)
-    np.lib.format.read_array_header_1_0(file) if version == (1, 0) else np.lib.format.read_array_header_2_0(file)
+    np.lib.format.read_array_header_1_0(file) if version == (1, 0) else np.lib.format.read_array_header_2_0(
+        file
+    )
     return file.tell()

@@ -34,7 +34,9 @@ class Slow:
         measured = [w for w in said if w.kind is WarningType.CONVERGENCE and w.extra is not None]
         for name, variable in part["posterior"].data_vars.items():
             score = np.full(int(np.prod(variable.shape[2:], dtype=int)), np.inf)
-            for values, rhat in [(w.extra[name], w.message.startswith("The rhat")) for w in measured if name in w.extra]:
+            for values, rhat in [
+                (w.extra[name], w.message.startswith("The rhat")) for w in measured if name in w.extra
+            ]:
                 flat = np.asarray(values, float).reshape(-1)
                 # effective draws a chain; where R-hat alone is too large, just below the limit
                 own = np.where(flat > LARGEST_RHAT, FEWEST - 1 / flat, np.inf) if rhat else flat / chains
@@ -42,7 +44,9 @@ class Slow:
             self._scores.setdefault(str(name), []).append(score)
 
     def worst(self, name: str) -> list[tuple[float, int]]:
-        """(effective draws a chain, number of the element) of the slow elements of a variable, the slowest first."""
+        """(effective draws a chain, number of the element) of the slow elements of a variable, the slowest
+        first.
+        """
         score = np.concatenate(self._scores.get(name, [np.zeros(0)]))
         slow = np.flatnonzero(score < FEWEST)
         return [(float(score[i]), int(i)) for i in slow[np.argsort(score[slow])][:MOST]]
@@ -51,15 +55,19 @@ class Slow:
 def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     """What to say of the ties among the counts of a model, and of counts to continuous variables.
 
-    The counts are the discrete variables, the sums of those that are vectors, and, of a vector whose sum is not tied, its
-    slowest elements.
+    The counts are the discrete variables, the sums of those that are vectors, and, of a vector whose sum is
+    not tied, its slowest elements.
     """
     posterior = tree["posterior"]
     free = [rv for rv in model.free_RVs if rv.name in posterior.data_vars and posterior[rv.name].size]
     draws = {str(rv.name): posterior[rv.name].data for rv in free}
     # the values of a category do not count anything, but for those of two
     discrete = [rv for rv in free if rv.dtype.startswith(("int", "uint", "bool"))]
-    counted = [str(rv.name) for rv in discrete if not isinstance(rv.owner.op, CategoricalRV) or draws[rv.name].max() < 2]
+    counted = [
+        str(rv.name)
+        for rv in discrete
+        if not isinstance(rv.owner.op, CategoricalRV) or draws[rv.name].max() < 2
+    ]
     sums = {called(name, draws[name].shape[2:]): total(draws[name]) for name in counted}
 
     def slowest(names: list[str]) -> dict[str, np.ndarray]:
@@ -70,7 +78,9 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     every = ties(sums, others)
     named = {name for tie in every for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
-    every += ties(slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named]), others)
+    every += ties(
+        slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named]), others
+    )
     return [tie.text for tie in every[:SHOWN]]
 
 
@@ -81,5 +91,7 @@ def total(draws: np.ndarray) -> np.ndarray:
 
 def element(draws: np.ndarray, i: int) -> np.ndarray:
     """(chains, draws) of element i, counted flat."""
-    where: tuple[Any, ...] = (slice(None), slice(None), *np.unravel_index(i, draws.shape[2:])) if draws.ndim > 2 else ()
+    where: tuple[Any, ...] = (
+        (slice(None), slice(None), *np.unravel_index(i, draws.shape[2:])) if draws.ndim > 2 else ()
+    )
     return draws[where]

@@ -34,10 +34,11 @@ WHY = {
 class AutoStep(DiscreteStep):
     """The best step of `pymc_discrete` for each discrete variable of a model.
 
-    Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, or `TreeGibbs` where the sites that
-    interact are chains or trees (hidden Markov chains); `DiscreteLangevin` in continuous time for variables known by a gradient only; both,
-    in a `CompoundStep`, where a model has both kinds. Variables that enter a term with an Op without a JAX version get PyMC's own step. One
-    logged line says what and why.
+    Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, or
+    `TreeGibbs` where the sites that interact are chains or trees (hidden Markov chains); `DiscreteLangevin`
+    in continuous time for variables known by a gradient only; both, in a `CompoundStep`, where a model has
+    both kinds. Variables that enter a term with an Op without a JAX version get PyMC's own step. One logged
+    line says what and why.
 
     Parameters
     ----------
@@ -52,9 +53,9 @@ class AutoStep(DiscreteStep):
         For variables or options that cannot be sampled so, each with the reason and the remedy.
 
     Notes
-    -----
-    Where conditionals are exact, a sweep over all sites costs about one evaluation of all differences, and every other method of this
-    package pays as much for a proposal that moves some of the sites and may be rejected. See "Which sampler?" in the documentation.
+    ----- Where conditionals are exact, a sweep over all sites costs about one evaluation of all differences,
+    and every other method of this package pays as much for a proposal that moves some of the sites and may be
+    rejected. See "Which sampler?" in the documentation.
 
     Examples
     --------
@@ -69,7 +70,11 @@ class AutoStep(DiscreteStep):
         check_options(cls, options)
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
-        asked: dict[str, Any] = {key: options[key] for key in ("differences", "support", "window", "initial_point") if key in options}
+        asked: dict[str, Any] = {
+            key: options[key]
+            for key in ("differences", "support", "window", "initial_point")
+            if key in options
+        }
         try:
             target = whole = target_from_model(model, names, **asked)
             left = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
@@ -85,7 +90,9 @@ class AutoStep(DiscreteStep):
             if not names:
                 return theirs[0] if len(theirs) == 1 else CompoundStep(theirs)
             ours = cls(names, **{**options, **restricted(options, model, names)})
-            return CompoundStep([*theirs, *getattr(ours, "methods", [ours])])  # ours last: it knows the model's log density
+            return CompoundStep(
+                [*theirs, *getattr(ours, "methods", [ours])]
+            )  # ours last: it knows the model's log density
         rows = target.describe()
         exact = [name for name in names if rows[name]["exact"]]
         steps: list[BlockedStep] = []
@@ -99,15 +106,20 @@ class AutoStep(DiscreteStep):
         for chosen, kind, more in kinds:
             if not chosen:
                 continue
-            reasons = "; ".join(text for _, text in said_alike({name: rows[name]["reason"] for name in chosen}))
+            reasons = "; ".join(
+                text for _, text in said_alike({name: rows[name]["reason"] for name in chosen})
+            )
             _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
-            guessed = [name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen]
+            guessed = [
+                name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen
+            ]
             if guessed:
                 choose = "chooses" if len(guessed) == 1 else "choose"
                 _log.warning(
-                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and of how the density changes with that only a "
-                    "gradient is known, which may be off by many nats: the chain is right but may hardly move. Pass differences='exact' to "
-                    "AutoStep, or write the term so that each of its elements depends on few sites."
+                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and of how the density "
+                    "changes with that only a gradient is known, which may be off by many nats: the chain "
+                    "is right but may hardly move. Pass differences='exact' to AutoStep, or write the term "
+                    "so that each of its elements depends on few sites."
                 )
             steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)
@@ -118,7 +130,9 @@ class AutoStep(DiscreteStep):
 
 
 def left_to_pymc(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
-    """{value variable: (a term that it enters, what JAX says of it)} of the variables that no step in JAX can take."""
+    """{value variable: (a term that it enters, what JAX says of it)} of the variables that no step in JAX can
+    take.
+    """
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
     return terms_without_jax(list(zip(labels, model.logp(sum=False), strict=True)), names)
 
@@ -129,7 +143,10 @@ def pymc_step(model: pm.Model, name: str, term: str, refusal: NotImplementedErro
     rv = model.values_to_rvs[value]
     kind = max((k for k in STEP_METHODS if k is not AutoStep), key=lambda k: max(k._competence(rv, False)))
     why = str(refusal).splitlines()[0]
-    _log.info(f"AutoStep: PyMC's {kind.__name__} for {name!r}: it enters {term!r}, which has an Op without a JAX version ({why})")
+    _log.info(
+        f"AutoStep: PyMC's {kind.__name__} for {name!r}: it enters {term!r}, which has an Op without a JAX "
+        f"version ({why})"
+    )
     return kind([value], model=model)
 
 
@@ -143,7 +160,9 @@ def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[st
 
 
 def register() -> None:
-    """Let a bare `pm.sample()` use `AutoStep` for every discrete variable that it can take; everything else stays with PyMC's own steps."""
+    """Let a bare `pm.sample()` use `AutoStep` for every discrete variable that it can take; everything else
+    stays with PyMC's own steps.
+    """
     if AutoStep not in STEP_METHODS:
         STEP_METHODS.insert(0, AutoStep)  # first, since ties go to the first
 

@@ -19,18 +19,19 @@ class BlockGibbsState(DiscreteStepState):
 class BlockGibbs(DiscreteStep):
     """Block Gibbs for discrete variables: exact conditionals, colour by colour or site by site.
 
-    Where the terms of the log density are sparse, the graph of which sites interact is coloured, and each colour is drawn at once: a
-    mixture, an occupancy or an outlier model is one exact draw, a hidden Markov model or a lattice two. Sites of a dense term
-    (spike-and-slab, a Boltzmann machine) are scanned in turn; the linear map in which they mix is moved by one column a site.
-    Integers with a window instead of a full support are drawn on a stretch of values at random that holds their own.
+    Where the terms of the log density are sparse, the graph of which sites interact is coloured, and each
+    colour is drawn at once: a mixture, an occupancy or an outlier model is one exact draw, a hidden Markov
+    model or a lattice two. Sites of a dense term (spike-and-slab, a Boltzmann machine) are scanned in turn;
+    the linear map in which they mix is moved by one column a site. Integers with a window instead of a full
+    support are drawn on a stretch of values at random that holds their own.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is no constrained vector.
     differences : {"auto", "exact"}
-        Where the conditionals come from; "exact" pays for every neighbour where "auto" would take a gradient. See
-        `target_from_model`.
+        Where the conditionals come from; "exact" pays for every neighbour where "auto" would take a gradient.
+        See `target_from_model`.
     transitions : "auto" or int
         Sweeps per draw; by default one, and more while they cost less than PyMC's call.
     support : {name: (lower, upper)}, optional
@@ -38,7 +39,8 @@ class BlockGibbs(DiscreteStep):
     window : "auto", "geometric", int or {name: one of these}
         Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all.
     start : {"point", "dispersed"}
-        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a random state of finite density.
+        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a
+        random state of finite density.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -52,12 +54,12 @@ class BlockGibbs(DiscreteStep):
     Raises
     ------
     ValueError
-        Where a conditional is not exact, and for variables or options that cannot be sampled so, each with the reason and the remedy.
+        Where a conditional is not exact, and for variables or options that cannot be sampled so, each with
+        the reason and the remedy.
 
     Notes
-    -----
-    Sampler statistics: `accept` and `accepted` (1: nothing is rejected), `discrete_n_moved` (sites that ended the draw at another
-    value), `lp`.
+    ----- Sampler statistics: `accept` and `accepted` (1: nothing is rejected), `discrete_n_moved` (sites that
+    ended the draw at another value), `lp`.
 
     References
     ----------
@@ -77,7 +79,8 @@ class BlockGibbs(DiscreteStep):
         check_options(type(self), options)
         if options.get("differences") == "gradient":
             raise ValueError(
-                f"{type(self).__name__} needs exact conditionals, and differences='gradient' asks for estimates. Pass 'auto' or 'exact'."
+                f"{type(self).__name__} needs exact conditionals, and differences='gradient' asks for "
+                "estimates. Pass 'auto' or 'exact'."
             )
         super().__init__(vars, **options)
 
@@ -86,8 +89,9 @@ class BlockGibbs(DiscreteStep):
         for name, row in self.target.describe().items():
             if not row["exact"]:
                 raise ValueError(
-                    f"{type(self).__name__} needs exact conditionals, and those of {name!r} are not: {row['reason']}. Use "
-                    "pmd.PathAuxiliary or pmd.GibbsWithGradients, or pass differences='exact' to pay for exact ones."
+                    f"{type(self).__name__} needs exact conditionals, and those of {name!r} are not: "
+                    f"{row['reason']}. Use pmd.PathAuxiliary or pmd.GibbsWithGradients, or pass "
+                    "differences='exact' to pay for exact ones."
                 )
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:

@@ -32,7 +32,10 @@ class BuiltStep(SentWhole):
 
     def __new__(cls, vars: Any = None, *more, **kwargs):
         if more:
-            raise TypeError(f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name only.")
+            raise TypeError(
+                f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name "
+                "only."
+            )
         model = modelcontext(kwargs.get("model"))
         values = {v.name: v for v in model.value_vars}
         kwargs.pop("_target", None)  # not among what the step is made of again in another process
@@ -72,7 +75,9 @@ class BuiltStep(SentWhole):
         for text in self._density.graph.out_of_bounds:
             _log.warning(text)
         rows = self.target.describe()
-        for names, text in said_alike({n: f"{r['way']} differences, K={r['K']} ({r['reason']})" for n, r in rows.items()}):
+        for names, text in said_alike(
+            {n: f"{r['way']} differences, K={r['K']} ({r['reason']})" for n, r in rows.items()}
+        ):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
 
     def _make_kernel(self) -> tuple[Kernel, Any]:
@@ -95,8 +100,14 @@ class BuiltStep(SentWhole):
 
     def told_options(self) -> list[str]:
         """What the step was made with, "name=value"."""
-        own = {f.name: getattr(self, f.name) for f in fields(self._state_class) if f.metadata.get("frozen") and f.name in self.__dict__}
-        return [f"{name.removeprefix('asked_')}={value!r}" for name, value in {**self._options, **own}.items()]
+        own = {
+            f.name: getattr(self, f.name)
+            for f in fields(self._state_class)
+            if f.metadata.get("frozen") and f.name in self.__dict__
+        }
+        return [
+            f"{name.removeprefix('asked_')}={value!r}" for name, value in {**self._options, **own}.items()
+        ]
 
     def named(self) -> str:
         """The step and its variables, for a message."""
@@ -132,7 +143,9 @@ class BuiltStep(SentWhole):
 
     @property
     def _settle(self):
-        """The compiled way nearer to the bulk where the kernel itself stands still: (seed (2,) uint32, x (d,), others) -> x."""
+        """The compiled way nearer to the bulk where the kernel itself stands still: (seed (2,) uint32, x
+        (d,), others) -> x.
+        """
         if self._settle_compiled is None:
             density = self.target.density
 
@@ -143,7 +156,13 @@ class BuiltStep(SentWhole):
         return self._settle_compiled
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_target": None, "_draw_compiled": None, "_settle_compiled": None, "kernel": None}
+        return {
+            **self.__dict__,
+            "_target": None,
+            "_draw_compiled": None,
+            "_settle_compiled": None,
+            "kernel": None,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -1,4 +1,6 @@
-"""What a step looks at before it draws: options, the start, the density there, and the claims about the differences."""
+"""What a step looks at before it draws: options, the start, the density there, and the claims about the
+differences.
+"""
 
 import warnings
 from typing import Any, cast
@@ -57,19 +59,27 @@ def check_support(space: Space, x: np.ndarray) -> None:
         most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
         raise SamplingError(
             f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
-            f"{interval(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
+            f"{interval(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within "
+            "it."
         )
 
 
 def check_differences(
-    target: Target, x: np.ndarray, logp: float, got: np.ndarray, want: np.ndarray, site: np.ndarray, value: np.ndarray
+    target: Target,
+    x: np.ndarray,
+    logp: float,
+    got: np.ndarray,
+    want: np.ndarray,
+    site: np.ndarray,
+    value: np.ndarray,
 ) -> None:
     """Differences that were taken for exact must be, and gradients must say something.
 
     Parameters
     ----------
     x, logp : a state (d,) and its log density
-    got, want : (n,) nats, differences by the target, and by log densities, where `site` (n,) goes to `value` (n,)
+    got, want : (n,) nats, differences by the target, and by log densities, where `site` (n,) goes to `value`
+        (n,)
     """
     rows = target.describe()
     names = np.array([target.space.sites[s][0] for s in site])
@@ -81,19 +91,27 @@ def check_differences(
         if row["exact"]:
             with np.errstate(invalid="ignore"):
                 off = np.where(a == b, 0.0, np.abs(a - b))
-            usual = np.maximum(1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1), NOT_WORTH_IT)
+            usual = np.maximum(
+                1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1), NOT_WORTH_IT
+            )
             far = np.flatnonzero(~(off <= usual))
-            if not all(off[n] <= rounding_room(target, x, moved(x, site[mine][n], value[mine][n]), eps) for n in far):
+            if not all(
+                off[n] <= rounding_room(target, x, moved(x, site[mine][n], value[mine][n]), eps) for n in far
+            ):
                 raise SamplingError(
-                    f"The differences of {name!r} were taken for exact ({row['way']}: {row['reason']}) and miss the log density by "
-                    f"{off.max():.2g} nats. This is a bug in pymc_discrete: please report the model. differences='gradient' avoids it."
+                    f"The differences of {name!r} were taken for exact ({row['way']}: {row['reason']}) and "
+                    f"miss the log density by {off.max():.2g} nats. This is a bug in pymc_discrete: please "
+                    "report the model. differences='gradient' avoids it."
                 )
-            blurred = max((blur(target, x, moved(x, site[mine][n], value[mine][n]), a[n]) for n in far), default=0.0)
+            blurred = max(
+                (blur(target, x, moved(x, site[mine][n], value[mine][n]), a[n]) for n in far), default=0.0
+            )
             if blurred > BLURRED:
                 warnings.warn(
-                    f"Floats of {np.finfo(got.dtype).bits} bits are too short for the log density of {name!r}: terms that cancel leave it "
-                    f"off by {blurred:.2g} nats, and the draws are off with it. Pass dtype='float64' to pmd.sample, or leave "
-                    "pytensor.config.floatX at 'float64'.",
+                    f"Floats of {np.finfo(got.dtype).bits} bits are too short for the log density of "
+                    f"{name!r}: terms that cancel leave it off by {blurred:.2g} nats, and the draws are off "
+                    "with it. Pass dtype='float64' to pmd.sample, or leave pytensor.config.floatX at "
+                    "'float64'.",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -103,26 +121,32 @@ def check_differences(
             corr = np.corrcoef(a[both], b[both])[0, 1] if np.ptp(a[both]) > 0 else 0.0
             if not corr >= 0.2:
                 warnings.warn(
-                    f"The gradient says little about {name!r}: its correlation with the true differences is {corr:.2f}. The chain is "
-                    "right but slow; differences='exact' may pay.",
+                    f"The gradient says little about {name!r}: its correlation with the true differences is "
+                    f"{corr:.2f}. The chain is right but slow; differences='exact' may pay.",
                     UserWarning,
                     stacklevel=2,
                 )
 
 
 def blur(target: Target, x: np.ndarray, y: np.ndarray, claimed: float) -> float:
-    """Nats by which rounding moves a difference even where the change is added up summand by summand, as the samplers do."""
+    """Nats by which rounding moves a difference even where the change is added up summand by summand, as the
+    samplers do.
+    """
     return abs(float(target.centred(x).logdensity(y)) - claimed)
 
 
 def rounding_room(target: Target, x: np.ndarray, y: np.ndarray, eps: float) -> float:
-    """Nats by which rounding may move the difference of two states: terms that cancel may be far larger than the log density."""
+    """Nats by which rounding may move the difference of two states: terms that cancel may be far larger than
+    the log density.
+    """
     density = cast(ModelDensity, target.density)
     return sum(float(room(density.rounding(target.point(state)), eps)) for state in (x, y))
 
 
 def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
-    """{value, as a message shows it: terms of the log density} of the terms that are not finite at a point."""
+    """{value, as a message shows it: terms of the log density} of the terms that are not finite
+    at a point.
+    """
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
@@ -136,13 +160,16 @@ def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
 
 
 def impossible(graph: LogpGraph, point: PointType, names: list[str]) -> str:
-    """The error message for a chain whose log density is still -inf when tuning ends; `names` are the variables that it samples."""
+    """The error message for a chain whose log density is still -inf when tuning ends; `names` are the
+    variables that it samples.
+    """
     terms = terms_at(graph, point).get("-inf", [])
     return (
-        f"The log density is -inf, through {shown(terms) or 'one of its terms'}: the start of {shown(names)} is impossible, and tuning "
-        "found nothing possible near it. Either the start contradicts the data (a latent count smaller than what was counted): pass "
-        "initvals= that they allow. Or the term is impossible whatever the start: observed values outside their distribution's support, a "
-        "parameter outside its domain, a p that does not sum to 1. model.debug() says which."
+        f"The log density is -inf, through {shown(terms) or 'one of its terms'}: the start of {shown(names)} "
+        "is impossible, and tuning found nothing possible near it. Either the start contradicts the data (a "
+        "latent count smaller than what was counted): pass initvals= that they allow. Or the term is "
+        "impossible whatever the start: observed values outside their distribution's support, a parameter "
+        "outside its domain, a p that does not sum to 1. model.debug() says which."
     )
 
 
@@ -156,10 +183,13 @@ def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
     )
 
 
-def without_jax(names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis") -> NotImplementedError:
+def without_jax(
+    names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis"
+) -> NotImplementedError:
     return NotImplementedError(
-        f"A term that depends on {shown(names)} has an Op without a JAX version: {str(error).splitlines()[0]} Write "
-        f"the term with other Ops, register one with pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
+        f"A term that depends on {shown(names)} has an Op without a JAX version: "
+        f"{str(error).splitlines()[0]} Write the term with other Ops, register one with "
+        f"pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
     )
 
 
@@ -174,8 +204,9 @@ def moved(x: np.ndarray, site: int, value: int) -> np.ndarray:
 
 
 def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
-    """A random state of finite log density: every site anywhere in its support (within its window where that is wide), or else as many
-    sites as the density allows."""
+    """A random state of finite log density: every site anywhere in its support (within its window where that
+    is wide), or else as many sites as the density allows.
+    """
     share, space = 1.0, target.space
     for attempt in range(200):
         y, picked = x.copy(), rng.random(space.d) < share
@@ -201,7 +232,9 @@ def check_transitions(transitions: Any) -> None:
         return
     if isinstance(transitions, int | np.integer) and not isinstance(transitions, bool) and transitions >= 1:
         return
-    raise ValueError(f"transitions must be 'auto' or an integer of at least 1, transitions per draw, got {transitions!r}.")
+    raise ValueError(
+        f"transitions must be 'auto' or an integer of at least 1, transitions per draw, got {transitions!r}."
+    )
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

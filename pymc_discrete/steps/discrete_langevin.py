@@ -29,12 +29,14 @@ class DiscreteLangevin(DiscreteStep):
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is no constrained vector.
     proposal : {"dlp", "dlmc"}
-        "dlp" is the discrete Langevin proposal (DMALA); "dlmc" the continuous-time form, usually the better one.
+        "dlp" is the discrete Langevin proposal (DMALA); "dlmc" the continuous-time form, usually the better
+        one.
     step_size : "adapt" or positive float, default "adapt"
-        alpha of "dlp", the time h of "dlmc". "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
+        alpha of "dlp", the time h of "dlmc". "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and
+        Schuurmans 2022).
     adjusted : bool, default True
-        False accepts every proposal: fast, and biased, by more the larger the step; `accept` in the sampler statistics is what the
-        acceptance would have been.
+        False accepts every proposal: fast, and biased, by more the larger the step; `accept` in the sampler
+        statistics is what the acceptance would have been.
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
     differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
@@ -51,9 +53,9 @@ class DiscreteLangevin(DiscreteStep):
         With adjusted=False: the draws are biased.
 
     Notes
-    -----
-    Distances of "dlp" are 1 between categories and squared between ordered values, whose unit is the standard deviation of the site in
-    the first half of tuning (its prior guess before), or 1 where there are but two.
+    ----- Distances of "dlp" are 1 between categories and squared between ordered values, whose unit is the
+    standard deviation of the site in the first half of tuning (its prior guess before), or 1 where there are
+    but two.
 
     Sampler statistics: those of `GibbsWithGradients`, and `discrete_step_size`.
 
@@ -65,7 +67,10 @@ class DiscreteLangevin(DiscreteStep):
 
     name = "discrete_langevin"
     _state_class = DiscreteLangevinState
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {**DiscreteStep.stats_dtypes_shapes, "discrete_step_size": (np.float64, [])}
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        **DiscreteStep.stats_dtypes_shapes,
+        "discrete_step_size": (np.float64, []),
+    }
     reported: ClassVar[dict[str, str]] = {"discrete_step_size": "step_size"}
 
     def __init__(
@@ -79,12 +84,17 @@ class DiscreteLangevin(DiscreteStep):
         **options: Any,
     ):
         check_options(type(self), options)
-        self.proposal, self.step_size, self.adjusted, self.balancing = proposal, step_size, adjusted, balancing
+        self.proposal, self.step_size, self.adjusted, self.balancing = (
+            proposal,
+            step_size,
+            adjusted,
+            balancing,
+        )
         super().__init__(vars, **options)
         if not adjusted:
             warnings.warn(
-                "DiscreteLangevin(adjusted=False) samples a biased distribution; the bias falls with step_size. Leave adjusted=True for "
-                "draws of the posterior.",
+                "DiscreteLangevin(adjusted=False) samples a biased distribution; the bias falls with "
+                "step_size. Leave adjusted=True for draws of the posterior.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -30,7 +30,7 @@ def refuse_after_fork() -> None:
     """
     if _forked_with_jax:
         raise RuntimeError(
-            "This worker was forked after JAX had already run in the main process (an earlier pmd.sample, or pm.sample with cores=1, say), "
-            "and JAX hangs in such a process. Pass cores=1 to pm.sample, or mp_ctx='forkserver' (in a script, under "
-            "`if __name__ == '__main__':`)."
+            "This worker was forked after JAX had already run in the main process (an earlier pmd.sample, "
+            "or pm.sample with cores=1, say), and JAX hangs in such a process. Pass cores=1 to pm.sample, "
+            "or mp_ctx='forkserver' (in a script, under `if __name__ == '__main__':`)."
         )

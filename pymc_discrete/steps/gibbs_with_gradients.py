@@ -19,28 +19,30 @@ class GibbsWithGradientsState(DiscreteStepState):
 
 
 class GibbsWithGradients(DiscreteStep):
-    """Gibbs-With-Gradients for discrete variables: moves chosen by how much they would change the log density.
+    """Gibbs-With-Gradients for discrete variables: moves chosen by how much they would change the log
+    density.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is no constrained vector.
     n_flips : float or "adapt", default 1
-        Mean number of moves in a proposal, at least 1; above 1 the multi-sample variant (App. D.2, Eq. 27). "adapt" tunes it to an
-        acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
+        Mean number of moves in a proposal, at least 1; above 1 the multi-sample variant (App. D.2, Eq. 27).
+        "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
     differences : {"auto", "exact", "gradient"}
         Where the local differences come from; see `target_from_model`.
     transitions : "auto" or int
-        Transitions per draw, or one more at random (an even number of flips would never change a flat target's parity); by default at
-        least one pass over the sites.
+        Transitions per draw, or one more at random (an even number of flips would never change a flat
+        target's parity); by default at least one pass over the sites.
     support : {name: (lower, upper)}, optional
         Inclusive bounds where a distribution does not give them away.
     window : "auto", "geometric", int or {name: one of these}
         Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all.
     start : {"point", "dispersed"}
-        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a random state of finite density.
+        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a
+        random state of finite density.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -57,13 +59,13 @@ class GibbsWithGradients(DiscreteStep):
         For variables or options that cannot be sampled so, each with the reason and the remedy.
 
     Notes
-    -----
-    Sampler statistics: `accept` (mean acceptance probability over a draw's transitions), `accepted` (share accepted),
-    `discrete_n_moved` (sites that ended the draw at another value), `discrete_n_flips`, `lp`.
+    ----- Sampler statistics: `accept` (mean acceptance probability over a draw's transitions), `accepted`
+    (share accepted), `discrete_n_moved` (sites that ended the draw at another value), `discrete_n_flips`,
+    `lp`.
 
     References
-    ----------
-    Grathwohl, Swersky, Hashemi, Duvenaud and Maddison 2021, Oops I Took A Gradient: Scalable Sampling for Discrete Distributions.
+    ---------- Grathwohl, Swersky, Hashemi, Duvenaud and Maddison 2021, Oops I Took A Gradient: Scalable
+    Sampling for Discrete Distributions.
 
     Examples
     --------
@@ -74,10 +76,15 @@ class GibbsWithGradients(DiscreteStep):
 
     name = "gibbs_with_gradients"
     _state_class = GibbsWithGradientsState
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {**DiscreteStep.stats_dtypes_shapes, "discrete_n_flips": (np.float64, [])}
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        **DiscreteStep.stats_dtypes_shapes,
+        "discrete_n_flips": (np.float64, []),
+    }
     reported: ClassVar[dict[str, str]] = {"discrete_n_flips": "n_flips"}
 
-    def __init__(self, vars: Any = None, *, n_flips: float | str = 1, balancing: str = "sqrt", **options: Any):
+    def __init__(
+        self, vars: Any = None, *, n_flips: float | str = 1, balancing: str = "sqrt", **options: Any
+    ):
         check_options(type(self), options)
         self.n_flips, self.balancing = n_flips, balancing
         super().__init__(vars, **options)

@@ -21,20 +21,23 @@ class PathAuxiliaryState(DiscreteStepState):
 
 
 class PathAuxiliary(DiscreteStep):
-    """The path auxiliary samplers PAFS and PAS: many single-site moves, one after another, accepted or rejected as one.
+    """The path auxiliary samplers PAFS and PAS: many single-site moves, one after another, accepted or
+    rejected as one.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is no constrained vector.
     path_length : "adapt", float or (lower, upper), default "adapt"
-        The mean X of a path's length, which is uniform on 1..2X-1, or the range of the length. "adapt" tunes the mean to an acceptance
-        of 0.574 (Sun, Dai and Schuurmans 2022).
+        The mean X of a path's length, which is uniform on 1..2X-1, or the range of the length. "adapt" tunes
+        the mean to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
     recompute : bool, default False
-        False is PAFS: differences at the two ends of a path. True is PAS: differences at each of its points; worth its price only where
-        differences hardly depend on anything but the sites just changed, or change so much that a path astray must be noticed (parity).
+        False is PAFS: differences at the two ends of a path. True is PAS: differences at each of its points;
+        worth its price only where differences hardly depend on anything but the sites just changed, or change
+        so much that a path astray must be noticed (parity).
     backtrack : bool, default True
-        Whether a path may change a site again. Without, long paths are rejected more often, and cost less on an accelerator.
+        Whether a path may change a site again. Without, long paths are rejected more often, and cost less on
+        an accelerator.
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
     differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
@@ -56,7 +59,10 @@ class PathAuxiliary(DiscreteStep):
 
     name = "path_auxiliary"
     _state_class = PathAuxiliaryState
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {**DiscreteStep.stats_dtypes_shapes, "discrete_path_length": (np.float64, [])}
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        **DiscreteStep.stats_dtypes_shapes,
+        "discrete_path_length": (np.float64, []),
+    }
     reported: ClassVar[dict[str, str]] = {"discrete_path_length": "path_length"}
 
     def __init__(
@@ -70,7 +76,12 @@ class PathAuxiliary(DiscreteStep):
         **options: Any,
     ):
         check_options(type(self), options)
-        self.path_length, self.recompute, self.backtrack, self.balancing = path_length, recompute, backtrack, balancing
+        self.path_length, self.recompute, self.backtrack, self.balancing = (
+            path_length,
+            recompute,
+            backtrack,
+            balancing,
+        )
         super().__init__(vars, **options)
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:

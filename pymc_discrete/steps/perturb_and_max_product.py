@@ -27,11 +27,13 @@ class PerturbAndMaxProductState(DiscreteStepState):
 
 
 class PerturbAndMaxProduct(DiscreteStep):
-    """Perturb-and-max-product (PMP): nearly independent draws of discrete variables that form a factor graph. Approximate.
+    """Perturb-and-max-product (PMP): nearly independent draws of discrete variables that form a factor graph.
+    Approximate.
 
-    A draw adds Gumbel noise to the log probability of every value of every site, and looks for the most probable configuration by
-    max-product messages. The draws of a block do not depend on one another, where every local sampler gets stuck; but their distribution
-    is not the posterior. Use it where no exact method mixes, and compare with one on a smaller model of the kind.
+    A draw adds Gumbel noise to the log probability of every value of every site, and looks for the most
+    probable configuration by max-product messages. The draws of a block do not depend on one another, where
+    every local sampler gets stuck; but their distribution is not the posterior. Use it where no exact method
+    mixes, and compare with one on a smaller model of the kind.
 
     Parameters
     ----------
@@ -51,8 +53,8 @@ class PerturbAndMaxProduct(DiscreteStep):
     Raises
     ------
     ValueError
-        Where the log density of the block is no sum of tables over a few sites and of quadratic forms, naming the term (neural potentials
-        are none), and for variables without bounds.
+        Where the log density of the block is no sum of tables over a few sites and of quadratic forms, naming
+        the term (neural potentials are none), and for variables without bounds.
 
     Warns
     -----
@@ -60,15 +62,15 @@ class PerturbAndMaxProduct(DiscreteStep):
         Always: the draws are biased.
 
     Notes
-    -----
-    Exact where no two sites interact. Elsewhere the bias does not fall with `n_sweeps` or with the number of draws.
+    ----- Exact where no two sites interact. Elsewhere the bias does not fall with `n_sweeps` or with the
+    number of draws.
 
-    Sampler statistics: `accepted` (0 where max-product ended at a configuration that the model excludes: the draw is the one before),
-    `discrete_n_moved`, `lp`, and `discrete_approximate`, 1.
+    Sampler statistics: `accepted` (0 where max-product ended at a configuration that the model excludes: the
+    draw is the one before), `discrete_n_moved`, `lp`, and `discrete_approximate`, 1.
 
     References
-    ----------
-    Lazaro-Gredilla, Dedieu and George 2021, Perturb-and-max-product: Sampling and learning in discrete energy-based models, Algorithm 1.
+    ---------- Lazaro-Gredilla, Dedieu and George 2021, Perturb-and-max-product: Sampling and learning in
+    discrete energy-based models, Algorithm 1.
 
     Examples
     --------
@@ -80,19 +82,24 @@ class PerturbAndMaxProduct(DiscreteStep):
 
     name = "perturb_and_max_product"
     _state_class = PerturbAndMaxProductState
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {**DiscreteStep.stats_dtypes_shapes, "discrete_approximate": (np.float64, [])}
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        **DiscreteStep.stats_dtypes_shapes,
+        "discrete_approximate": (np.float64, []),
+    }
     reported: ClassVar[dict[str, str]] = {"discrete_approximate": "approximate"}
 
     def __init__(self, vars: Any = None, *, n_sweeps: int = 200, damping: float = 0.5, **options: Any):
         check_options(type(self), options)
         check_sweeps(n_sweeps, damping)
         if options.setdefault("differences", "exact") == "gradient":
-            raise ValueError("PerturbAndMaxProduct takes the model's own terms, and no gradient. Leave differences out.")
+            raise ValueError(
+                "PerturbAndMaxProduct takes the model's own terms, and no gradient. Leave differences out."
+            )
         self.n_sweeps, self.damping = n_sweeps, damping
         super().__init__(vars, **options)
         warnings.warn(
-            "PerturbAndMaxProduct is approximate: its draws are biased, by an amount that more sweeps or draws do not lessen. Use "
-            "pmd.AutoStep() for draws of the posterior.",
+            "PerturbAndMaxProduct is approximate: its draws are biased, by an amount that more sweeps or "
+            "draws do not lessen. Use pmd.AutoStep() for draws of the posterior.",
             UserWarning,
             stacklevel=2,
         )
@@ -115,6 +122,7 @@ class PerturbAndMaxProduct(DiscreteStep):
         if tune_draws < 100 or learned.accept >= POSSIBLE:
             return []
         return [
-            f"PerturbAndMaxProduct: {1 - learned.accept:.0%} of the draws of {names_of(self.target)} were configurations that the model "
-            "excludes, and were left out. Raise n_sweeps, or replace hard constraints by large penalties."
+            f"PerturbAndMaxProduct: {1 - learned.accept:.0%} of the draws of {names_of(self.target)} were "
+            "configurations that the model excludes, and were left out. Raise n_sweeps, or replace hard "
+            "constraints by large penalties."
         ]

@@ -51,16 +51,17 @@ class ReparameterizedSliceState(StepMethodState):
 class ReparameterizedSlice(SentWhole):
     """Slice sampling for continuous variables: no gradient, nothing to tune by hand, exact.
 
-    For what NUTS cannot take: densities without a gradient, with kinks, jumps or regions of probability zero, supports that depend on
-    discrete variables, tails without moments. Where NUTS works it mixes faster, above all in many dimensions.
+    For what NUTS cannot take: densities without a gradient, with kinks, jumps or regions of probability zero,
+    supports that depend on discrete variables, tails without moments. Where NUTS works it mixes faster, above
+    all in many dimensions.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every continuous free variable.
     sweeps : "auto" or int
-        Sweeps per draw, each of as many updates as there are coordinates; by default 1, and up to 4 while they cost less than the
-        host's call.
+        Sweeps per draw, each of as many updates as there are coordinates; by default 1, and up to 4 while
+        they cost less than the host's call.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -75,23 +76,24 @@ class ReparameterizedSlice(SentWhole):
         For variables or options that cannot be sampled so, each with the reason and the remedy.
 
     Notes
-    -----
-    A sweep updates along the axes in random order or, by a coin, along a random orthonormal frame made to the shape of the posterior
-    as tuning saw it (blocks of more than 500 coordinates: along the axes only). Each update draws a height under the density and a
-    point of that slice by stepping out and shrinkage. *Invariance*: exact, for any density, slices of several pieces included. Directions
-    and widths are frozen after tuning and do not look at the point; given them Neal's procedure is reversible, because the intervals
-    that lead from one point to another are as probable from there to here. The search of the paper's App. E is not (bisection finds
-    *a* root), and is not used; `differentiable_slice_sample` uses it, with an acceptance test.
+    ----- A sweep updates along the axes in random order or, by a coin, along a random orthonormal frame made
+    to the shape of the posterior as tuning saw it (blocks of more than 500 coordinates: along the axes only).
+    Each update draws a height under the density and a point of that slice by stepping out and shrinkage.
+    *Invariance*: exact, for any density, slices of several pieces included. Directions and widths are frozen
+    after tuning and do not look at the point; given them Neal's procedure is reversible, because the
+    intervals that lead from one point to another are as probable from there to here. The search of the
+    paper's App. E is not (bisection finds *a* root), and is not used; `differentiable_slice_sample` uses it,
+    with an acceptance test.
 
-    Values are those of PyMC's unconstrained space: a bounded variable has no edge there. With `default_transform=None` it has one, which
-    is exact too.
+    Values are those of PyMC's unconstrained space: a bounded variable has no edge there. With
+    `default_transform=None` it has one, which is exact too.
 
-    Sampler statistics: `slice_expansions` and `slice_shrinkages` (of an update, mean over the draw), `slice_stayed` (share of updates
-    that went nowhere), `lp`.
+    Sampler statistics: `slice_expansions` and `slice_shrinkages` (of an update, mean over the draw),
+    `slice_stayed` (share of updates that went nowhere), `lp`.
 
     References
-    ----------
-    Neal 2003, Slice sampling, Fig. 3 and 5. Zoltowski, Cai and Adams 2021, Slice Sampling Reparameterization Gradients, Section 2.1.
+    ---------- Neal 2003, Slice sampling, Fig. 3 and 5. Zoltowski, Cai and Adams 2021, Slice Sampling
+    Reparameterization Gradients, Section 2.1.
 
     Examples
     --------
@@ -112,7 +114,10 @@ class ReparameterizedSlice(SentWhole):
 
     def __new__(cls, vars: Any = None, *more, **options):
         if more:
-            raise TypeError(f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name only.")
+            raise TypeError(
+                f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name "
+                "only."
+            )
         known = [p for p in inspect.signature(cls.__init__).parameters if p not in ("self", "vars")]
         for name in options:
             if name not in known:
@@ -156,11 +161,14 @@ class ReparameterizedSlice(SentWhole):
         missing = [str(v.name) for v in self.model.value_vars if v.name not in point]
         if missing:
             raise ValueError(
-                f"initial_point has no value for {', '.join(missing)}. Give every value variable, as model.initial_point() does."
+                f"initial_point has no value for {', '.join(missing)}. Give every value variable, as "
+                "model.initial_point() does."
             )
         if not any(np.size(point[name]) for name in self._names):
             has = "has" if len(self._names) == 1 else "have"
-            raise ValueError(f"{shown(self._names)} {has} no elements: there is nothing to sample. Leave the step out.")
+            raise ValueError(
+                f"{shown(self._names)} {has} no elements: there is nothing to sample. Leave the step out."
+            )
         try:
             return ContinuousDensity(self.model, self._names, {k: np.array(v) for k, v in point.items()})
         except NotImplementedError as e:
@@ -182,14 +190,18 @@ class ReparameterizedSlice(SentWhole):
 
     @property
     def _draw(self):
-        """The compiled draw: (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths, statistics and q)."""
+        """The compiled draw: (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths,
+        statistics and q).
+        """
         if self._draw_compiled is None:
             density = self.density
 
             def draw(seed, q, others, widths, flags):
                 key = key_of_words(seed)
                 learn, due, sweeps = flags
-                q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps)
+                q, widths, info = slices.draw(
+                    key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps
+                )
                 total = density.block(q, others) + density.rest(others)
                 return widths, jnp.concatenate([jnp.stack([total, *info]), q])
 
@@ -236,7 +248,9 @@ class ReparameterizedSlice(SentWhole):
             self.renew()
             self.check_start(point)
             self.checked = True
-        due = self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
+        due = (
+            self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
+        )
         seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
         others = self.density.others(point)
         flags = np.array([self.tune, due, self.sweeps])
@@ -250,7 +264,12 @@ class ReparameterizedSlice(SentWhole):
         if logp == -np.inf and not self.tune:
             raise SamplingError(impossible(self.density.graph, new, self._names))
         self.drawn += 1
-        stats = {"slice_expansions": expansions, "slice_shrinkages": shrinkages, "slice_stayed": stayed, "model_logp": logp}
+        stats = {
+            "slice_expansions": expansions,
+            "slice_shrinkages": shrinkages,
+            "slice_stayed": stayed,
+            "model_logp": logp,
+        }
         return new, [stats]
 
     def check_start(self, point: PointType) -> None:
@@ -281,9 +300,10 @@ class ReparameterizedSlice(SentWhole):
             return []
         still = "stands still" if len(self._names) == 1 else "stand still"
         return [
-            f"{type(self).__name__}: {shown(self._names)} all but {still}: {100 * learned.stayed:.0f} of 100 slices "
-            "hold no other point that floating point numbers tell apart. Look for a variable that is fixed by others, or for a scale "
-            "far below the rounding of its location, and write the model so that it is free."
+            f"{type(self).__name__}: {shown(self._names)} all but {still}: {100 * learned.stayed:.0f} of 100 "
+            "slices hold no other point that floating point numbers tell apart. Look for a variable that is "
+            "fixed by others, or for a scale far below the rounding of its location, and write the model so "
+            "that it is free."
         ]
 
     @staticmethod
@@ -297,7 +317,10 @@ class ReparameterizedSlice(SentWhole):
     @staticmethod
     def _make_progressbar_update_functions():
         def update_stats(step_stats):
-            return {"expansions": step_stats["slice_expansions"], "shrinkages": step_stats["slice_shrinkages"]}
+            return {
+                "expansions": step_stats["slice_expansions"],
+                "shrinkages": step_stats["slice_shrinkages"],
+            }
 
         return (update_stats,)
 
@@ -305,4 +328,6 @@ class ReparameterizedSlice(SentWhole):
 def check_sweeps(sweeps: Any) -> None:
     whole = isinstance(sweeps, int | np.integer) and not isinstance(sweeps, bool) and sweeps >= 1
     if not whole and not (isinstance(sweeps, str) and sweeps == "auto"):
-        raise ValueError(f"sweeps must be 'auto' or an integer of at least 1, sweeps per draw, got {sweeps!r}.")
+        raise ValueError(
+            f"sweeps must be 'auto' or an integer of at least 1, sweeps per draw, got {sweeps!r}."
+        )

@@ -7,7 +7,9 @@ from pymc.step_methods.compound import BlockedStep
 
 
 class SentWhole(BlockedStep):
-    """A step that any pickler takes: PyMC's models hold functions that `pickle` alone refuses, so cloudpickle makes the bytes."""
+    """A step that any pickler takes: PyMC's models hold functions that `pickle` alone refuses, so cloudpickle
+    makes the bytes.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what is compiled."""

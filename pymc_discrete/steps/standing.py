@@ -1,7 +1,8 @@
 """Discrete variables that never move, and whether that says something.
 
-A site that never moves may have one possible value, or others so rare that none was to be expected in so many draws,
-or values that the step cannot reach. Its conditional, where it is exact, tells the first two from the third.
+A site that never moves may have one possible value, or others so rare that none was to be expected in so many
+draws, or values that the step cannot reach. Its conditional, where it is exact, tells the first two from the
+third.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from pymc_discrete.targets.target import Target
 FEWEST = 100  # draws below which standing still says nothing
 RARE = 1e-9  # probability of any other value, below which a variable counts as held fast
 CHANCE = 7.0  # moves to be expected, of which none is made by chance once in e^7 = 1,100 cases
-FEW = 1e-3  # moves to be expected, below which a chain that stands still where others move is in a mode of its own
+# moves to be expected, below which a chain that stands still where others move is in a mode of its own
+FEW = 1e-3
 TRIED = 4  # states of the other sites at which a site's conditional is compared
 SAME = 1e-4  # difference of probabilities up to which it is the same
 
@@ -28,7 +30,8 @@ class Leaving(NamedTuple):
     ----------
     several : (elements,) bool, whether a site has more than one value
     probability : (chains, elements), at the end of each chain; None where conditionals are estimates
-    joint : whether the sites are drawn from their joint distribution given all continuous variables, so that no other
+    joint : whether the sites are drawn from their joint distribution given all continuous variables, so that
+        no other
         site can hold them where they are
     """
 
@@ -42,9 +45,11 @@ def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: 
 
     Parameters
     ----------
-    joint : whether the step draws the sites of the target jointly, and not each given the others (which is the same
+    joint : whether the step draws the sites of the target jointly, and not each given the others (which is
+        the same
         for a variable whose sites depend on no other)
-    complete : whether the target has all discrete variables of the model; one that is drawn at another time may hold these
+    complete : whether the target has all discrete variables of the model; one that is drawn at another time
+        may hold these
     """
     space = target.space
     several = space.lower < space.upper
@@ -61,12 +66,16 @@ def another_value(target: Target, point: PointType) -> np.ndarray:
     """(d,) the probability that a site has another value than at a point, given all others."""
     x, target = target.at(point)
     values, _ = (np.asarray(a) for a in target.space.neighbours(x))
-    away = logsumexp(np.where(values != x[:, None], np.asarray(target.differences(x), float), -np.inf), axis=1)
+    away = logsumexp(
+        np.where(values != x[:, None], np.asarray(target.differences(x), float), -np.inf), axis=1
+    )
     return np.exp(away - np.logaddexp(0.0, away))
 
 
 def depends_on_no_site(target: Target, point: PointType, own: slice) -> bool:
-    """Whether the conditionals of some sites with finite supports are the same at random states of all sites."""
+    """Whether the conditionals of some sites with finite supports are the same at random states
+    of all sites.
+    """
     (x, target), rng = target.at(point), np.random.default_rng(0)
     space = target.space
     if space.windowed.any():
@@ -78,12 +87,15 @@ def depends_on_no_site(target: Target, point: PointType, own: slice) -> bool:
 
 
 def by_chance(probability: float, draws: int, least: float) -> bool:
-    """Whether so many draws without a move are what the probability of any other value, at least `least`, lets expect."""
+    """Whether so many draws without a move are what the probability of any other value, at least `least`,
+    lets expect.
+    """
     return probability >= least and probability * draws < CHANCE
 
 
 def held(probability: float | None, joint: bool, draws: int) -> str | None:
-    """Why a variable stood still throughout, in all of so many draws: a phrase; None where nothing is odd about it.
+    """Why a variable stood still throughout, in all of so many draws: a phrase; None where nothing is odd
+    about it.
 
     Parameters
     ----------
@@ -96,8 +108,11 @@ def held(probability: float | None, joint: bool, draws: int) -> str | None:
         return None
     if probability < RARE:
         return (
-            f"given everything else, other values have a probability below {RARE:g}. Either the data leave one value only, "
-            "or several sites must change together: see whether other initvals= end elsewhere, and try "
-            "pmd.PathAuxiliary(path_length=5, recompute=True)"
+            f"given everything else, other values have a probability below {RARE:g}. Either the data leave "
+            "one value only, or several sites must change together: see whether other initvals= end "
+            "elsewhere, and try pmd.PathAuxiliary(path_length=5, recompute=True)"
         )
-    return "though given everything else other values are probable: the step cannot move it. Try pmd.BlockGibbs, or differences='exact'"
+    return (
+        "though given everything else other values are probable: the step cannot move it. Try "
+        "pmd.BlockGibbs, or differences='exact'"
+    )

@@ -118,7 +118,9 @@ class DiscreteStep(TunedStep):
         if self.watch is not None and self.watch.seen == self.draws:  # more draws than were announced
             return
         if self.watch is None:
-            self.watch = Watch(self.target.space, self.model, (self.joint, self.complete), self.draws, x, point)
+            self.watch = Watch(
+                self.target.space, self.model, (self.joint, self.complete), self.draws, x, point
+            )
         self.watch.note(x, point)
         if self.watch.seen == self.draws:
             for text in self.watch.conclusions(self.target, point):

@@ -1,7 +1,8 @@
 """Ties: a count that can only move together with something else.
 
 Where N is drawn given p, p is drawn given N, and each is all but a function of the other, the two go along a
-ridge in small steps, however well each is drawn. The draws show it: few are effective, and the two are correlated.
+ridge in small steps, however well each is drawn. The draws show it: few are effective, and the two are
+correlated.
 """
 
 from collections.abc import Mapping
@@ -51,7 +52,9 @@ def is_slow(draws: np.ndarray, ess: np.ndarray) -> np.ndarray:
 
 
 def correlations(draws: np.ndarray) -> np.ndarray:
-    """(series, series) within chains, of draws (chains, draws, series) or of their ranks, whichever is farther from 0."""
+    """(series, series) within chains, of draws (chains, draws, series) or of their ranks, whichever is
+    farther from 0.
+    """
 
     def of(a: np.ndarray) -> np.ndarray:
         centred = (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
@@ -88,7 +91,9 @@ def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
 
 
 def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> list[Tie]:
-    """Among counts, {what a message calls it: (chains, draws)}, that mix slowly, and of these to continuous others."""
+    """Among counts, {what a message calls it: (chains, draws)}, that mix slowly, and of these to continuous
+    others.
+    """
     counts = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
     if not counts:
         return []
@@ -105,20 +110,27 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
     reported: list[Tie] = []
     tied: set[str] = set()
     for name, effects, row in zip(names, ess, table, strict=False):
-        own = {other: float(r) for other, r in zip([*names, *beside], row, strict=True) if abs(r) > CORRELATED}
+        own = {
+            other: float(r) for other, r in zip([*names, *beside], row, strict=True) if abs(r) > CORRELATED
+        }
         own.pop(name)
         if name in tied or not own:
             continue
         strongest = sorted(own, key=lambda other: -abs(own[other]))[:NAMED]
         shown = " and ".join(f"{other} (correlation {own[other]:.2f})" for other in strongest)
-        two_valued = all(other in counts and len(np.unique(counts[other])) <= 2 for other in [name, *strongest])
+        two_valued = all(
+            other in counts and len(np.unique(counts[other])) <= 2 for other in [name, *strongest]
+        )
         why = (
-            "one can hardly change while the others stay. Where labels may swap or groups of sites turn together, "
-            "pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
+            "one can hardly change while the others stay. Where labels may swap or groups of sites turn "
+            "together, pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
             if two_valued
             else "each is drawn given the others, so that they go along a ridge in small steps."
         )
-        text = f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {effects:.0f} effective draws of {total}: {why} {PAGE}"
+        text = (
+            f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {effects:.0f} effective draws of "
+            f"{total}: {why} {PAGE}"
+        )
         reported.append(Tie((name, *own), text))
         tied.update(reported[-1].names)
     free = [i for i, name in enumerate(names) if name not in tied]
@@ -129,9 +141,10 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
             group = tuple(name for name in counts if name in {names[i] for i in parts})
             shown = ", ".join(group)
             text = (
-                f"{shown[0].upper()}{shown[1:]} are tied to one another: their total varies little (its variance is {share:.0%} of "
-                f"that of its parts), and they have as few as {ess[parts].min():.0f} effective draws of {total}, since none goes "
-                f"far while the others stay. {PAGE}"
+                f"{shown[0].upper()}{shown[1:]} are tied to one another: their total varies little (its "
+                f"variance is {share:.0%} of that of its parts), and they have as few as "
+                f"{ess[parts].min():.0f} effective draws of {total}, since none goes far while the others "
+                f"stay. {PAGE}"
             )
             reported.append(Tie(group, text))
     return reported

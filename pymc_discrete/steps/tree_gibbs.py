@@ -8,10 +8,11 @@ from pymc_discrete.steps.block_gibbs import BlockGibbs
 class TreeGibbs(BlockGibbs):
     """Tree Gibbs for discrete variables: exact joint draws of trees inside the model.
 
-    Sites that the log density joins in pairs (neighbours in a hidden Markov chain, on a lattice, on a tree) are drawn together, as many as
-    have no cycle among them, given all others. Where a block is a chain or a tree as a whole, every draw of it is independent of the one
-    before, given the rest of the model. On a graph with cycles a draw takes random forests in turn that cover all sites. What no pair
-    joins (labels of a mixture, counts with a window, sites of a dense term) is drawn as by `BlockGibbs`.
+    Sites that the log density joins in pairs (neighbours in a hidden Markov chain, on a lattice, on a tree)
+    are drawn together, as many as have no cycle among them, given all others. Where a block is a chain or a
+    tree as a whole, every draw of it is independent of the one before, given the rest of the model. On a
+    graph with cycles a draw takes random forests in turn that cover all sites. What no pair joins (labels of
+    a mixture, counts with a window, sites of a dense term) is drawn as by `BlockGibbs`.
 
     Parameters
     ----------
@@ -23,18 +24,19 @@ class TreeGibbs(BlockGibbs):
     Raises
     ------
     ValueError
-        Where a conditional is not exact, and for variables or options that cannot be sampled so, each with the reason and the remedy.
+        Where a conditional is not exact, and for variables or options that cannot be sampled so, each with
+        the reason and the remedy.
 
     Notes
-    -----
-    A draw costs K^2 operations for every edge of a forest, in as many steps that wait for one another as the forest is deep, there and
-    back: 1000 for a chain of 1000 sites, which hangs from its middle. Many chains at once hide that.
+    ----- A draw costs K^2 operations for every edge of a forest, in as many steps that wait for one another
+    as the forest is deep, there and back: 1000 for a chain of 1000 sites, which hangs from its middle. Many
+    chains at once hide that.
 
     Sampler statistics: as of `BlockGibbs`.
 
     References
-    ----------
-    Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for state space models.
+    ---------- Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
+    state space models.
 
     Examples
     --------

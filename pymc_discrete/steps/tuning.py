@@ -71,7 +71,9 @@ class TunedStep(BuiltStep):
 
     def _adapt(self, x: np.ndarray, accept: float, n_moves: float, moved: float) -> None:
         """After a tuning draw that ended at x."""
-        self.adaptation = adaptation.update(self.adaptation, accept, n_moves, moved, self._bounds, self.tune_draws)
+        self.adaptation = adaptation.update(
+            self.adaptation, accept, n_moves, moved, self._bounds, self.tune_draws
+        )
         if self.kernel.tuned is not None:
             self._set(self.kernel.tuned.name, float(np.exp(self.adaptation.log_value)))
         if self.sums is not None:
@@ -92,16 +94,17 @@ class TunedStep(BuiltStep):
         found, tuned, name = [], self.kernel.tuned, type(self).__name__
         if tune_draws >= 100 and learned.accept < adaptation.STILL:
             found.append(
-                f"{name}: fewer than one in a hundred moves of {names_of(self.target)} was accepted in the second half of tuning: the "
-                "chain all but stands still. Either only one value is possible, or a gradient misleads it: try differences='exact' or "
-                "balancing='barker'."
+                f"{name}: fewer than one in a hundred moves of {names_of(self.target)} was accepted in the "
+                "second half of tuning: the chain all but stands still. Either only one value is possible, "
+                "or a gradient misleads it: try differences='exact' or balancing='barker'."
             )
         lower = self._bounds[0]
         low = learned.accept < adaptation.TARGET_ACCEPT - 0.1
         if tuned is not None and learned.seen and low and np.exp(learned.mean) <= 1.05 * lower:
             found.append(
-                f"{name}: {tuned.name} is at its lower bound {lower:g} and the acceptance is {learned.accept:.2f}, below "
-                f"{adaptation.TARGET_ACCEPT}: these variables are hard for this proposal. Try pmd.BlockGibbs, or, where several sites "
-                "must change together, pmd.PathAuxiliary(path_length=5, recompute=True)."
+                f"{name}: {tuned.name} is at its lower bound {lower:g} and the acceptance is "
+                f"{learned.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this "
+                "proposal. Try pmd.BlockGibbs, or, where several sites must change together, "
+                "pmd.PathAuxiliary(path_length=5, recompute=True)."
             )
         return found

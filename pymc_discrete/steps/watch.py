@@ -1,7 +1,8 @@
 """What a step notes of its chain in `pm.sample` once tuning has ended, for a word when the chain ends.
 
-A step sees one chain, of which it knows all variables: whether its own stand still, and whether they are tied to one
-another or to continuous ones. What takes several chains (R-hat, labels that differ between chains) is not for a step.
+A step sees one chain, of which it knows all variables: whether its own stand still, and whether they are tied
+to one another or to continuous ones. What takes several chains (R-hat, labels that differ between chains) is
+not for a step.
 """
 
 import numpy as np
@@ -30,19 +31,33 @@ class Watch:
     x, point : the first draw
     """
 
-    def __init__(self, space: Space, model: pm.Model, drawn: tuple[bool, bool], draws: int, x: np.ndarray, point: PointType):
+    def __init__(
+        self,
+        space: Space,
+        model: pm.Model,
+        drawn: tuple[bool, bool],
+        draws: int,
+        x: np.ndarray,
+        point: PointType,
+    ):
         self.draws, self.seen, self._drawn = draws, 0, drawn
         self._first, self._still = np.array(x), np.ones(len(x), bool)
         members = [m for m in space.members if m.size]
         self._starts = np.array([m.start for m in members])
         # the values of a category do not count anything, but for those of two
-        self._counted = [n for n, m in enumerate(members) if not (space.nominal[m.start] and space.exists[m.start].sum() > 2)]
+        self._counted = [
+            n
+            for n, m in enumerate(members)
+            if not (space.nominal[m.start] and space.exists[m.start].sum() > 2)
+        ]
         self._counts = [called(members[n].name, members[n].shape) for n in self._counted]
         self._beside: list[tuple[str, np.ndarray]] = []
         self._others: list[str] = []
         size, passed = max(sum(np.size(point[v.name]) for v in model.continuous_value_vars), 1), 0
         for v in model.continuous_value_vars:
-            some = np.arange(-passed % -(-size // MOST), np.size(point[v.name]), -(-size // MOST))  # evenly spaced among all
+            some = np.arange(
+                -passed % -(-size // MOST), np.size(point[v.name]), -(-size // MOST)
+            )  # evenly spaced among all
             passed += np.size(point[v.name])
             if len(some):
                 self._beside.append((v.name, some))
@@ -56,7 +71,9 @@ class Watch:
         self._still &= x == self._first
         if self.seen % self._every == 0:
             others = (np.reshape(point[value], -1)[some] for value, some in self._beside)
-            self._rows[self.seen // self._every] = np.concatenate([np.add.reduceat(x, self._starts)[self._counted], *others])
+            self._rows[self.seen // self._every] = np.concatenate(
+                [np.add.reduceat(x, self._starts)[self._counted], *others]
+            )
         self.seen += 1
 
     def conclusions(self, target: Target, point: PointType) -> list[str]:
@@ -77,4 +94,7 @@ class Watch:
             why = held(other, known.joint, self.draws)
             if why is not None:
                 by_reason.setdefault(why, []).append(name)
-        return [f"{shown(names)} never moved in the {self.draws} draws of a chain: {why}." for why, names in by_reason.items()]
+        return [
+            f"{shown(names)} never moved in the {self.draws} draws of a chain: {why}."
+            for why, names in by_reason.items()
+        ]

@@ -22,4 +22,8 @@ def check_count(name: str, value: Any, least: int) -> None:
 
 def check_not_negative(name: str, value: Any) -> None:
     if not is_number(value) or value < 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}." if is_number(value) else f"{name} must be a number, got {value!r}.")
+        raise ValueError(
+            f"{name} must not be negative, got {value!r}."
+            if is_number(value)
+            else f"{name} must be a number, got {value!r}."
+        )

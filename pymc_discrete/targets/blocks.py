@@ -12,34 +12,51 @@ DISCRETE, CONTINUOUS = "discrete", "continuous"
 
 
 def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
-    """Value variable names of a block given as RVs, names or value variables, one or a list; None is every one of its kind."""
+    """Value variable names of a block given as RVs, names or value variables, one or a list; None is every
+    one of its kind.
+    """
     values = {str(v.name): v for v in model.value_vars}
     if vars is None:
         refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
         found = free(model, kind)
         names = [n for n in found if not refused(model, n)]
         if not names:
-            why = "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or f"it has no {kind} free variable"
-            raise ValueError(f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the variables with vars=.")
+            why = (
+                "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or f"it has no {kind} free variable"
+            )
+            raise ValueError(
+                f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the "
+                "variables with vars=."
+            )
         return names
     if not isinstance(vars, str | Variable | Sequence):
         raise TypeError(f"vars must be a variable, its name, or a list of them, got {vars!r}.")
     vars = [vars] if isinstance(vars, str | Variable) else list(vars)
     if not vars:
-        raise ValueError(f"vars is empty: name at least one {kind} free variable, or leave it out for all of them.")
+        raise ValueError(
+            f"vars is empty: name at least one {kind} free variable, or leave it out for all of them."
+        )
     chosen: list[str] = []
     for var in vars:
         name = value_name(model, var)
         if name not in values:
             raise ValueError(unknown(model, name, kind))
-        if not isinstance(var, str) and var not in model.rvs_to_values and not any(var is v for v in model.value_vars):
+        if (
+            not isinstance(var, str)
+            and var not in model.rvs_to_values
+            and not any(var is v for v in model.value_vars)
+        ):
             raise ValueError(f"{name!r} belongs to another model. {known_names(model, kind)}")
         if name in chosen:
             raise ValueError(f"{name!r} is named twice in vars.")
         refuse_counts_as_floats(model, [name])
         if name not in free(model, kind):
             dtype = values[name].type.dtype
-            other = "continuous ({}): sample it with NUTS" if kind == DISCRETE else "discrete ({}): sample it with pmd.AutoStep"
+            other = (
+                "continuous ({}): sample it with NUTS"
+                if kind == DISCRETE
+                else "discrete ({}): sample it with pmd.AutoStep"
+            )
             raise ValueError(f"{name!r} is {other.format(dtype)}, and leave it out of vars.")
         reason = refused(model, name)
         if reason:
@@ -49,7 +66,8 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
 
 
 def refuse_counts_as_floats(model: pm.Model, names: list[str]) -> None:
-    """Refuse counts that PyMC has written as if they were continuous, of these value variables: NUTS would draw no integers.
+    """Refuse counts that PyMC has written as if they were continuous, of these value variables: NUTS would
+    draw no integers.
 
     Raises
     ------

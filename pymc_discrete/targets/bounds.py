@@ -33,7 +33,17 @@ from pytensor.scalar.basic import (
     Sub,
     Switch,
 )
-from pytensor.tensor.basic import Alloc, AllocDiag, ARange, ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocDiag,
+    ARange,
+    ExtractDiag,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp, Repeat
@@ -47,9 +57,9 @@ Bounds = tuple[float, float]  # inclusive; infinite where nothing is known
 UNKNOWN: Bounds = (-math.inf, math.inf)
 # data that only move: how many of the inputs are data, the rest being places and shapes
 MOVING: dict[type, int | None] = {
-    Alloc: 1, DimShuffle: 1, ExtractDiag: 1, Join: None, JoinDims: 1, MakeVector: None, Repeat: 1, Reshape: 1, ScalarFromTensor: 1,
-    CheckAndRaise: 1, SortOp: 1, SpecifyShape: 1, Split: 1, SplitDims: 1, TensorFromScalar: 1, AdvancedSubtensor: 1, Subtensor: 1,
-    ViewOp: 1,
+    Alloc: 1, DimShuffle: 1, ExtractDiag: 1, Join: None, JoinDims: 1, MakeVector: None, Repeat: 1, Reshape: 1,
+    ScalarFromTensor: 1, CheckAndRaise: 1, SortOp: 1, SpecifyShape: 1, Split: 1, SplitDims: 1,
+    TensorFromScalar: 1, AdvancedSubtensor: 1, Subtensor: 1, ViewOp: 1,
 }  # fmt: skip
 
 
@@ -151,7 +161,11 @@ def _(op: Elemwise, node: Apply, inputs: list[Bounds]) -> Bounds:
         return power(first, 2)
     if isinstance(scalar, Pow):
         low, high = inputs[1]
-        return hull(power(first, low), power(first, high), (-size_of(first) if first[0] < 0 else 0.0, 1.0)) if low >= 0 else UNKNOWN
+        return (
+            hull(power(first, low), power(first, high), (-size_of(first) if first[0] < 0 else 0.0, 1.0))
+            if low >= 0
+            else UNKNOWN
+        )
     if isinstance(scalar, ScalarMaximum):
         return max(low for low, _ in inputs), max(high for _, high in inputs)
     if isinstance(scalar, ScalarMinimum):
@@ -228,7 +242,11 @@ def of_dot(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
 
 @bounds_after.register
 def _(op: Blockwise, node: Apply, inputs: list[Bounds]) -> Bounds:
-    return added(product(*inputs), node.inputs[0].type.shape[-1] or math.inf) if isinstance(op.core_op, Dot) else UNKNOWN
+    return (
+        added(product(*inputs), node.inputs[0].type.shape[-1] or math.inf)
+        if isinstance(op.core_op, Dot)
+        else UNKNOWN
+    )
 
 
 @bounds_after.register(IncSubtensor)
@@ -259,6 +277,10 @@ def _(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
 
 
 def extent(support: tuple[Any, Any], unbounded: float = math.inf) -> Bounds:
-    """The bounds of a variable of which the lower and upper limits of all elements are known, None where there is none."""
+    """The bounds of a variable of which the lower and upper limits of all elements are known, None where
+    there is none.
+    """
     low, high = support
-    return -unbounded if low is None else float(np.min(low)), unbounded if high is None else float(np.max(high))
+    return -unbounded if low is None else float(np.min(low)), unbounded if high is None else float(
+        np.max(high)
+    )

@@ -1,4 +1,6 @@
-"""The graph of which sites interact: its links, its neighbourhoods, and its colourings, groups of sites that may be drawn together."""
+"""The graph of which sites interact: its links, its neighbourhoods, and its colourings, groups of sites that
+may be drawn together.
+"""
 
 from collections import deque
 from itertools import pairwise
@@ -27,7 +29,9 @@ def links_of(tables: list[np.ndarray], d: int) -> np.ndarray:
 
 
 def neighbourhoods(links: np.ndarray, blocks: list[tuple[int, int]], d: int) -> list[np.ndarray]:
-    """[(d, width) int] of each block (start, size): which of its sites a site is linked to or is, counted from start, `size` for none."""
+    """[(d, width) int] of each block (start, size): which of its sites a site is linked to or is, counted
+    from start, `size` for none.
+    """
     linked = np.concatenate([links, np.stack([np.arange(d)] * 2, 1)])
     linked = linked[np.lexsort(linked.T[::-1])]
     tables = []
@@ -44,7 +48,8 @@ def neighbourhoods(links: np.ndarray, blocks: list[tuple[int, int]], d: int) -> 
 def colour_classes(links: np.ndarray, members: np.ndarray) -> list[np.ndarray]:
     """`members` (m,), sorted, in as few groups without a link inside as two greedy colourings find.
 
-    Breadth first gives two groups wherever two suffice (lattices, chains, trees); elsewhere the largest degree first may do better.
+    Breadth first gives two groups wherever two suffice (lattices, chains, trees); elsewhere the largest
+    degree first may do better.
     """
     inside = np.isin(links, members).all(1)
     a, b = np.searchsorted(members, links[inside]).T

@@ -1,7 +1,9 @@
-"""The conditionals of a block's sites: which sites may be drawn together, and the differences of some sites only.
+"""The conditionals of a block's sites: which sites may be drawn together, and the differences of some sites
+only.
 
-Sites that only sparse terms read are coloured, and a colour's sites are drawn together. Sites that a dense term reads all interact: they
-are scanned one at a time, and what the sites mix in (`u = X @ (gamma * beta)`) is carried along and moved by one column.
+Sites that only sparse terms read are coloured, and a colour's sites are drawn together. Sites that a dense
+term reads all interact: they are scanned one at a time, and what the sites mix in (`u = X @ (gamma * beta)`)
+is carried along and moved by one column.
 """
 
 import functools
@@ -54,17 +56,26 @@ class Conditionals:
 
     @functools.cached_property
     def scanned(self) -> list[tuple[int, np.ndarray]]:
-        own = [(n, np.flatnonzero(self._dense[start : start + v.size])) for n, (start, v) in enumerate(self.space.blocks)]
+        own = [
+            (n, np.flatnonzero(self._dense[start : start + v.size]))
+            for n, (start, v) in enumerate(self.space.blocks)
+        ]
         return [(n, sites) for n, sites in own if len(sites)]
 
     # ------------------------------------------------------------ forests
     @functools.cached_property
     def _merged(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Pairs (E, 2), the lower site first; which of them every table is of; for each `Pair`, which of its tables are to be flipped."""
+        """Pairs (E, 2), the lower site first; which of them every table is of; for each `Pair`, which of its
+        tables are to be flipped.
+        """
         every = np.concatenate([np.zeros((0, 2), int), *(p.pairs for *_, p in self.plan.pairs)])
         flipped = every[:, 0] > every[:, 1]
         pairs, merge = np.unique(np.sort(every, axis=1), axis=0, return_inverse=True)
-        return pairs, merge.reshape(-1), np.split(flipped, np.cumsum([len(p.pairs) for *_, p in self.plan.pairs])[:-1])
+        return (
+            pairs,
+            merge.reshape(-1),
+            np.split(flipped, np.cumsum([len(p.pairs) for *_, p in self.plan.pairs])[:-1]),
+        )
 
     @property
     def pairs(self) -> np.ndarray:
@@ -76,10 +87,18 @@ class Conditionals:
         pairs, merge, flipped = self._merged
         K, whole = max(max(p.va.K, p.vb.K) for *_, p in self.plan.pairs), []
         for table, flip in zip(context["joint"], flipped, strict=True):
-            wide = jnp.pad(table, ((0, 0), (0, K - table.shape[1]), (0, K - table.shape[2])), constant_values=-jnp.inf)
-            whole.append(jnp.where(flip[:, None, None], wide.transpose(0, 2, 1), wide) if flip.any() else wide)
+            wide = jnp.pad(
+                table, ((0, 0), (0, K - table.shape[1]), (0, K - table.shape[2])), constant_values=-jnp.inf
+            )
+            whole.append(
+                jnp.where(flip[:, None, None], wide.transpose(0, 2, 1), wide) if flip.any() else wide
+            )
         tables = jnp.concatenate(whole)
-        return tables if np.array_equal(merge, np.arange(len(pairs))) else jax.ops.segment_sum(tables, merge, len(pairs))
+        return (
+            tables
+            if np.array_equal(merge, np.arange(len(pairs)))
+            else jax.ops.segment_sum(tables, merge, len(pairs))
+        )
 
     @functools.cached_property
     def tree(self) -> bool:
@@ -100,11 +119,15 @@ class Conditionals:
 
     @functools.cached_property
     def forests(self) -> list[list[Forest]]:
-        """Coverings of all sites that a table joins to another, but for those of dense terms; each covers every one of them."""
+        """Coverings of all sites that a table joins to another, but for those of dense terms; each covers
+        every one of them.
+        """
         return coverings(self.pairs, self._apart, self._joined, self.space.d)
 
     def unaries(self, n: int, x, inside, context):
-        """(n, K) log conditional probabilities of a finite variable's sites, up to a constant a site, without pairs `inside` (d,) bool."""
+        """(n, K) log conditional probabilities of a finite variable's sites, up to a constant a site, without
+        pairs `inside` (d,) bool.
+        """
         v, state = self.space.variables[n], self.differences.state(x, context)
         fields = self.differences.fields(n, x, self.differences.tables(n, context), inside)
         moves = self.differences.in_place(n, x, state)
@@ -113,7 +136,8 @@ class Conditionals:
 
     # ------------------------------------------------------------ colours
     def rows(self, n: int, rows, context):
-        """(x, candidates=None) -> (r, K) differences of the sites `rows` (r,) of variable n; only their terms are evaluated.
+        """(x, candidates=None) -> (r, K) differences of the sites `rows` (r,) of variable n; only their terms
+        are evaluated.
 
         Windowed sites go to `candidates` (r, K), or else to the neighbours.
         """
@@ -128,9 +152,11 @@ class Conditionals:
         return at
 
     def logits(self, n: int, rows, context):
-        """(x) -> (r, K) log conditional probabilities of the sites `rows` (r,) of a finite variable n, up to a constant a site.
+        """(x) -> (r, K) log conditional probabilities of the sites `rows` (r,) of a finite variable n, up to
+        a constant a site.
 
-        Where every site has two values (r, 1), the log odds of the upper one: their tables are subtracted once, not at every x.
+        Where every site has two values (r, 1), the log odds of the upper one: their tables are subtracted
+        once, not at every x.
         """
         v, rows = self.space.variables[n], self._shortened(n, rows)
         binary = bool((v.counts == 2).all())
@@ -170,7 +196,9 @@ class Conditionals:
     # ------------------------------------------------------------ one site at a time
     def carried(self, x, context) -> tuple[Any, ...]:
         """The tensors in which the sites mix, at x, and the dense terms there."""
-        return self._with_terms(map(jnp.asarray, self.differences.currents(*self.differences.inputs(x, context))), x, context)
+        return self._with_terms(
+            map(jnp.asarray, self.differences.currents(*self.differences.inputs(x, context))), x, context
+        )
 
     def _with_terms(self, tensors, x, context) -> tuple[Any, ...]:
         state, tensors = self.differences.state(x, context), tuple(tensors)
@@ -185,13 +213,20 @@ class Conditionals:
         total = self.differences.sparse_rows(n, x, context, state, rows, None, candidates)
         for r, c, now in zip(self.plan.rows, context["rows"], terms, strict=True):
             if n in r.variables:
-                part = self.differences.by_value(x, n, r.moves(n, x, state, currents, c, rows, now, candidates), rows)
+                part = self.differences.by_value(
+                    x, n, r.moves(n, x, state, currents, c, rows, now, candidates), rows
+                )
                 total = part if total is None else total + part
         return self._masked(n, x, total, rows, candidates)
 
     def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
-        """`carried` after site `site` () of variable n went from x to `value` (): by one column of a linear map."""
-        state, currents = self.differences.state(x, context), dict(zip(self.differences.frontier, carried[0], strict=True))
+        """`carried` after site `site` () of variable n went from x to `value` (): by one column of a linear
+        map.
+        """
+        state, currents = (
+            self.differences.state(x, context),
+            dict(zip(self.differences.frontier, carried[0], strict=True)),
+        )
         then = dict(currents)
         for r in self.plan.rows:
             if n in r.variables:
@@ -200,7 +235,9 @@ class Conditionals:
 
 
 def log_odds(values, axis: int = 1):
-    """Log density at the upper of two values less that at the lower, the axis kept; 0 where both are impossible."""
+    """Log density at the upper of two values less that at the lower, the axis kept; 0 where both are
+    impossible.
+    """
     values = jnp.where(jnp.isnan(values), -jnp.inf, values)
     lower, upper = jnp.split(values, 2, axis=axis)
     return jnp.where(lower == upper, 0.0, upper - lower)

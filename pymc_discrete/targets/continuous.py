@@ -25,7 +25,8 @@ from pymc_discrete.targets.untouched import Untouched
 
 
 class ContinuousDensity:
-    """The log density over a block of continuous value variables, ravelled into one vector q, given the other ones.
+    """The log density over a block of continuous value variables, ravelled into one vector q, given the other
+    ones.
 
     Parameters
     ----------
@@ -39,7 +40,13 @@ class ContinuousDensity:
     size : number of coordinates
     """
 
-    def __init__(self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], vectors: dict[str, list[str]] | None = None):
+    def __init__(
+        self,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        vectors: dict[str, list[str]] | None = None,
+    ):
         self.names = names
         self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)), vectors=vectors)
         if not width_of_models():
@@ -71,7 +78,10 @@ class ContinuousDensity:
 
     def parts(self, q) -> list[Any]:
         """q by variable."""
-        return [q[end - int(np.prod(s, dtype=int)) : end].reshape(s) for end, s in zip(self._ends, self._shapes, strict=True)]
+        return [
+            q[end - int(np.prod(s, dtype=int)) : end].reshape(s)
+            for end, s in zip(self._ends, self._shapes, strict=True)
+        ]
 
     def others(self, point: Mapping[str, Any]) -> list[Any]:
         """The other variables of a point."""
@@ -99,21 +109,29 @@ class ContinuousDensity:
         return self.block(self.ravel(point), others) + self.rest(others)
 
     def near(self, start, others: list[Any]) -> Callable:
-        """The terms that the block is in, as a function of q; in float32 their change since `start`, which rounding does not drown."""
+        """The terms that the block is in, as a function of q; in float32 their change since `start`, which
+        rounding does not drown.
+        """
         if not narrow():
             return lambda q: self.block(q, others)
         since = reference(self._summands(*self.parts(start), *others))
         return lambda q: change(self._summands(*self.parts(q), *others), since)
 
     def differentiable(self, start, others: list[Any]) -> Callable:
-        """As `near`, with PyTensor's gradient: JAX's own is nan wherever a switch keeps an impossible value away."""
+        """As `near`, with PyTensor's gradient: JAX's own is nan wherever a switch keeps an impossible value
+        away.
+        """
         n = len(self.graph.values)
         since = reference(self._summands(*self.parts(start), *others)) if narrow() else None
 
         def both(q, others, since):
-            found = (self._with_slopes if since is None else self._summands_with_slopes)(*self.parts(q), *others)
+            found = (self._with_slopes if since is None else self._summands_with_slopes)(
+                *self.parts(q), *others
+            )
             value = found[0] if since is None else change(found[:-n], since)
-            return jnp.asarray(value, float).reshape(()), jnp.concatenate([jnp.reshape(s, -1) for s in found[-n:]]).astype(q.dtype)
+            return jnp.asarray(value, float).reshape(()), jnp.concatenate(
+                [jnp.reshape(s, -1) for s in found[-n:]]
+            ).astype(q.dtype)
 
         def forward(q, others, since):
             value, slope = both(q, others, since)
@@ -165,11 +183,13 @@ def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
         names = ", ".join(repr(v.name) for v in values)
         why = str(error).splitlines()[0].rstrip(".")
         raise ValueError(
-            f"The gradient of the log density by {names} is needed, and PyTensor has none: {why}. Sample what has no gradient with "
-            "step=pmd.ReparameterizedSlice([...])."
+            f"The gradient of the log density by {names} is needed, and PyTensor has none: {why}. Sample "
+            "what has no gradient with step=pmd.ReparameterizedSlice([...])."
         ) from error
 
 
 def nothing(a: Any) -> Any:
     """The gradient by what is held."""
-    return jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.floating) else np.zeros(a.shape, jax.dtypes.float0)
+    return (
+        jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.floating) else np.zeros(a.shape, jax.dtypes.float0)
+    )

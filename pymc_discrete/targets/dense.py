@@ -44,7 +44,11 @@ def flops(outputs: list[Variable], graph: LogpGraph, stop: set[Variable]) -> flo
         elif node.outputs[0].type.ndim == 0 or getattr(node.op, "view_map", None):
             total += max(sizes[0], n_out)
         else:
-            total += n_out if str(node.op).startswith(("Dim", "Expand", "Squeeze", "Reshape")) else max(sizes) ** 1.5
+            total += (
+                n_out
+                if str(node.op).startswith(("Dim", "Expand", "Squeeze", "Reshape"))
+                else max(sizes) ** 1.5
+            )
     return total
 
 
@@ -64,7 +68,9 @@ class DenseTerm:
 
 @dataclass
 class Frontier:
-    """One tensor on which the rest of a dense term is evaluated: a sparse tensor itself, or a linear map of one."""
+    """One tensor on which the rest of a dense term is evaluated: a sparse tensor itself, or a linear map of
+    one.
+    """
 
     var: Variable
     source: Variable
@@ -88,7 +94,12 @@ def frontier_of(total: Variable, dependence: Dependence) -> list[Frontier]:
         node = var.owner
         moving = [j for j, i in enumerate(node.inputs) if i in graph.dependent]
         source = node.inputs[moving[0]]
-        if len(moving) == 1 and adds_up(var) and dependence.sites(source) is not None and is_tame(source, node, graph):
+        if (
+            len(moving) == 1
+            and adds_up(var)
+            and dependence.sites(source) is not None
+            and is_tame(source, node, graph)
+        ):
             update = column_update(node.op, node, moving[0], graph)
             if update is not None:
                 found[var] = Frontier(var, node.inputs[moving[0]], node, moving[0], update)
@@ -122,7 +133,9 @@ class DenseRows:
     @property
     def sites(self) -> np.ndarray:
         """Numbers of the sites that enter the term."""
-        return np.unique(np.concatenate([r.site[r.mask.any(axis=1)] for f in self.frontier for r in f.rows.values()]))
+        return np.unique(
+            np.concatenate([r.site[r.mask.any(axis=1)] for f in self.frontier for r in f.rows.values()])
+        )
 
     @property
     def variables(self) -> set[int]:
@@ -136,11 +149,15 @@ class DenseRows:
         return sum(self.moves_of(n) for n in self.variables) * (self.rest_flops + self.row_elements)
 
     def _quadratic(self) -> Quadratic | None:
-        """The shortcut for a quadratic rest of one vector-valued linear map, each site moving one element of its source."""
+        """The shortcut for a quadratic rest of one vector-valued linear map, each site moving one element of
+        its source.
+        """
         if len(self.frontier) != 1:
             return None
         f = self.frontier[0]
-        if getattr(f.update, "columns", None) is None or any(r.index.shape[1] != 1 or not r.mask.all() for r in f.rows.values()):
+        if getattr(f.update, "columns", None) is None or any(
+            r.index.shape[1] != 1 or not r.mask.all() for r in f.rows.values()
+        ):
             return None
         if not is_separable_quadratic(self.total, f.var, self.graph.size):
             return None
@@ -173,30 +190,46 @@ class DenseRows:
         """(sites, |u|): what each site's element of the source is multiplied with."""
         columns = f.update.columns(self._operands(f, state))
         index = f.rows[n].index[:, 0]
-        return columns if len(columns) == len(index) and (index == np.arange(len(index))).all() else columns[index]
+        return (
+            columns
+            if len(columns) == len(index) and (index == np.arange(len(index))).all()
+            else columns[index]
+        )
 
     def context(self, state) -> dict[int, Any]:
         """What does not depend on x: the curvature along each site's column, per variable."""
         if self.quadratic is None:
             return {}
         f, inputs = self.frontier[0], self._context_inputs(state)
-        return {n: self.quadratic.context(inputs, self._columns(f, n, state), self.graph.shape(f.var)) for n in f.rows}
+        return {
+            n: self.quadratic.context(inputs, self._columns(f, n, state), self.graph.shape(f.var))
+            for n in f.rows
+        }
 
     def rest(self, state, currents):
         """The term at the current frontier, as `_rest`; nothing where `moves` does not ask."""
         if self.quadratic is not None:
             return ()
-        return jax.tree.map(jnp.asarray, self._rest([currents[f.var] for f in self.frontier], self._context_inputs(state)))
+        return jax.tree.map(
+            jnp.asarray, self._rest([currents[f.var] for f in self.frontier], self._context_inputs(state))
+        )
 
-    def moves(self, n: int, x, state, currents, context: dict[int, Any], local=None, now=None, candidates=None):
-        """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,), to the neighbours or `candidates`.
+    def moves(
+        self, n: int, x, state, currents, context: dict[int, Any], local=None, now=None, candidates=None
+    ):
+        """(n sites, moves) differences of one variable, nats; (r, moves) of its sites `local` (r,), to the
+        neighbours or `candidates`.
 
         `now` as `rest`, if known.
         """
         v, inputs = self.space.variables[n], self._context_inputs(state)
         if self.quadratic is not None:
             f = self.frontier[0]
-            delta, columns, curvature = self._delta(f, n, x, state, local, candidates)[:, 0], self._columns(f, n, state), context[n]
+            delta, columns, curvature = (
+                self._delta(f, n, x, state, local, candidates)[:, 0],
+                self._columns(f, n, state),
+                context[n],
+            )
             if local is not None:
                 columns, curvature = jnp.asarray(columns)[local], curvature[local]
             return self.quadratic.moves(delta, currents[f.var], inputs, columns, curvature)
@@ -207,7 +240,10 @@ class DenseRows:
             return rest.reshape(()) if since is None else change(rest, since)
 
         def rows(local, candidates=None):
-            changed = [self._changed(f, n, x, state, currents, local, candidates) if n in f.rows else None for f in self.frontier]
+            changed = [
+                self._changed(f, n, x, state, currents, local, candidates) if n in f.rows else None
+                for f in self.frontier
+            ]
             fixed = [currents[f.var] if c is None else c for f, c in zip(self.frontier, changed, strict=True)]
             axes = tuple(None if c is None else 0 for c in changed)
             rest = jax.vmap(jax.vmap(lambda *f: level(self._rest(list(f), inputs)), axes), axes)
@@ -222,11 +258,19 @@ class DenseRows:
         return difference(in_batches(rows, v.size, batch), level(now))
 
     def moved(self, n: int, x, state, currents, local, values) -> dict[Variable, Any]:
-        """The frontier tensors that change when one site, `local` (1,) of variable n, goes from x to `values` (1,)."""
-        return {f.var: self._changed(f, n, x, state, currents, local, values[:, None])[0, 0] for f in self.frontier if n in f.rows}
+        """The frontier tensors that change when one site, `local` (1,) of variable n, goes from x to `values`
+        (1,).
+        """
+        return {
+            f.var: self._changed(f, n, x, state, currents, local, values[:, None])[0, 0]
+            for f in self.frontier
+            if n in f.rows
+        }
 
     def _moved(self, f: Frontier, n: int, x, state, local, candidates=None):
-        """(r, m, moves): the elements of the source that each site owns, after each move, or at each of its `candidates` (r, moves)."""
+        """(r, m, moves): the elements of the source that each site owns, after each move, or at each of its
+        `candidates` (r, moves).
+        """
         start, v = self.space.blocks[n]
         r = f.rows[n]
         candidates = self.space.values_of(x, start, v, local) if candidates is None else candidates
@@ -247,7 +291,8 @@ class DenseRows:
         current = currents[f.var]
         if f.node is not None:
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
-            # floats of 32 bits hold integers up to 2^24 only; those of 64 bits hold all that come up, and are quicker than integers
+            # floats of 32 bits hold integers up to 2^24 only; those of 64 bits hold all that come up, and are
+            # quicker than integers
             dtype = current.dtype if integer and narrow() else float
             delta = self._delta(f, n, x, state, local, candidates, dtype)
             moved = current + f.update(delta, f.rows[n].index, local, self._operands(f, state))

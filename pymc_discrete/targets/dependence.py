@@ -13,7 +13,8 @@ from pymc_discrete.targets.rules import LARGEST_TABLE, Elements, Entries, elemen
 class Dependence:
     """Sites of each element of the variables between a block's values and the log density.
 
-    `sites(var)`: (n, J) int, site numbers in increasing order from the left, -1 for none; None where the variable is dense.
+    `sites(var)`: (n, J) int, site numbers in increasing order from the left, -1 for none; None where the
+    variable is dense.
     """
 
     def __init__(self, graph: LogpGraph, starts: list[int], d: int):
@@ -40,7 +41,9 @@ class Dependence:
             for node in self._pending(var):
                 found, rule = self._propagate(node), self.rule(node)
                 for n, out in enumerate(node.outputs):
-                    self._sites[out] = found[rule.entry[n]] if found is not None and isinstance(rule, Entries) else found
+                    self._sites[out] = (
+                        found[rule.entry[n]] if found is not None and isinstance(rule, Entries) else found
+                    )
         return self._sites[var]
 
     def sparse(self, var: Variable) -> np.ndarray:
@@ -70,7 +73,11 @@ class Dependence:
             if reads.size * own.shape[1] > LARGEST_TABLE:
                 self._blame(node)
                 return None
-            part = np.where(reads[..., None] >= 0, own[reads], -1) if own.size else np.full((*reads.shape, 0), -1)
+            part = (
+                np.where(reads[..., None] >= 0, own[reads], -1)
+                if own.size
+                else np.full((*reads.shape, 0), -1)
+            )
             parts.append(part.reshape(len(reads), reads.shape[1] * own.shape[1]))
         merged = distinct(np.concatenate(parts, axis=1))
         if merged.shape[1] > self.largest:

@@ -42,7 +42,9 @@ class Differences:
             needed += r.prepare()
         for g in self.plan.gradients:
             needed += g.prepare()
-        sparse = [p.term for _, p in self.plan.unary + self.plan.pointwise] + [p.term for *_, p in self.plan.pairs]
+        sparse = [p.term for _, p in self.plan.unary + self.plan.pointwise] + [
+            p.term for *_, p in self.plan.pairs
+        ]
         needed += [t.weight for t in sparse if t.weight is not None and not isinstance(t.weight, Constant)]
         slope_leaves = [v for g in self.plan.gradients for v in g.leaves]
         frontier = [f for r in self.plan.rows for f in r.frontier]
@@ -139,12 +141,18 @@ class Differences:
         for (a, b, p), tables in zip(self.plan.pairs, context["pairs"], strict=True):
             for side, m in ((0, a), (1, b)):
                 if m == n:
-                    at = None if rows is None else p.sides[side]["rows"].place(rows, self.space.variables[n].size)
+                    at = (
+                        None
+                        if rows is None
+                        else p.sides[side]["rows"].place(rows, self.space.variables[n].size)
+                    )
                     pairs.append((p, side, at, p.table_of(tables[side], at)))
         return unary, pairs
 
     def fields(self, n: int, x, tables, without=None):
-        """(r, K) what the tables add to the log density at each value, or None; not the pairs with a site `without` (d,) bool across."""
+        """(r, K) what the tables add to the log density at each value, or None; not the pairs with a site
+        `without` (d,) bool across.
+        """
         total, pairs = tables
         for p, side, at, table in pairs:
             own, v = p.sides[side]["rows"], self.space.variables[n]
@@ -159,7 +167,9 @@ class Differences:
         return total
 
     def _moves(self, n: int, p: Pointwise, x, state, rows=None, candidates=None):
-        """(r, moves) what the elements of a term evaluated in place change; to the neighbours, or to `candidates` (r, moves)."""
+        """(r, moves) what the elements of a term evaluated in place change; to the neighbours, or to
+        `candidates` (r, moves).
+        """
         v, own = self.space.variables[n], p.rows
         moves = v.moves if candidates is None else candidates.shape[1]
         if rows is not None and own.unique:
@@ -170,17 +180,25 @@ class Differences:
             mine = np.flatnonzero(np.isin(own.local, rows))
             order = np.argsort(rows)
             where = order[np.searchsorted(rows, own.local[mine], sorter=order)]
-            part = p.moves(x, self.space, self.dependence, state, mine, None if candidates is None else candidates[where])
+            part = p.moves(
+                x, self.space, self.dependence, state, mine, None if candidates is None else candidates[where]
+            )
             return jnp.zeros((len(rows), moves), part.dtype).at[where].add(part)
         if candidates is not None:
-            candidates = candidates if rows is None else jnp.zeros((v.size, moves), candidates.dtype).at[rows].set(candidates)
+            candidates = (
+                candidates
+                if rows is None
+                else jnp.zeros((v.size, moves), candidates.dtype).at[rows].set(candidates)
+            )
             candidates = candidates[own.local]
         part = p.moves(x, self.space, self.dependence, state, None, candidates)
         part = part if own.complete else own.add(jnp.zeros((v.size, moves), part.dtype), part)
         return part if rows is None else part[rows]
 
     def sparse_rows(self, n: int, x, context, state, rows=None, tables=None, candidates=None):
-        """(r, K) differences from tables and from elements evaluated in place, or None; of windowed sites also to `candidates` (r, K)."""
+        """(r, K) differences from tables and from elements evaluated in place, or None; of windowed sites
+        also to `candidates` (r, K).
+        """
         start, v = self.space.blocks[n]
         total = None
         fields = self.fields(n, x, self.tables(n, context, rows) if tables is None else tables)
@@ -211,10 +229,16 @@ class Differences:
         state = self.state(x, context)
         currents: dict[Variable, Any] = {}
         if self.frontier:
-            currents = dict(zip(self.frontier, map(jnp.asarray, self.currents(*self.inputs(x, context))), strict=True))
+            currents = dict(
+                zip(self.frontier, map(jnp.asarray, self.currents(*self.inputs(x, context))), strict=True)
+            )
         for g in self.plan.gradients:
             state.update(
-                g.evaluate([p.reshape(v.shape) for p, v in zip(self._parts(x), self.space.variables, strict=True)], state, currents)
+                g.evaluate(
+                    [p.reshape(v.shape) for p, v in zip(self._parts(x), self.space.variables, strict=True)],
+                    state,
+                    currents,
+                )
             )
         blocks = []
         for n, v in enumerate(self.space.variables):
@@ -233,11 +257,18 @@ class Differences:
 
     def _moves_of_rows(self, n: int, x, context, state, currents) -> list[Any]:
         """[(r, moves)] differences of the dense terms that are evaluated on every move."""
-        return [r.moves(n, x, state, currents, c) for r, c in zip(self.plan.rows, context["rows"], strict=True) if n in r.variables]
+        return [
+            r.moves(n, x, state, currents, c)
+            for r, c in zip(self.plan.rows, context["rows"], strict=True)
+            if n in r.variables
+        ]
 
     def dense_rows(self, n: int, x, context):
         """(n, K) nats, what the same terms change by."""
-        state, currents = self.state(x, context), dict(zip(self.frontier, self.currents(*self.inputs(x, context)), strict=True))
+        state, currents = (
+            self.state(x, context),
+            dict(zip(self.frontier, self.currents(*self.inputs(x, context)), strict=True)),
+        )
         return sum(self.by_value(x, n, part) for part in self._moves_of_rows(n, x, context, state, currents))
 
     def _masked(self, x, d, sites=None):

@@ -1,4 +1,6 @@
-"""Values of single elements of the log density graph, as JAX expressions, with a site held at each of its candidates."""
+"""Values of single elements of the log density graph, as JAX expressions, with a site held at each of its
+candidates.
+"""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +24,8 @@ class Moves(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Values with a candidate axis that only a condition varies along: what follows is computed for both sides, not for every candidate.
+    """Values with a candidate axis that only a condition varies along: what follows is computed for both
+    sides, not for every candidate.
 
     which : (..., k) bool
     then, otherwise : (..., 1)
@@ -45,13 +48,20 @@ class Choice(NamedTuple):
 def condition(values: list[Any], reads: list[np.ndarray | None]):
     """The one condition that values vary by along the candidate axis; None where there is no such."""
     choices = [v for v in values if isinstance(v, Choice)]
-    others = [v for v, r in zip(values, reads, strict=True) if not (r is None or v is None or isinstance(v, Choice))]
-    one = choices and all(c.which is choices[0].which for c in choices) and all(jnp.shape(v)[-1] == 1 for v in others)
+    others = [
+        v for v, r in zip(values, reads, strict=True) if not (r is None or v is None or isinstance(v, Choice))
+    ]
+    one = (
+        choices
+        and all(c.which is choices[0].which for c in choices)
+        and all(jnp.shape(v)[-1] == 1 for v in others)
+    )
     return choices[0].which if one else None
 
 
 def take(array, index: np.ndarray, rows=None):
-    """`array[index]` for a flat array and a static index (R, ...); `rows` picks rows of the index, None is all of them.
+    """`array[index]` for a flat array and a static index (R, ...); `rows` picks rows of the index, None is
+    all of them.
 
     Regular indices become slices and broadcasts, which XLA fuses; the rest is a gather.
     """
@@ -63,7 +73,11 @@ def take(array, index: np.ndarray, rows=None):
     first = int(index.flat[0])
     if (index == first).all():
         return jnp.asarray(array)[first].reshape((1,) * len(shape))
-    if rows is None and index.size == np.shape(array)[0] and (index.reshape(-1) == np.arange(index.size)).all():
+    if (
+        rows is None
+        and index.size == np.shape(array)[0]
+        and (index.reshape(-1) == np.arange(index.size)).all()
+    ):
         return jnp.asarray(array).reshape(shape)
     for axis in range(index.ndim - 1, -1, -1):  # an axis along which nothing changes
         if index.shape[axis] > 1 and (index == index.take([0], axis)).all():
@@ -93,10 +107,13 @@ class Reader:
     dependence : the rules
     state : {variable: flat array} for the block's variables and the leaves of the graph
     rows : None, or (r,) int, the rows of every index table that are wanted
-    moves : None, or the sites that move, one per row: then the results are wanted with each row's site at each candidate
+    moves : None, or the sites that move, one per row: then the results are wanted with each row's site at
+        each candidate
     """
 
-    def __init__(self, dependence: Dependence, state: dict[Variable, Any], rows=None, moves: Moves | None = None):
+    def __init__(
+        self, dependence: Dependence, state: dict[Variable, Any], rows=None, moves: Moves | None = None
+    ):
         self.dependence, self.state, self.rows, self.moves = dependence, state, rows, moves
         self._starts = {}
         start = 0
@@ -106,7 +123,9 @@ class Reader:
         self._memo: dict[Any, Any] = {}
 
     def read(self, var: Variable, index: np.ndarray):
-        """Elements `index` (R, ...) of `var`, with a trailing candidate axis: (r, ..., k), or 1 wherever nothing varies."""
+        """Elements `index` (R, ...) of `var`, with a trailing candidate axis: (r, ..., k), or 1 wherever
+        nothing varies.
+        """
         value = self._read(var, index)
         return value.values() if isinstance(value, Choice) else value
 
@@ -138,7 +157,10 @@ class Reader:
                 values.append(self._read(i, np.maximum(reads[index][..., 0], 0)))
             else:
                 values.append(self._group(i, reads[index]))
-        fixed = [take(f.reshape(-1), index, self.rows) if f.ndim == 1 else self._fixed(f, index) for f in rule.fixed]
+        fixed = [
+            take(f.reshape(-1), index, self.rows) if f.ndim == 1 else self._fixed(f, index)
+            for f in rule.fixed
+        ]
         if (which := condition(values, rule.reads)) is not None:
             sides = [[v[side] if isinstance(v, Choice) else v for v in values] for side in (1, 2)]
             return Choice(which, *(rule.compute(side, fixed) for side in sides))
@@ -147,17 +169,27 @@ class Reader:
 
     def _whole(self, var: Variable):
         """A context input, flat; as it is where it is no array."""
-        return self.state[var] if not isinstance(var, Constant) else np.asarray(var.data) if hasattr(var.type, "ndim") else var.data
+        return (
+            self.state[var]
+            if not isinstance(var, Constant)
+            else np.asarray(var.data)
+            if hasattr(var.type, "ndim")
+            else var.data
+        )
 
     def _group(self, var: Variable, index: np.ndarray):
-        """Elements `index` (R, ..., g) of a group, -1 for none, as an array (r, ..., g, k) with the whole of the group axis."""
+        """Elements `index` (R, ..., g) of a group, -1 for none, as an array (r, ..., g, k) with the whole of
+        the group axis.
+        """
         value = self.read(var, np.maximum(index, 0))
         shape = list(jnp.shape(value))
         shape[-2] = index.shape[-1]
         return jnp.broadcast_to(value, shape)
 
     def _of_entries(self, rule: Entries, var: Variable, index: np.ndarray):
-        """Elements that are computed an entry at a time: each entry once, however many of its elements are read."""
+        """Elements that are computed an entry at a time: each entry once, however many of its elements are
+        read.
+        """
         n = var.owner.outputs.index(var)
         entry, place = rule.entry[n][index], rule.place[n][index]
         while entry.ndim > 1 and (entry == entry[..., :1]).all():
@@ -166,7 +198,11 @@ class Reader:
         if key not in self._memo:
             self._memo[key] = rule.compute(
                 [
-                    self._whole(i) if reads is None else None if reads.shape[1] == 0 else self._group(i, reads[entry])
+                    self._whole(i)
+                    if reads is None
+                    else None
+                    if reads.shape[1] == 0
+                    else self._group(i, reads[entry])
                     for reads, i in zip(rule.reads, var.owner.inputs, strict=True)
                 ]
             )
@@ -174,12 +210,18 @@ class Reader:
         place = place.reshape(*entry.shape, -1)
         wanted = place.reshape(-1, place.shape[-1])
         if (wanted == wanted[:1]).all():  # the same elements of all entries
-            values = values if np.array_equal(wanted[0], np.arange(values.shape[-2])) else values[..., wanted[0], :]
+            values = (
+                values
+                if np.array_equal(wanted[0], np.arange(values.shape[-2]))
+                else values[..., wanted[0], :]
+            )
         else:
             which = take(place.reshape(-1), np.arange(place.size).reshape(place.shape), self.rows)[..., None]
             shape = jnp.broadcast_shapes(values.shape[:-2], which.shape[:-2])
             values = jnp.broadcast_to(values, (*shape, *values.shape[-2:]))
-            values = jnp.take_along_axis(values, jnp.broadcast_to(which, (*shape, *which.shape[-2:])), axis=-2, mode="clip")
+            values = jnp.take_along_axis(
+                values, jnp.broadcast_to(which, (*shape, *which.shape[-2:])), axis=-2, mode="clip"
+            )
         return values.reshape(*values.shape[:-2], *index.shape[entry.ndim :], values.shape[-1])
 
     def _fixed(self, f: np.ndarray, index: np.ndarray):

@@ -15,8 +15,10 @@ class Forest(NamedTuple):
     Attributes
     ----------
     sites : (d,) bool
-    node : (L, W) int, in level l the sites at depth L - l; a site's first child is in its own column, wherever it can
-    column : (L, W) int, the column, one level up, of what they hang from; of the last level, the number of the root; W or R where padded
+    node : (L, W) int, in level l the sites at depth L - l; a site's first child is in its own column,
+        wherever it can
+    column : (L, W) int, the column, one level up, of what they hang from; of the last level, the number of
+        the root; W or R where padded
     edge : (L, W) int, the tabled pair between the two
     flipped : (L, W) bool, whether the site above is the first of the pair
     roots : (R,) int
@@ -31,7 +33,8 @@ class Forest(NamedTuple):
 
 
 def coverings(pairs: np.ndarray, apart: np.ndarray, members: np.ndarray, d: int) -> list[list[Forest]]:
-    """Lists of forests that cover `members` together: one list, of one forest, where nothing stands in the way; else `VARIANTS`.
+    """Lists of forests that cover `members` together: one list, of one forest, where nothing stands in the
+    way; else `VARIANTS`.
 
     Parameters
     ----------
@@ -71,7 +74,9 @@ def neighbours_of(links: np.ndarray, d: int) -> list[list[tuple[int, int]]]:
 
 
 def grown(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Generator) -> set[int]:
-    """A largest induced forest that greed finds: from random sites along random edges, those `wanted` first."""
+    """A largest induced forest that greed finds: from random sites along random edges, those
+    `wanted` first.
+    """
     tree = list(range(len(near)))  # union-find
 
     def root(i: int) -> int:
@@ -110,7 +115,9 @@ def grown(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Gener
 
 
 def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
-    """The forest from its roots down: each tree hangs from the middle of a longest path, which halves its depth."""
+    """The forest from its roots down: each tree hangs from the middle of a longest path, which halves its
+    depth.
+    """
     d, roots, seen = len(near), [], set()
     levels: list[list[tuple[int, int, int]]] = []  # (site, what it hangs from, link), from the roots down
     for i in sorted(chosen):
@@ -148,7 +155,9 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
 
 
 def in_columns(level: list[tuple[int, int, int]], above: dict[int, int]) -> list[int]:
-    """A column for each site of a level: that of what it hangs from, for the first to ask, and the first free one."""
+    """A column for each site of a level: that of what it hangs from, for the first to ask, and the first free
+    one.
+    """
     taken: dict[int, int] = {}
     for n, (_, parent, _) in enumerate(level):
         if parent in above:

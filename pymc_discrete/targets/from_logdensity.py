@@ -66,7 +66,7 @@ class FunctionDensity:
     def update(self, x, differences, sites, context):
         return self.differences(x, context)
 
-    # ------------------------------------------------------------ conditionals: one site at a time, every value evaluated
+    # -------------------------------------- conditionals: one site at a time, every value evaluated
     @property
     def conditionals(self) -> "FunctionDensity":
         return self
@@ -90,7 +90,9 @@ class FunctionDensity:
     def row(self, n: int, site, x, carried, context, candidates=None):
         values, inside, now = self.space.neighbours_of(x, n, site[None], candidates)
         at = self.space.starts[n] + site
-        then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(jnp.append(jnp.asarray(values[0], x.dtype), now))
+        then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(
+            jnp.append(jnp.asarray(values[0], x.dtype), now)
+        )
         return masked(values, inside, now, then[None, :-1], then[-1])
 
     def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
@@ -99,28 +101,35 @@ class FunctionDensity:
     def describe(self) -> dict[str, dict[str, Any]]:
         exact = self.how != "gradient"
         way, reason = ("brute force", "every neighbour is evaluated") if exact else ("gradient", "asked for")
-        return {v.name: {"way": way, "exact": exact, "K": v.K, "reason": reason} for v in self.space.variables}
+        return {
+            v.name: {"way": way, "exact": exact, "K": v.K, "reason": reason} for v in self.space.variables
+        }
 
 
 def masked(values, inside, now, then, logp):
-    """(r, K) differences of log densities `then` (r, K) from `logp` (), 0 at the current values `now` (r,), -inf outside."""
+    """(r, K) differences of log densities `then` (r, K) from `logp` (), 0 at the current values `now` (r,),
+    -inf outside.
+    """
     d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
     d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
     return jnp.where(inside & (values == now[:, None]), 0.0, d)
 
 
-def target_from_logdensity(fn: Callable, space: Space, *, differences: str = "auto", inputs: tuple[Any, ...] = ()) -> Target:
+def target_from_logdensity(
+    fn: Callable, space: Space, *, differences: str = "auto", inputs: tuple[Any, ...] = ()
+) -> Target:
     """A target from a JAX function.
 
     Parameters
     ----------
     fn : callable
-        `fn(x, *inputs)` -> () float, nats, with x (d,) int; with differences="gradient" it is also called with float x and
-        differentiated.
+        `fn(x, *inputs)` -> () float, nats, with x (d,) int; with differences="gradient" it is also called
+        with float x and differentiated.
     space : Space
         `pmd.Space.build({"x": (np.zeros(d), np.ones(d))})` for binary sites, and so on.
     differences : {"auto", "exact", "gradient"}
-        "exact", which is also "auto", evaluates every neighbour; "gradient" takes one gradient (Grathwohl et al. 2021, Eq. 3).
+        "exact", which is also "auto", evaluates every neighbour; "gradient" takes one gradient (Grathwohl et
+        al. 2021, Eq. 3).
     inputs : tuple of pytrees of arrays
         Weights, data, a temperature: the leaves of the target, exchanged by `target.with_inputs(inputs)`.
 
@@ -129,11 +138,16 @@ def target_from_logdensity(fn: Callable, space: Space, *, differences: str = "au
     Target
     """
     if not callable(fn):
-        raise TypeError(f"fn must be a function of x (d,) that returns a scalar log density, got {type(fn).__name__}.")
+        raise TypeError(
+            f"fn must be a function of x (d,) that returns a scalar log density, got {type(fn).__name__}."
+        )
     if not isinstance(space, Space):
         raise TypeError(f"space must be a Space, got {type(space).__name__}. Build one with pmd.Space.build.")
     if differences not in WAYS:
         raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
     if not isinstance(inputs, tuple | list):
-        raise TypeError(f"inputs must be a tuple of arrays, which fn takes after x, got {type(inputs).__name__}. One is (weights,).")
+        raise TypeError(
+            f"inputs must be a tuple of arrays, which fn takes after x, got {type(inputs).__name__}. One is "
+            "(weights,)."
+        )
     return Target(FunctionDensity(fn, space, differences, tuple(inputs)))

@@ -42,7 +42,14 @@ class ModelDensity:
     width_of_jax = False
 
     def __init__(
-        self, model: pm.Model, names: list[str], point: dict[str, np.ndarray], differences: str, support, window, join: bool = True
+        self,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        differences: str,
+        support,
+        window,
+        join: bool = True,
     ):
         self.model, self.names = model, names
         self.order = list(point)
@@ -53,7 +60,9 @@ class ModelDensity:
         nominal = [name for name in names if is_nominal(model, name)]
 
         each = Space.build(supports, shapes, window, scale, nominal)
-        self.graph = logp_graph(model, names, point, supports, {v.name: v.kind for v in each.variables} if join else None)
+        self.graph = logp_graph(
+            model, names, point, supports, {v.name: v.kind for v in each.variables} if join else None
+        )
         if not width_of_models():
             self.graph = narrowed(self.graph, model, supports)
         labels = [str(v.name) for v in self.graph.values]
@@ -62,7 +71,9 @@ class ModelDensity:
         self.plan = Plan(self.graph, self.space, differences)
         other = self._other_windows(window)
         if other:
-            each = Space.build(supports, shapes, **{"window": window, "scale": scale, "nominal": nominal, **other})
+            each = Space.build(
+                supports, shapes, **{"window": window, "scale": scale, "nominal": nominal, **other}
+            )
             self.space = each.grouped(groups, labels)
             self.plan = Plan(self.graph, self.space, differences)
         self._evaluate = Differences(self.plan)
@@ -71,17 +82,26 @@ class ModelDensity:
         self.exact = not self.plan.gradients
 
     def _other_windows(self, window) -> dict[str, Any]:
-        """What `Space.build` is to be told of windows that are left to us, now that it is known what a difference costs.
+        """What `Space.build` is to be told of windows that are left to us, now that it is known what a
+        difference costs.
 
-        A first-order estimate is asked about {x - 1, x + 1} only (Grathwohl et al. 2021, footnote 1), and exact differences about as many
-        values as are cheap.
+        A first-order estimate is asked about {x - 1, x + 1} only (Grathwohl et al. 2021, footnote 1), and
+        exact differences about as many values as are cheap.
         """
         asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
         rows, groups = self.plan.describe(), [self.graph.groups[v] for v in self.graph.values]
-        ours = [not v.finite and all(asked.get(name, "auto") == "auto" for name in groups[n]) for n, v in enumerate(self.space.variables)]
+        ours = [
+            not v.finite and all(asked.get(name, "auto") == "auto" for name in groups[n])
+            for n, v in enumerate(self.space.variables)
+        ]
         if not any(ours):
             return {}
-        near = [name for n, own in enumerate(groups) if ours[n] and not all(rows[name]["exact"] for name in own) for name in own]
+        near = [
+            name
+            for n, own in enumerate(groups)
+            if ours[n] and not all(rows[name]["exact"] for name in own)
+            for name in own
+        ]
         if near:
             return {"window": {**asked, **dict.fromkeys(near, 1)}}
         whole, widths = self.plan.wide()
@@ -104,7 +124,9 @@ class ModelDensity:
         return rounding_of(pt.add(pt.constant(0.0), *terms), [*self.graph.values, *self.graph.others])
 
     def rounding(self, point: dict[str, np.ndarray]) -> float:
-        """By how much the log density may be off at a point, in nats over the spacing of floats at 1 (see `rounding_of`)."""
+        """By how much the log density may be off at a point, in nats over the spacing of floats at 1 (see
+        `rounding_of`).
+        """
         with np.errstate(all="ignore"):
             return float(self._rounding(*self.graph.arguments(point)))
 
@@ -114,22 +136,32 @@ class ModelDensity:
 
     def prepare(self, inputs: Sequence[Any]) -> dict[str, Any]:
         return self._evaluate.context(
-            [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in zip(inputs, self.graph.others, strict=True)]
+            [
+                jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype))
+                for i, v in zip(inputs, self.graph.others, strict=True)
+            ]
         )
 
     def default_inputs(self):
         return [self.start[v.name] for v in self.graph.others]
 
     def split(self, point: dict[str, Any]):
-        missing = [name for name in [*self.names, *(str(v.name) for v in self.graph.others)] if name not in point]
+        missing = [
+            name for name in [*self.names, *(str(v.name) for v in self.graph.others)] if name not in point
+        ]
         if missing:
-            raise ValueError(f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives it.")
+            raise ValueError(
+                f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives "
+                "it."
+            )
         inputs = [np.asarray(point[v.name]) for v in self.graph.others]
         return self.space.ravel(point), inputs, {k: np.asarray(v) for k, v in point.items()}
 
     def join(self, x: np.ndarray, point: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
         out = dict(self.start if point is None else point)
-        out.update({name: part.astype(self.start[name].dtype) for name, part in self.space.unravel(x).items()})
+        out.update(
+            {name: part.astype(self.start[name].dtype) for name, part in self.space.unravel(x).items()}
+        )
         return out
 
     def logdensity(self, x, context):
@@ -173,13 +205,14 @@ def target_from_model(
     vars : RV, name or value variable, or a list of them
         The block; by default every discrete free variable that is no constrained vector.
     differences : {"auto", "exact", "gradient"}
-        "auto" finds exact differences where the graph allows them at a bearable cost and takes the gradient elsewhere; "exact" never
-        takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and 4).
+        "auto" finds exact differences where the graph allows them at a bearable cost and takes the gradient
+        elsewhere; "exact" never takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and
+        4).
     support : {name: (lower, upper)}, optional
         Inclusive bounds of variables whose distribution does not give them away; None where there is none.
     window : "auto", "geometric", int or {name: one of these}
-        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all: offsets ±1, ±2, ±4, ...,
-        or -w..w.
+        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all:
+        offsets ±1, ±2, ±4, ..., or -w..w.
     initial_point : {value variable name: array}, optional
         Gives the shapes of the variables; by default `model.initial_point()`.
 
@@ -200,14 +233,21 @@ def target_from_model(
     support = {value_name(model, k): v for k, v in (support or {}).items()}
     for name in support:
         if name not in names:
-            raise ValueError(f"support names {name!r}, which is no variable of the block: {', '.join(names)}.")
+            raise ValueError(
+                f"support names {name!r}, which is no variable of the block: {', '.join(names)}."
+            )
     if isinstance(window, dict):
         window = {value_name(model, k): v for k, v in window.items()}
     point = model.initial_point() if initial_point is None else initial_point
     missing = [str(v.name) for v in model.value_vars if v.name not in point]
     if missing:
-        raise ValueError(f"initial_point has no value for {', '.join(missing)}. Give every value variable, as model.initial_point() does.")
+        raise ValueError(
+            f"initial_point has no value for {', '.join(missing)}. Give every value variable, as "
+            "model.initial_point() does."
+        )
     if not any(np.size(point[name]) for name in names):
-        raise ValueError(f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out.")
+        raise ValueError(
+            f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out."
+        )
     with model_settings():
         return Target(ModelDensity(model, names, dict(point), differences, support, window))

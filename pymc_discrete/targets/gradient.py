@@ -1,7 +1,9 @@
-"""First-order differences: the gradient where sites enter arithmetic, contracted with what each move changes there.
+"""First-order differences: the gradient where sites enter arithmetic, contracted with what each move changes
+there.
 
-Grathwohl et al. 2021, Eq. 3 and 4. Ops that only select, compare or move carry the sites' tables; the tensors that leave them become
-float leaves, PyTensor differentiates the rest of the graph there, and the change of a leaf at each move is exact.
+Grathwohl et al. 2021, Eq. 3 and 4. Ops that only select, compare or move carry the sites' tables; the tensors
+that leave them become float leaves, PyTensor differentiates the rest of the graph there, and the change of a
+leaf at each move is exact.
 """
 
 from typing import Any
@@ -13,7 +15,16 @@ import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedInputError
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc
+from pytensor.scalar.basic import (
+    Ceil,
+    Floor,
+    IntDiv,
+    Mod,
+    RoundHalfAwayFromZero,
+    RoundHalfToEven,
+    Sign,
+    Trunc,
+)
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Argmax
 from pytensor.tensor.math import Any as AnyOp
@@ -33,7 +44,9 @@ STEPS = (Mod, Floor, Ceil, Trunc, RoundHalfToEven, RoundHalfAwayFromZero, IntDiv
 
 def is_guard(node: Apply) -> bool:
     """`switch(condition, density, -inf)`: the condition only says where the density is zero."""
-    return is_switch(node) and any(isinstance(b, Constant) and np.isneginf(b.data).all() for b in node.inputs[1:])
+    return is_switch(node) and any(
+        isinstance(b, Constant) and np.isneginf(b.data).all() for b in node.inputs[1:]
+    )
 
 
 def users_of(total: Variable) -> dict[Variable, list[tuple[Apply, int]]]:
@@ -48,7 +61,9 @@ def decides(node: Apply, j: int) -> bool:
     """Whether input j is only compared, or chooses a branch or an element: nothing to differentiate."""
     if isinstance(node.op, Elemwise):
         return node.outputs[0].type.dtype == "bool" or (is_switch(node) and j == 0)
-    return isinstance(node.op, All | AnyOp | Argmax) or (isinstance(node.op, AdvancedSubtensor | Subtensor) and j > 0)
+    return isinstance(node.op, All | AnyOp | Argmax) or (
+        isinstance(node.op, AdvancedSubtensor | Subtensor) and j > 0
+    )
 
 
 def steps(node: Apply) -> bool:
@@ -74,7 +89,9 @@ class Gradient:
         if not self.blind and self.leaves:
             try:
                 leaves = list(self.leaves.values())
-                self.slopes = rewritten(pytensor.grad(rest, leaves, disconnected_inputs="ignore", return_disconnected="zero"))
+                self.slopes = rewritten(
+                    pytensor.grad(rest, leaves, disconnected_inputs="ignore", return_disconnected="zero")
+                )
             except (NotImplementedError, TypeError, ValueError, DisconnectedInputError) as e:
                 self._hide(f"PyTensor cannot differentiate it ({str(e).splitlines()[0][:120]})")
         self.pointwise: list[tuple[int, Pointwise]] = []
@@ -83,7 +100,9 @@ class Gradient:
         for (var, leaf), slope in zip(self.leaves.items(), slopes, strict=True):
             for n, rows in rows_per_variable(dependence.sparse(var), space).items():
                 start, v = space.blocks[n]
-                self.pointwise.append((n, Pointwise(SparseTerm("", var, None), rows, start, v, leaf, slope not in moving)))
+                self.pointwise.append(
+                    (n, Pointwise(SparseTerm("", var, None), rows, start, v, leaf, slope not in moving))
+                )
 
     @property
     def sites(self) -> np.ndarray:
@@ -92,7 +111,9 @@ class Gradient:
 
     @property
     def choosing(self) -> np.ndarray:
-        """Numbers of the sites that choose among values (`mu[z]`, `switch(z, a, b)`) before a gradient is taken."""
+        """Numbers of the sites that choose among values (`mu[z]`, `switch(z, a, b)`) before a gradient is
+        taken.
+        """
         found = [np.zeros(0, int)]
         for _, p in self.pointwise:
             for node in toposort([p.term.var]):
@@ -122,7 +143,11 @@ class Gradient:
             return False
         if is_switch(node):
             return not any(i in self.graph.dependent for i in node.inputs[1:])
-        relabels = isinstance(node.op, Elemwise) and node.outputs[0].type.dtype.startswith("int") and sites.shape[1] <= 1
+        relabels = (
+            isinstance(node.op, Elemwise)
+            and node.outputs[0].type.dtype.startswith("int")
+            and sites.shape[1] <= 1
+        )
         rule = self.dependence.rule(node)
         return rule is not None and (rule.passes or relabels)
 
@@ -153,7 +178,9 @@ class Gradient:
         return rest
 
     def _look(self, rest: Variable) -> None:
-        """Every leaf needs a way to the density along which derivatives mean something, or must only guard its support."""
+        """Every leaf needs a way to the density along which derivatives mean something, or must only guard
+        its support.
+        """
         users = users_of(rest)
 
         def reaches(var: Variable, seen: set[Variable]) -> bool:
@@ -162,7 +189,10 @@ class Gradient:
             if var in seen:
                 return False
             seen.add(var)
-            return any(not decides(n, j) and not steps(n) and reaches(n.outputs[0], seen) for n, j in users.get(var, []))
+            return any(
+                not decides(n, j) and not steps(n) and reaches(n.outputs[0], seen)
+                for n, j in users.get(var, [])
+            )
 
         def only_guards(var: Variable) -> bool:
             for n, j in users.get(var, []):
@@ -183,9 +213,13 @@ class Gradient:
         self._slopes = jaxify([*roots, *self._inputs], self.slopes)
         return self._inputs
 
-    def evaluate(self, xs: list[Any], state: dict[Variable, Any], currents: dict[Variable, Any]) -> dict[Variable, Any]:
+    def evaluate(
+        self, xs: list[Any], state: dict[Variable, Any], currents: dict[Variable, Any]
+    ) -> dict[Variable, Any]:
         """{float leaf: slope (n,)} at the current state."""
         floats = [currents[v].astype(pytensor.config.floatX) for v in self.leaves]
         inputs = [state[i].reshape(self.graph.shape(i)) for i in self._inputs]
         slopes = self._slopes(*xs, *floats, *inputs)
-        return {leaf: jnp.asarray(s).reshape(-1) for leaf, s in zip(self.leaves.values(), slopes, strict=True)}
+        return {
+            leaf: jnp.asarray(s).reshape(-1) for leaf, s in zip(self.leaves.values(), slopes, strict=True)
+        }

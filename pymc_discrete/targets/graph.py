@@ -52,15 +52,23 @@ class LogpGraph:
         self.dependent = dependent_variables([t for _, t in self.terms], self.values)
 
     def shape(self, var: Variable) -> tuple[int, ...]:
-        """The shape of a tensor of the graph, or of one built on it; where its type does not say, that at the start."""
+        """The shape of a tensor of the graph, or of one built on it; where its type does not say, that at the
+        start.
+        """
         known = getattr(var.type, "shape", ())
         if None not in known:
             return known
         if var not in self._shapes:
             below = [v for n in toposort([var, *(t for _, t in self.terms)]) for v in n.outputs]
-            vague = [v for v in dict.fromkeys([var, *below]) if None in getattr(v.type, "shape", ()) and v not in self._shapes]
+            vague = [
+                v
+                for v in dict.fromkeys([var, *below])
+                if None in getattr(v.type, "shape", ()) and v not in self._shapes
+            ]
             inputs = [*self.values, *self.others]
-            shapes = pytensor.function(inputs, [v.shape for v in vague], mode=SHAPES, on_unused_input="ignore")
+            shapes = pytensor.function(
+                inputs, [v.shape for v in vague], mode=SHAPES, on_unused_input="ignore"
+            )
             found = shapes(*self.arguments(self.start))
             self._shapes.update({v: tuple(map(int, s)) for v, s in zip(vague, found, strict=True)})
         return self._shapes[var]
@@ -69,11 +77,17 @@ class LogpGraph:
         return int(np.prod(self.shape(var)))
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The values of `values` and `others` at a point of the model, which may hold a vector whole or in parts."""
+        """The values of `values` and `others` at a point of the model, which may hold a vector whole or in
+        parts.
+        """
 
         def at(v: Variable) -> np.ndarray:
             own = self.groups[v]
-            return point[str(v.name)] if v.name in point else np.concatenate([np.ravel(point[name]) for name in own])
+            return (
+                point[str(v.name)]
+                if v.name in point
+                else np.concatenate([np.ravel(point[name]) for name in own])
+            )
 
         return [np.asarray(at(v), v.type.dtype) for v in [*self.values, *self.others]]
 
@@ -110,11 +124,15 @@ def context_inputs(outputs: list[Variable], roots: list[Variable]) -> list[Varia
 
 
 def remade(node: Apply, inputs: list[Variable]) -> list[Variable]:
-    """The node on inputs of other types, its own type found again: some Ops keep the one they were made with."""
+    """The node on inputs of other types, its own type found again: some Ops keep the one they
+    were made with.
+    """
     if isinstance(node.op, Sum | Prod):
         return type(node.op)(axis=node.op.axis).make_node(*inputs).outputs
     if isinstance(node.op, MakeVector):
-        return MakeVector(dtype=np.result_type(*(i.type.dtype for i in inputs)).name).make_node(*inputs).outputs
+        return (
+            MakeVector(dtype=np.result_type(*(i.type.dtype for i in inputs)).name).make_node(*inputs).outputs
+        )
     return node.op.make_node(*inputs).outputs
 
 

@@ -1,11 +1,13 @@
 """Integers that leave 32 bits, in programs whose numbers have 32.
 
-A model's integers have 64 bits in PyTensor. In such a program they have 32, and sums, products and powers of them wrap around in silence.
-An integer tensor v that may leave 32 bits, by its bounds, is therefore kept twice: as a float near v, and modulo 2^32, as wrapped integers
-are by themselves. Together they say all that is asked for:
+A model's integers have 64 bits in PyTensor. In such a program they have 32, and sums, products and powers of
+them wrap around in silence. An integer tensor v that may leave 32 bits, by its bounds, is therefore kept
+twice: as a float near v, and modulo 2^32, as wrapped integers are by themselves. Together they say all that
+is asked for:
 
 - a float, where v enters a function of floats: v itself to the precision of floats;
-- a comparison: the difference of two such integers, modulo 2^32, has the right sign wherever they are near one another;
+- a comparison: the difference of two such integers, modulo 2^32, has the right sign wherever they are near
+  one another;
 - 64 bits, where v is recorded (`words`): the float says how often 2^32 is missing.
 
 What asks for more (a remainder, an integer division) is refused by name.
@@ -65,7 +67,16 @@ FAR = 2.0**30  # further from 0 than this, the float says what a number is; near
 UNBOUNDED = 2**30  # what a variable without bounds is taken to stay below, and is watched for
 REMEDY = "Or pass dtype='float64' to pmd.sample; for pm.sample leave pytensor.config.floatX at 'float64'."
 COMPARISONS = (EQ, NEQ, LT, LE, GT, GE)
-RING = (Add, Sub, Mul, Neg, Sqr, Identity, Second, Switch)  # which wrapped integers compute right, modulo 2^32
+RING = (
+    Add,
+    Sub,
+    Mul,
+    Neg,
+    Sqr,
+    Identity,
+    Second,
+    Switch,
+)  # which wrapped integers compute right, modulo 2^32
 PLACES = (Argmax, ArgSortOp, Nonzero, SearchsortedOp)  # whose integers are places in an array
 # inputs that are places or shapes, and not data, from which one on
 INDEXING: dict[type, int] = {AdvancedIncSubtensor: 2, AdvancedSubtensor: 1, IncSubtensor: 2, Subtensor: 1}
@@ -85,7 +96,9 @@ class In32Bits:
         self._plain: dict[Variable, Variable] = {}  # what a variable becomes that stays in 32 bits
         self._low: dict[Variable, Variable] = {}  # modulo 2^32, of one that does not
         self._near: dict[Variable, Variable] = {}  # the float beside it
-        self._sure: set[Variable] = set()  # whose floats are right to a few roundings, since nothing cancels in them
+        self._sure: set[Variable] = (
+            set()
+        )  # whose floats are right to a few roundings, since nothing cancels in them
         self.outputs = [out for _, out in outputs]
         for name, out in outputs:
             for node in toposort([out], blockers=[*self._plain, *self._low]):
@@ -118,7 +131,11 @@ class In32Bits:
         if not self.is_wide(var):
             return self.plain(var)
         near = self._near[var]
-        return near if var in self._sure else pt.switch(pt.lt(abs(near), FAR), pt.cast(self._low[var], near.type.dtype), near)
+        return (
+            near
+            if var in self._sure
+            else pt.switch(pt.lt(abs(near), FAR), pt.cast(self._low[var], near.type.dtype), near)
+        )
 
     def as_float(self, var: Variable) -> Variable:
         """The same, of integers that stay in 32 bits too; of others than integers itself."""
@@ -136,10 +153,17 @@ class In32Bits:
     def _limits(self, var: Variable) -> Bounds:
         node = var.owner
         if node is not None and var not in self._bounds:
-            of_float = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast) and not is_whole(node.inputs[0])
+            of_float = (
+                isinstance(node.op, Elemwise)
+                and isinstance(node.op.scalar_op, Cast)
+                and not is_whole(node.inputs[0])
+            )
             if of_float or isinstance(node.op, PLACES):
                 self._bounds[var] = (-LARGEST, LARGEST)  # what a float beyond them becomes is their end
-            elif all(isinstance(i, Constant) for i in node.inputs) and integer_bounds(var, self._bounds) == UNKNOWN:
+            elif (
+                all(isinstance(i, Constant) for i in node.inputs)
+                and integer_bounds(var, self._bounds) == UNKNOWN
+            ):
                 self._bounds[var] = (-LARGEST, LARGEST)  # an array that is made, as by `eye`
         low, high = integer_bounds(var, self._bounds)
         if isinstance(var, Constant) and max(-low, high) > LARGEST and np.size(var.data):
@@ -155,7 +179,8 @@ class In32Bits:
         if leaves:
             self._keep_twice(node, leaves[0])
         elif not is_whole(out):
-            # as floats, or a sum or product that is taken in another order would wrap around before it becomes one
+            # as floats, or a sum or product that is taken in another order would wrap around before it
+            # becomes one
             self._as_it_is(node, self.plain if is_integer_log_gamma(node) and not wide else self.as_float)
         elif not wide:
             self._as_it_is(node, self.plain)
@@ -194,8 +219,12 @@ class In32Bits:
         if chosen is not None:
             self._low[out], self._near[out] = chosen, self._selected(node, self.near)
         elif self._wraps_well(node) and out.type.dtype == "int64" and len(node.outputs) == 1:
-            low = [self.low(i) if self._is_data(node, n) else self.place(i) for n, i in enumerate(node.inputs)]
-            near = [self.near(i) if self._is_data(node, n) else self.place(i) for n, i in enumerate(node.inputs)]
+            low = [
+                self.low(i) if self._is_data(node, n) else self.place(i) for n, i in enumerate(node.inputs)
+            ]
+            near = [
+                self.near(i) if self._is_data(node, n) else self.place(i) for n, i in enumerate(node.inputs)
+            ]
             if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
                 low[0] = near[0] = self._truth(node.inputs[0])
             self._low[out] = wrapped(remade(node, low)[0])
@@ -215,22 +244,37 @@ class In32Bits:
             return isinstance(scalar, RING) or (isinstance(scalar, Cast) and is_whole(node.inputs[0]))
         if isinstance(op, CAReduce):
             return isinstance(scalar, Add | Mul)
-        moves = (type(op) in MOVING and not isinstance(op, SortOp)) or isinstance(op, IncSubtensor | AdvancedIncSubtensor)
-        return moves or isinstance(op, CumOp | Dot) or (isinstance(op, Blockwise) and isinstance(op.core_op, Dot))
+        moves = (type(op) in MOVING and not isinstance(op, SortOp)) or isinstance(
+            op, IncSubtensor | AdvancedIncSubtensor
+        )
+        return (
+            moves
+            or isinstance(op, CumOp | Dot)
+            or (isinstance(op, Blockwise) and isinstance(op.core_op, Dot))
+        )
 
     def _is_sure(self, node: Apply) -> bool:
-        """Whether a float computed the same way is right to a few roundings: nothing of two signs is added up."""
+        """Whether a float computed the same way is right to a few roundings: nothing of two signs is added
+        up.
+        """
         scalar = getattr(node.op, "scalar_op", None)
         if not all(i in self._sure for i in node.inputs if self.is_wide(i)):
             return False
-        if isinstance(scalar, Mul | Sqr | Pow | Neg | Switch | Cast | Identity | Second) or type(node.op) in MOVING:
+        if (
+            isinstance(scalar, Mul | Sqr | Pow | Neg | Switch | Cast | Identity | Second)
+            or type(node.op) in MOVING
+        ):
             return True
         limits = [self._limits(i) for n, i in enumerate(node.inputs) if self._is_data(node, n)]
         if isinstance(scalar, Sub):
             limits[1] = (-limits[1][1], -limits[1][0])
         if isinstance(node.op, Dot | Blockwise):
             return all(low >= 0 for low, _ in limits)
-        adds = isinstance(scalar, Add | Sub) or isinstance(node.op, CumOp) or getattr(node.op, "set_instead_of_inc", True) is False
+        adds = (
+            isinstance(scalar, Add | Sub)
+            or isinstance(node.op, CumOp)
+            or getattr(node.op, "set_instead_of_inc", True) is False
+        )
         return adds and (all(low >= 0 for low, _ in limits) or all(high <= 0 for _, high in limits))
 
     # ------------------------------------------------------------ comparisons, and what chooses by them
@@ -242,7 +286,11 @@ class In32Bits:
 
     def _truth(self, var: Variable) -> Variable:
         """Whether it is not 0."""
-        return self._compared(pt.neq, var, pt.constant(np.zeros((), var.type.dtype))) if self.is_wide(var) else self.plain(var)
+        return (
+            self._compared(pt.neq, var, pt.constant(np.zeros((), var.type.dtype)))
+            if self.is_wide(var)
+            else self.plain(var)
+        )
 
     def _condition(self, node: Apply) -> Variable:
         scalar = getattr(node.op, "scalar_op", None)
@@ -255,9 +303,13 @@ class In32Bits:
         return self._refuse(node.outputs[0], "reads an integer that may leave 32 bits")
 
     def _selected(self, node: Apply, what: Callable[[Variable], Variable]) -> Variable | None:
-        """A maximum, a minimum, an absolute value, clipping or a sign, written as comparisons and choices; None for another node."""
+        """A maximum, a minimum, an absolute value, clipping or a sign, written as comparisons and choices;
+        None for another node.
+        """
         scalar = getattr(node.op, "scalar_op", None)
-        if not isinstance(node.op, Elemwise) or not isinstance(scalar, ScalarMaximum | ScalarMinimum | Abs | Clip | Sign):
+        if not isinstance(node.op, Elemwise) or not isinstance(
+            scalar, ScalarMaximum | ScalarMinimum | Abs | Clip | Sign
+        ):
             return None
         zero = pt.constant(np.zeros((), node.outputs[0].type.dtype))
         first = node.inputs[0]
@@ -274,15 +326,20 @@ class In32Bits:
             return pt.switch(below, what(low), pt.switch(above, what(high), what(first)))
         a, b = node.inputs
         larger = self._compared(pt.ge, a, b)
-        return pt.switch(larger, what(a), what(b)) if isinstance(scalar, ScalarMaximum) else pt.switch(larger, what(b), what(a))
+        return (
+            pt.switch(larger, what(a), what(b))
+            if isinstance(scalar, ScalarMaximum)
+            else pt.switch(larger, what(b), what(a))
+        )
 
     def _refuse(self, var: Variable, what: str) -> Any:
         inputs = [str(v.name) for v in graph_inputs([var]) if v.name and not isinstance(v, Constant)]
         shown = "a constant" if isinstance(var, Constant) else pp(var)
         shown = shown if len(shown) <= 120 else f"{shown[:120]}..."
         raise ValueError(
-            f"In {self._name!r} the integer expression {shown}{' of ' if inputs else ''}{', '.join(map(repr, inputs))} {what}. Write it in "
-            f"floats, or give its variables bounds. {REMEDY}"
+            f"In {self._name!r} the integer expression "
+            f"{shown}{' of ' if inputs else ''}{', '.join(map(repr, inputs))} {what}. Write it in floats, or "
+            f"give its variables bounds. {REMEDY}"
         )
 
 
@@ -306,14 +363,19 @@ def narrowed(graph: LogpGraph, model: pm.Model, supports: dict[str, Any]) -> Log
     """
     known = bounds_of_values(model, supports)
     parts = [*graph.terms, *graph.untouched]
-    bounds = {v: hull(*(known[name] for name in own)) for v, own in graph.groups.items() if all(name in known for name in own)}
+    bounds = {
+        v: hull(*(known[name] for name in own))
+        for v, own in graph.groups.items()
+        if all(name in known for name in own)
+    }
     tensors = in_32_bits(parts, bounds)
     named = list(zip([name for name, _ in parts], tensors, strict=True))
     return replace(graph, terms=named[: len(graph.terms)], untouched=named[len(graph.terms) :])
 
 
 def bounds_of_values(model: pm.Model, supports: dict[str, Any]) -> dict[str, Bounds]:
-    """{discrete value variable: its bounds} by `supports`, or else by its distribution, `UNBOUNDED` where there are none.
+    """{discrete value variable: its bounds} by `supports`, or else by its distribution, `UNBOUNDED` where
+    there are none.
 
     Raises
     ------
@@ -326,7 +388,9 @@ def bounds_of_values(model: pm.Model, supports: dict[str, Any]) -> dict[str, Bou
         found[name] = extent(supports.get(name) or bounds_of(rv) or (None, None), UNBOUNDED)
         far = max(-found[name][0], found[name][1])
         if far > LARGEST:
-            raise ValueError(f"{name!r} may be as far as {far:.0f} from 0, which 32 bits do not hold. {REMEDY}")
+            raise ValueError(
+                f"{name!r} may be as far as {far:.0f} from 0, which 32 bits do not hold. {REMEDY}"
+            )
     return found
 
 
@@ -339,4 +403,6 @@ def check_in_32_bits(name: str, values: np.ndarray) -> None:
     """
     far = int(np.abs(values).max(initial=0))
     if far > UNBOUNDED:
-        raise SamplingError(f"{name!r} went as far as {far}: integers of 32 bits end at {LARGEST:.0f}. {REMEDY}")
+        raise SamplingError(
+            f"{name!r} went as far as {far}: integers of 32 bits end at {LARGEST:.0f}. {REMEDY}"
+        )

@@ -17,7 +17,9 @@ INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 
 
 def log_gamma(n):
-    """log Gamma(n) of integers n: looked up where all are below 4096, since a logarithm of a factorial costs ten times as much."""
+    """log Gamma(n) of integers n: looked up where all are below 4096, since a logarithm of a factorial costs
+    ten times as much.
+    """
     n = jnp.asarray(n, int)
     table = gammaln(np.arange(TABLE))  # +inf at 0, and below it
 
@@ -31,7 +33,11 @@ def log_gamma(n):
 
 
 def is_integer_log_gamma(node: Apply) -> bool:
-    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, GammaLn) and node.inputs[0].type.dtype in INTEGERS
+    return (
+        isinstance(node.op, Elemwise)
+        and isinstance(node.op.scalar_op, GammaLn)
+        and node.inputs[0].type.dtype in INTEGERS
+    )
 
 
 class IntegerLogGamma(Op):

@@ -1,7 +1,8 @@
 """JAX's settings while a program of this package is traced or runs, whatever they are outside of it.
 
-What JAX computes depends on settings of the whole process, which any library may change: how types and shapes are promoted, how bits
-become random numbers, how wide numbers are. Inside this context the first two are JAX's defaults.
+What JAX computes depends on settings of the whole process, which any library may change: how types and shapes
+are promoted, how bits become random numbers, how wide numbers are. Inside this context the first two are
+JAX's defaults.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,11 @@ from contextlib import ExitStack, contextmanager
 
 import jax
 
-DEFAULTS = {"numpy_dtype_promotion": "standard", "numpy_rank_promotion": "allow", "threefry_partitionable": True}
+DEFAULTS = {
+    "numpy_dtype_promotion": "standard",
+    "numpy_rank_promotion": "allow",
+    "threefry_partitionable": True,
+}
 
 
 @contextmanager

@@ -18,14 +18,20 @@ from pymc_discrete.targets.integers import with_integer_log_gamma
 
 
 def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
-    """What PyTensor says of the first Op of a graph that has no JAX version, or None; found without starting JAX."""
+    """What PyTensor says of the first Op of a graph that has no JAX version, or None; found without starting
+    JAX.
+    """
     for node in toposort(list(outputs)):
         if isinstance(node.op, CheckAndRaise):  # left out, with a warning
             continue
         try:
-            if not isinstance(node.op, HasInnerGraph) or jax_funcify.dispatch(type(node.op)) is jax_funcify.dispatch(object):
+            if not isinstance(node.op, HasInnerGraph) or jax_funcify.dispatch(
+                type(node.op)
+            ) is jax_funcify.dispatch(object):
                 jax_funcify(node.op, node=node)
-            elif (refusal := refusal_of_jax(node.op.inner_outputs)) is not None:  # whose constants would start JAX
+            elif (
+                refusal := refusal_of_jax(node.op.inner_outputs)
+            ) is not None:  # whose constants would start JAX
                 return refusal
         except NotImplementedError as error:
             return error
@@ -35,8 +41,9 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
 def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
     """A JAX function of the inputs that returns the tuple of outputs, after PyTensor's rewrites for JAX.
 
-    The graph is rewritten now and turned into JAX at the first call: that puts its constants on the device, which starts JAX. Numbers
-    have the width that JAX has at the call (`jax.enable_x64`), whatever the graph says.
+    The graph is rewritten now and turned into JAX at the first call: that puts its constants on the device,
+    which starts JAX. Numbers have the width that JAX has at the call (`jax.enable_x64`), whatever the graph
+    says.
     """
     if not outputs:
         return lambda *_: ()

@@ -1,7 +1,9 @@
-"""Rewrites of a log density that move work out of what depends on the block, to where it is done once per context.
+"""Rewrites of a log density that move work out of what depends on the block, to where it is done once per
+context.
 
-A selection takes from a tensor of the context what the block's sites say: `p[z]`, `switch(z, a, b)`. What is then computed from it row by
-row, `log(p[z])`, `chol(cov[z])`, `P[z].sum(axis=-1)`, is computed for every row instead, and selected: `log(p)[z]`.
+A selection takes from a tensor of the context what the block's sites say: `p[z]`, `switch(z, a, b)`. What is
+then computed from it row by row, `log(p[z])`, `chol(cov[z])`, `P[z].sum(axis=-1)`, is computed for every row
+instead, and selected: `log(p)[z]`.
 """
 
 from collections.abc import Callable
@@ -72,7 +74,9 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
 # ---------------------------------------------------------------- simpler forms
 def plain(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | None:
-    """Forms that other rules know, of sums of booleans, quadratic forms, squares and conditions that always hold."""
+    """Forms that other rules know, of sums of booleans, quadratic forms, squares and conditions that always
+    hold.
+    """
     out, op = node.outputs[0], node.op.scalar_op if isinstance(node.op, Elemwise) else None
     booleans = {Add: pt.or_, Mul: pt.and_}
     if type(op) in booleans and out.type.dtype == "bool":  # PyTensor's JAX adds them up instead
@@ -111,7 +115,9 @@ def constant_of(var: Variable) -> bool | None:
 
 
 def always_true(op: Any, inputs: list[Variable]) -> bool:
-    """Whether a comparison says no more than that a probability, or an exponential, is one: 0 <= sigmoid(x) <= 1."""
+    """Whether a comparison says no more than that a probability, or an exponential, is one: 0 <= sigmoid(x)
+    <= 1.
+    """
     if not isinstance(op, GE | LE) or not isinstance(inputs[1], Constant):
         return False
     inner = inputs[0].owner
@@ -123,7 +129,9 @@ def always_true(op: Any, inputs: list[Variable]) -> bool:
 
 # ---------------------------------------------------------------- selections
 def selection(var: Variable, moving: Moving) -> tuple[list[Variable], Callable[..., Variable], Any] | None:
-    """What a selection chooses from, how it chooses from others in their place, and what two that choose alike share."""
+    """What a selection chooses from, how it chooses from others in their place, and what two that choose
+    alike share.
+    """
     node = var.owner
     if node is None or var not in moving:
         return None
@@ -147,7 +155,11 @@ def elementwise(node: Apply, inputs: list[Variable], moving: Moving) -> Variable
     found = {j: selection(i, moving) for j, i in enumerate(inputs) if i in moving}
     others = [i for j, i in enumerate(inputs) if j not in found]
     first = next(iter(found.values()))
-    if first is None or any(f is None or f[2] != first[2] for f in found.values()) or not all(all(i.type.broadcastable) for i in others):
+    if (
+        first is None
+        or any(f is None or f[2] != first[2] for f in found.values())
+        or not all(all(i.type.broadcastable) for i in others)
+    ):
         return None
     if len(found) > 1 and isinstance(node.op.scalar_op, Switch):
         return None  # of two branches only one may be what is chosen
@@ -185,7 +197,11 @@ def rows_of(var: Variable, moving: Moving) -> Rows | None:
 
 def composed(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | None:
     """`x[i][j, k]` as `x[i[j], k]`, and `x[i].T` as `x[i.T]`."""
-    inner = rows_of(inputs[0], moving) if isinstance(node.op, AdvancedSubtensor | Subtensor | DimShuffle) else None
+    inner = (
+        rows_of(inputs[0], moving)
+        if isinstance(node.op, AdvancedSubtensor | Subtensor | DimShuffle)
+        else None
+    )
     if inner is None:
         return None
     x, indices, q = inner
@@ -193,7 +209,11 @@ def composed(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | 
         behind = inputs[0].type.ndim - q  # dimensions of a row, which stay where they are
         order = node.op.new_order
         ahead = order[: len(order) - behind]
-        if not q or list(order[len(ahead) :]) != list(range(q, q + behind)) or any(o != "x" and o >= q for o in ahead):
+        if (
+            not q
+            or list(order[len(ahead) :]) != list(range(q, q + behind))
+            or any(o != "x" and o >= q for o in ahead)
+        ):
             return None
         return x[tuple(i.dimshuffle(ahead) for i in indices)]
     index = list(indices_from_subtensor(inputs[1:], node.op.idx_list))
@@ -209,7 +229,9 @@ def composed(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | 
 
 
 def row_by_row(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | None:
-    """What is computed from every row of a selection of rows, computed for all rows of the context instead."""
+    """What is computed from every row of a selection of rows, computed for all rows of the
+    context instead.
+    """
     places = [j for j, i in enumerate(inputs) if i in moving]
     inner = rows_of(inputs[places[0]], moving) if len(places) == 1 else None
     if inner is None:
@@ -225,7 +247,9 @@ def row_by_row(node: Apply, inputs: list[Variable], moving: Moving) -> Variable 
 
 
 def on_rows(var: Variable, q: int, p: int) -> Variable | None:
-    """What is the same for all rows of a selection by q dimensions, as it stands beside the p dimensions that count the rows."""
+    """What is the same for all rows of a selection by q dimensions, as it stands beside the p dimensions that
+    count the rows.
+    """
     if getattr(var.type, "ndim", 0) == 0:
         return var
     return var.dimshuffle(*["x"] * p, *range(q, var.type.ndim)) if all(var.type.broadcastable[:q]) else None
@@ -233,7 +257,9 @@ def on_rows(var: Variable, q: int, p: int) -> Variable | None:
 
 @singledispatch
 def for_rows(op: Op, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    """The Op on all rows, counted by p dimensions, in place of a selection of them by q; None where it does not go row by row."""
+    """The Op on all rows, counted by p dimensions, in place of a selection of them by q; None where it does
+    not go row by row.
+    """
     return None
 
 

@@ -1,6 +1,7 @@
 """Linear maps: what a change of a few inputs does to the whole result, one column at a time.
 
-One rule per linear Op, registered under `@column_update.register`; an Op without a rule is not treated as linear.
+One rule per linear Op, registered under `@column_update.register`; an Op without a rule is not treated as
+linear.
 """
 
 from collections.abc import Callable
@@ -43,12 +44,30 @@ from pymc_discrete.targets.graph import LogpGraph
 from pymc_discrete.targets.jaxify import jax_funcify
 from pymc_discrete.targets.rules import groups, reduced_axes
 
-# (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k, *shape)
+# (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k,
+# *shape)
 Update = Callable
 
 
 # functions that keep what is finite finite and of its own order of magnitude
-TAME = (Add, Sub, Mul, Neg, Identity, Cast, Switch, Clip, Abs, Sqr, Sign, ScalarMaximum, ScalarMinimum, Sigmoid, Tanh, Second)
+TAME = (
+    Add,
+    Sub,
+    Mul,
+    Neg,
+    Identity,
+    Cast,
+    Switch,
+    Clip,
+    Abs,
+    Sqr,
+    Sign,
+    ScalarMaximum,
+    ScalarMinimum,
+    Sigmoid,
+    Tanh,
+    Second,
+)
 LARGEST_FACTOR = 1e8
 
 
@@ -63,21 +82,34 @@ def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
             return False
     for n in toposort([source], blockers=graph.values):
         moving = any(i in graph.dependent for i in n.inputs)
-        if moving and isinstance(n.op, Elemwise) and n.outputs[0].type.dtype != "bool" and not isinstance(n.op.scalar_op, TAME):
+        if (
+            moving
+            and isinstance(n.op, Elemwise)
+            and n.outputs[0].type.dtype != "bool"
+            and not isinstance(n.op.scalar_op, TAME)
+        ):
             return False
-        if moving and isinstance(n.op, CAReduce) and not isinstance(n.op.scalar_op, Add | AND | OR | ScalarMaximum | ScalarMinimum):
+        if (
+            moving
+            and isinstance(n.op, CAReduce)
+            and not isinstance(n.op.scalar_op, Add | AND | OR | ScalarMaximum | ScalarMinimum)
+        ):
             return False
     return True
 
 
 @singledispatch
 def column_update(op: Op, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
-    """The update of a linear Op when its input number `moving` changes, or None where it is not linear in it."""
+    """The update of a linear Op when its input number `moving` changes, or None where it is not
+    linear in it.
+    """
     return None
 
 
 def one_hot(place: np.ndarray, n: int, rows, dtype):
-    return (take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)).astype(dtype)
+    return (
+        take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)
+    ).astype(dtype)
 
 
 @column_update.register
@@ -94,7 +126,9 @@ def _(op: CAReduce, node: Apply, moving: int, graph: LogpGraph) -> Update | None
         if len(members) == 1:
             out = delta.sum(axis=1)[..., None]
         else:
-            out = jnp.einsum("rmk,rmo->rko", delta, one_hot(result_of[index], len(members), rows, delta.dtype))
+            out = jnp.einsum(
+                "rmk,rmo->rko", delta, one_hot(result_of[index], len(members), rows, delta.dtype)
+            )
         return out.reshape(*out.shape[:2], *shape)
 
     return update
@@ -124,7 +158,11 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
             which = place[0] if rows is None else jnp.asarray(place[0])[rows]
             picked = column[which]  # (r, m, n_out)
         if free == 1:
-            out = (delta[:, 0, :, None] * picked[:, 0, None, :]) if m == 1 else jnp.einsum("rmk,rmo->rko", delta, picked)
+            out = (
+                (delta[:, 0, :, None] * picked[:, 0, None, :])
+                if m == 1
+                else jnp.einsum("rmk,rmo->rko", delta, picked)
+            )
         elif moving == 1:
             out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, picked, one_hot(place[1], free, rows, delta.dtype))
         else:

@@ -1,4 +1,6 @@
-"""JAX's settings for programs of PyMC models: numbers are as wide as PyTensor's floats, whatever JAX is set to."""
+"""JAX's settings for programs of PyMC models: numbers are as wide as PyTensor's floats, whatever JAX is set
+to.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +11,15 @@ import pytensor
 
 from pymc_discrete.targets.jax_settings import default_settings
 
-_wide: ContextVar[bool | None] = ContextVar("wide", default=None)  # of the program of a model that surrounds this place, if any
+_wide: ContextVar[bool | None] = ContextVar(
+    "wide", default=None
+)  # of the program of a model that surrounds this place, if any
 
 
 def width_of_models() -> bool:
-    """Whether numbers of a model have 64 bits here: as `pytensor.config.floatX` says, or the program around this place."""
+    """Whether numbers of a model have 64 bits here: as `pytensor.config.floatX` says, or the program around
+    this place.
+    """
     inside = _wide.get()
     return pytensor.config.floatX == "float64" if inside is None else inside
 
@@ -22,11 +28,13 @@ def width_of_models() -> bool:
 def model_settings(wide: bool | None = None) -> Iterator[None]:
     """`default_settings` with the width of models; as a decorator, while a function runs.
 
-    A thread that is started inside runs with JAX's settings until it enters this context itself, in a copy of the context variables.
+    A thread that is started inside runs with JAX's settings until it enters this context itself, in a copy of
+    the context variables.
 
     Parameters
     ----------
-    wide : whether numbers have 64 bits, in this program and in all that it calls; by default `width_of_models`
+    wide : whether numbers have 64 bits, in this program and in all that it calls; by default
+        `width_of_models`
     """
     token = _wide.set(width_of_models() if wide is None else wide)
     try:
@@ -46,7 +54,7 @@ def refuse_another_width() -> None:
     wide = width_of_models()
     if jax.config.jax_enable_x64 != wide:
         raise ValueError(
-            f"A program that JAX traces with jax_enable_x64={not wide} contains the target of a PyMC model, whose numbers have "
-            f"{64 if wide else 32} bits. Trace it under jax.enable_x64({wide}), or make the model under "
-            f"pytensor.config.floatX={'float32' if wide else 'float64'!r}."
+            f"A program that JAX traces with jax_enable_x64={not wide} contains the target of a PyMC model, "
+            f"whose numbers have {64 if wide else 32} bits. Trace it under jax.enable_x64({wide}), or make "
+            f"the model under pytensor.config.floatX={'float32' if wide else 'float64'!r}."
         )

@@ -8,7 +8,9 @@ LISTED = 8  # entries of a list that are shown
 
 
 def shown(names: Iterable[str | None], quoted: bool = True) -> str:
-    """`'a', 'b'`; `z0 ... z149 (150 variables)` where many differ in their numbers only; at most `LISTED` entries."""
+    """`'a', 'b'`; `z0 ... z149 (150 variables)` where many differ in their numbers only; at most `LISTED`
+    entries.
+    """
     every = list(map(str, names))
     parts = [part for group in alike(every) for part in entries(group, quoted)]
     if len(parts) <= LISTED:

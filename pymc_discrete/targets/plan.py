@@ -29,7 +29,8 @@ WAYS = ("auto", "exact", "gradient")
 SMALL = 2e5  # counted operations in all
 CHEAP = 64.0  # ... per element of the changed linear maps
 BEARABLE = 1e9  # ... in all, where the gradient is blind
-# Values of a wide support are all looked at, or as many of them, as cost no more than this: about 100 microseconds
+# Values of a wide support are all looked at, or as many of them, as cost no more than this: about 100
+# microseconds
 CHEAP_DRAW = 2.5e5
 WIDEST = 4096
 
@@ -60,7 +61,9 @@ class Plan:
         self.unary: list[tuple[int, Unary]] = []
         self.pairs: list[tuple[int, int, Pair]] = []
         self.pointwise: list[tuple[int, Pointwise]] = []
-        self.in_place: list[tuple[SparseTerm, np.ndarray, np.ndarray]] = []  # term, elements (n,) and their sites (n, J)
+        self.in_place: list[
+            tuple[SparseTerm, np.ndarray, np.ndarray]
+        ] = []  # term, elements (n,) and their sites (n, J)
         self.rows: list[DenseRows] = []
         self.gradients: list[Gradient] = []
         sized = [m for m in space.members if m.size]
@@ -126,10 +129,17 @@ class Plan:
             for n, rows in rows_per_variable(sites[rest], self.space, rest).items():
                 self.pointwise.append((n, Pointwise(term, rows, *blocks[n])))
         most = "1 site" if count.max() == 1 else f"{count.max()} sites"
-        self._because(sites[sites >= 0], 1 + count.max() / 100, "exact", f"every element of {term.name!r} depends on at most {most}")
+        self._because(
+            sites[sites >= 0],
+            1 + count.max() / 100,
+            "exact",
+            f"every element of {term.name!r} depends on at most {most}",
+        )
 
     def _choose(self, terms: list[DenseTerm], how: str) -> None:
-        """One way for all dense parts of a term: half of it by the gradient would cost as much and its errors would not cancel."""
+        """One way for all dense parts of a term: half of it by the gradient would cost as much and its errors
+        would not cancel.
+        """
         every = [DenseRows(t, self.dependence, self.space) for t in terms]
         variables = set[int]().union(*(r.variables for r in every))
         cost = sum(r.cost for r in every)
@@ -149,9 +159,10 @@ class Plan:
         if cost > BEARABLE:
             names = ", ".join(repr(self.space.variables[n].name) for n in sorted(variables))
             raise ValueError(
-                f"No affordable differences for {names} in {name!r}: {gradient.blind}, so its gradient is blind, and evaluating every "
-                f"neighbour would take about {cost:.1e} operations a transition. Pass differences='exact' to pay that, sample these "
-                f"variables in smaller blocks, or write the term without {op}."
+                f"No affordable differences for {names} in {name!r}: {gradient.blind}, so its gradient is "
+                f"blind, and evaluating every neighbour would take about {cost:.1e} operations a transition. "
+                "Pass differences='exact' to pay that, sample these variables in smaller blocks, or write "
+                f"the term without {op}."
             )
         for r in every:
             self._use_rows(r, f"; its gradient is blind: {gradient.blind}")
@@ -160,7 +171,9 @@ class Plan:
         self.rows.append(rows)
         way = "incremental" if rows.linear else "brute force"
         what = "is evaluated on changed linear maps" if rows.linear else "is evaluated at every neighbour"
-        self._because(rows.sites, 2, way, f"{rows.term.name!r} is dense ({self._dense_op(rows.term)}) and {what}{more}")
+        self._because(
+            rows.sites, 2, way, f"{rows.term.name!r} is dense ({self._dense_op(rows.term)}) and {what}{more}"
+        )
 
     def _use_gradient(self, terms: list[DenseTerm], forced: bool) -> None:
         gradient = Gradient(terms, self.dependence, self.space)
@@ -168,7 +181,9 @@ class Plan:
         if gradient.blind or unseen:
             names = ", ".join(map(repr, unseen or [v.name for v in self.space.variables]))
             why = gradient.blind or "the gradient does not reach it"
-            raise ValueError(f"The gradient is blind for {names}: {why}. Use differences='exact' (or 'auto').")
+            raise ValueError(
+                f"The gradient is blind for {names}: {why}. Use differences='exact' (or 'auto')."
+            )
         self.gradients.append(gradient)
         self._because(gradient.sites, 3, "gradient", "asked for with differences='gradient'")
 
@@ -179,7 +194,9 @@ class Plan:
 
     @property
     def guessed_choices(self) -> list[str]:
-        """Names of the members that choose among values (`mu[z]`), what depends on them being known by a gradient only."""
+        """Names of the members that choose among values (`mu[z]`), what depends on them being known by a
+        gradient only.
+        """
         sites = [g.choosing for g in self.gradients]
         return list(dict.fromkeys(self.space.sites[s][0] for own in sites for s in own))
 
@@ -199,7 +216,9 @@ class Plan:
         return links_of([self.dependence.sparse(t.var) for t in self.sparse], self.space.d)
 
     def _locality(self) -> list[np.ndarray] | None:
-        """Where a change of a site touches few differences, which: per variable (d, width) int local rows, one past the end for none."""
+        """Where a change of a site touches few differences, which: per variable (d, width) int local rows,
+        one past the end for none.
+        """
         d = self.space.d
         if self.rows or self.gradients or d < 4:
             return None
@@ -210,8 +229,9 @@ class Plan:
         return neighbourhoods(self.links, [(start, v.size) for start, v in self.space.blocks], d)
 
     def wide(self) -> tuple[list[int], dict[int, int]]:
-        """Which variables with a window may as well be drawn from all of their bounded support, and for the others how many steps a
-        stretch of values may have: as many as are cheap."""
+        """Which variables with a window may as well be drawn from all of their bounded support, and for the
+        others how many steps a stretch of values may have: as many as are cheap.
+        """
         wide = [n for n, v in enumerate(self.space.variables) if not v.finite and v.size]
         whole, widths = [], {}
         for n in wide:
@@ -222,21 +242,31 @@ class Plan:
             if v.counts.max() <= values:
                 whole.append(n)
             else:
-                most = min(WIDEST, int(np.max(np.asarray(v.offsets))))  # a stretch need not reach beyond what its distribution does
+                most = min(
+                    WIDEST, int(np.max(np.asarray(v.offsets)))
+                )  # a stretch need not reach beyond what its distribution does
                 widths[n] = max(v.width, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
         return whole, widths
 
     def _element_cost(self, n: int, p: Pointwise) -> float:
-        """Counted operations of one element of a term at one value of a site: of all tensors, what it reads and the site moves."""
+        """Counted operations of one element of a term at one value of a site: of all tensors, what it reads
+        and the site moves.
+        """
         var, site = p.term.var, self.graph.values[n]
         moving = dependent_variables([var], [site])
         read = {v: np.zeros(self.graph.size(v), bool) for v in moving}
         read[var][p.rows.index] = True
         total = 0.0
-        for node in reversed([node for node in toposort([var], blockers=[site]) if node.outputs[0] in moving]):
+        for node in reversed(
+            [node for node in toposort([var], blockers=[site]) if node.outputs[0] in moving]
+        ):
             rule = self.dependence.rule(node)
             assert rule is not None  # no element of a dense tensor is evaluated in place
-            elements = np.unique(np.concatenate([wanted(rule, n, read[out]) for n, out in enumerate(node.outputs) if out in read]))
+            elements = np.unique(
+                np.concatenate(
+                    [wanted(rule, n, read[out]) for n, out in enumerate(node.outputs) if out in read]
+                )
+            )
             each = COSTLY.get(str(node.op.scalar_op), 1) if isinstance(node.op, Elemwise) else 0.0
             for i, reads in zip(node.inputs, rule.reads, strict=True):
                 if i in moving and reads is not None:
@@ -246,14 +276,18 @@ class Plan:
         return 5.0 + total / float(read[var].sum())
 
     def cost(self, one_site: bool, stretches: bool = False) -> float:
-        """Counted operations of one transition: of all differences, or of those that a change of one site touches.
+        """Counted operations of one transition: of all differences, or of those that a change of one site
+        touches.
 
-        With `stretches` sites that have a window are evaluated on a stretch of values (see `Variable`) in place of it.
+        With `stretches` sites that have a window are evaluated on a stretch of values (see `Variable`) in
+        place of it.
         """
         space = self.space
         share = sum(t.shape[1] for t in self.local) / space.d if one_site and self.local is not None else 1.0
         values = [v.stretches[0] if stretches and not v.finite else v.moves for v in space.variables]
-        sparse = sum(p.rows.index.size * (values[n] + 1) * self._element_cost(n, p) for n, p in self.pointwise)
+        sparse = sum(
+            p.rows.index.size * (values[n] + 1) * self._element_cost(n, p) for n, p in self.pointwise
+        )
         each = 4.0 if share < 1 else 0.5  # a few are gathered, all at once run along vectors
         sparse += sum(each * side["pair"].size * p.va.K * p.vb.K for *_, p in self.pairs for side in p.sides)
         sloped = sum(20.0 * p.rows.index.size * p.v.moves for g in self.gradients for _, p in g.pointwise)

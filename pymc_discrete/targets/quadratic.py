@@ -1,6 +1,8 @@
-r"""Exact differences of a quadratic function of a linear map, a Gaussian likelihood above all, for two products with the matrix.
+r"""Exact differences of a quadratic function of a linear map, a Gaussian likelihood above all, for two
+products with the matrix.
 
-Where the rest of a term is :math:`r(u) = \sum_n (a_n + b_n u_n + h_n u_n^2 / 2)` and a move changes u by :math:`\delta_{ik}` times column
+Where the rest of a term is :math:`r(u) = \sum_n (a_n + b_n u_n + h_n u_n^2 / 2)` and a move changes u by
+:math:`\delta_{ik}` times column
 :math:`c_i`, the difference is exactly
 
 .. math:: d_{ik} = \delta_{ik} \, c_i^T \nabla r(u) + \delta_{ik}^2 \, (c_i^2)^T h / 2
@@ -57,7 +59,9 @@ def is_separable_quadratic(total: Variable, u: Variable, size) -> bool:
             found = sum(degrees) if not any(after_sum) or len(moving) == 1 else math.inf
         elif isinstance(op, TrueDiv) and node.inputs[1] not in dependent:
             found = degrees[0]
-        elif isinstance(op, Sqr) or (isinstance(op, Pow) and isinstance(node.inputs[1], Constant) and (node.inputs[1].data == 2).all()):
+        elif isinstance(op, Sqr) or (
+            isinstance(op, Pow) and isinstance(node.inputs[1], Constant) and (node.inputs[1].data == 2).all()
+        ):
             found = 2 * degrees[0] if not any(after_sum) else math.inf
         else:
             return False
@@ -85,7 +89,9 @@ class Quadratic:
         self.u = pt.tensor(shape=u.type.shape, dtype=pytensor.config.floatX)
         (total,) = rebuild([total], {u: self.u})
         slope = pytensor.grad(total, self.u)
-        self.slope, self.curvature = rewritten([slope, pytensor.grad(slope.sum(), self.u, disconnected_inputs="ignore")])
+        self.slope, self.curvature = rewritten(
+            [slope, pytensor.grad(slope.sum(), self.u, disconnected_inputs="ignore")]
+        )
 
     def prepare(self) -> list[Variable]:
         """Build the JAX functions; returns the context that they read."""

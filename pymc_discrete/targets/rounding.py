@@ -1,7 +1,7 @@
 """How far rounding may move a log density: a running error analysis of its graph (Higham 2002, section 3.3).
 
-Terms of 1e8 nats that cancel leave a log density of 10 nats that is known to 1e-8 only. To first order, and in units of the spacing of
-floats at 1, the error of a tensor v = f(a, b) is at most
+Terms of 1e8 nats that cancel leave a log density of 10 nats that is known to 1e-8 only. To first order, and
+in units of the spacing of floats at 1, the error of a tensor v = f(a, b) is at most
 
     E(v) = |v| + |df/da| E(a) + |df/db| E(b)
 """
@@ -19,7 +19,15 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.graph.utils import MethodNotDefined
 from pytensor.scalar.basic import Add, Mul, Switch
-from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.basic import (
+    Alloc,
+    ExtractDiag,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
@@ -33,11 +41,15 @@ NOT_WORTH_IT = 1e-8  # nats
 
 
 def rounding_of(total: Variable, inputs: list[Variable]) -> Callable[..., float]:
-    """A function of the inputs, NumPy arrays: by how many nats the scalar `total` may be off, times the spacing of its floats at 1."""
+    """A function of the inputs, NumPy arrays: by how many nats the scalar `total` may be off, times the
+    spacing of its floats at 1.
+    """
     found: dict[Variable, Variable] = {}
 
     def error(var: Variable) -> Variable:
-        return found.get(var, pt.zeros_like(var, dtype="float64"))  # integers, constants and inputs are what they are
+        return found.get(
+            var, pt.zeros_like(var, dtype="float64")
+        )  # integers, constants and inputs are what they are
 
     for node in toposort([total]):
         for out in node.outputs:
@@ -62,8 +74,12 @@ def finite(var: Variable) -> Variable:
 
 @singledispatch
 def error_after(op: Op, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
-    """E of an output of a node, given those of its inputs, None for what is no float; an Op without a rule keeps the largest."""
-    largest = [e.max() + finite(abs(i)).max() for i, e in zip(node.inputs, errors, strict=True) if e is not None]
+    """E of an output of a node, given those of its inputs, None for what is no float; an Op without a rule
+    keeps the largest.
+    """
+    largest = [
+        e.max() + finite(abs(i)).max() for i, e in zip(node.inputs, errors, strict=True) if e is not None
+    ]
     return abs(out) + (pt.add(*largest) if len(largest) > 1 else largest[0] if largest else 0.0)
 
 
@@ -88,7 +104,9 @@ def slope(op: Elemwise, inputs: list[Variable], n: int) -> Variable:
         return pt.mul(*others) if len(others) > 1 else others[0]
     same = pt.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs  # or the gradient would be summed up
     try:
-        return pytensor.grad(op(*same).sum(), same[n], disconnected_inputs="ignore", return_disconnected="zero")
+        return pytensor.grad(
+            op(*same).sum(), same[n], disconnected_inputs="ignore", return_disconnected="zero"
+        )
     except (NotImplementedError, MethodNotDefined, NullTypeGradError, TypeError, ValueError):
         return pt.ones(())
 
@@ -154,7 +172,7 @@ def is_empty(var: Variable) -> bool:
 
 
 for _op in (
-    Alloc, DimShuffle, ExtractDiag, Join, JoinDims, MakeVector, Reshape, ScalarFromTensor, SpecifyShape, Split, SplitDims, TensorFromScalar,
-    AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor,
+    Alloc, DimShuffle, ExtractDiag, Join, JoinDims, MakeVector, Reshape, ScalarFromTensor, SpecifyShape,
+    Split, SplitDims, TensorFromScalar, AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor,
 ):  # fmt: skip
     error_after.register(_op)(moved_error)

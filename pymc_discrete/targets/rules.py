@@ -1,7 +1,8 @@
-"""One rule per PyTensor Op: which elements of its inputs an element of its output reads, and how it computes with them.
+"""One rule per PyTensor Op: which elements of its inputs an element of its output reads, and how it computes
+with them.
 
-A new Op is a new function under `@elements_of.register`. An Op without a rule reads all of its inputs for every element of its output:
-never wrong, only dearer.
+A new Op is a new function under `@elements_of.register`. An Op without a rule reads all of its inputs for
+every element of its output: never wrong, only dearer.
 """
 
 import math
@@ -54,12 +55,15 @@ class Elements:
 
     Attributes
     ----------
-    reads : per input (n_out, g) int, flat index of the elements read, -1 for none, g = 0 where it is not read at all; or None where
+    reads : per input (n_out, g) int, flat index of the elements read, -1 for none, g = 0 where it is not read
+        at all; or None where
         the whole (context) input is read
-    compute : (values, fixed) -> values. An array read one by one (g = 1) comes as (..., k), a group as (..., g, k); k is the
+    compute : (values, fixed) -> values. An array read one by one (g = 1) comes as (..., k), a group as (...,
+        g, k); k is the
         candidate axis, 1 where nothing moves
     fixed : (n_out, ...) int, constants that belong to the output elements
-    passes : the Op only selects, compares or moves (no arithmetic): tables pass through it, a gradient does not
+    passes : the Op only selects, compares or moves (no arithmetic): tables pass through it, a gradient does
+        not
     """
 
     reads: list[np.ndarray | None]
@@ -70,15 +74,19 @@ class Elements:
 
 @dataclass
 class Entries:
-    """How the outputs of an Op come entry by entry from groups of elements: the matrices of a batch, the rows of a softmax.
+    """How the outputs of an Op come entry by entry from groups of elements: the matrices of a batch, the rows
+    of a softmax.
 
     Every element of an entry depends on all that the entry reads, and all of them are computed at once.
 
     Attributes
     ----------
-    reads : per input (entries, g) int, flat index of the elements read; or None where the whole (context) input is read
-    compute : (values) -> values. A group comes as (..., g, k), a whole input as a flat array; for every output (..., c, k), its c elements
-    entry, place : for every output (n_out,) int, the entry that each element belongs to, and its place among the c
+    reads : per input (entries, g) int, flat index of the elements read; or None where the whole (context)
+        input is read
+    compute : (values) -> values. A group comes as (..., g, k), a whole input as a flat array; for every
+        output (..., c, k), its c elements
+    entry, place : for every output (n_out,) int, the entry that each element belongs to, and its place among
+        the c
     """
 
     reads: list[np.ndarray | None]
@@ -121,7 +129,9 @@ def is_switch(node: Apply) -> bool:
 
 
 # ---------------------------------------------------------------- data movement
-def moved(node: Apply, graph: LogpGraph, movable: tuple[int, ...], move: Callable[..., np.ndarray] | None = None) -> Elements | None:
+def moved(
+    node: Apply, graph: LogpGraph, movable: tuple[int, ...], move: Callable[..., np.ndarray] | None = None
+) -> Elements | None:
     """The rule of an Op that only moves data: run it, or `move` of its inputs, on numbered elements."""
     args, source_of, offset = [], [], 0
     for j, i in enumerate(node.inputs):
@@ -176,7 +186,8 @@ def _first_input(op, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 for _op in (
-    DimShuffle, Reshape, SpecifyShape, ExtractDiag, JoinDims, SplitDims, Alloc, ScalarFromTensor, TensorFromScalar,
+    DimShuffle, Reshape, SpecifyShape, ExtractDiag, JoinDims, SplitDims, Alloc, ScalarFromTensor,
+    TensorFromScalar,
 ):  # fmt: skip
     elements_of.register(_op)(_first_input)
 
@@ -189,7 +200,9 @@ def _(op: Split, node: Apply, graph: LogpGraph) -> Elements | None:
 @elements_of.register
 def _(op: Join, node: Apply, graph: LogpGraph) -> Elements | None:
     # its `perform` casts to the type of the result
-    return moved(node, graph, tuple(range(len(node.inputs))), lambda *args: np.concatenate(args, axis=op.axis))
+    return moved(
+        node, graph, tuple(range(len(node.inputs))), lambda *args: np.concatenate(args, axis=op.axis)
+    )
 
 
 @elements_of.register
@@ -228,7 +241,11 @@ def _(op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
             return values[0] + jnp.where(fixed[0], values[1], 0)
         return values[0] + jnp.where(fixed[0][..., None], values[1], 0).sum(axis=-2)
 
-    return Elements([np.arange(n_out)[:, None], reads, *[np.zeros((n_out, 0), int)] * len(flat)], compute, fixed=(reads >= 0,))
+    return Elements(
+        [np.arange(n_out)[:, None], reads, *[np.zeros((n_out, 0), int)] * len(flat)],
+        compute,
+        fixed=(reads >= 0,),
+    )
 
 
 # ---------------------------------------------------------------- gathers
@@ -241,7 +258,9 @@ def _(op, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> Elements | None:
-    """`x[i, :, j]` with index tensors that are no constants: one element of x per output element, known when the indices are."""
+    """`x[i, :, j]` with index tensors that are no constants: one element of x per output element, known when
+    the indices are.
+    """
     x, *flat = node.inputs
     shape = graph.shape(x)
     # what stands in each dimension: a slice, or which of the inputs is the index
@@ -263,7 +282,9 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
 
     def at(coordinate_shape, number, first):
         """Run the indexing on an array that holds a coordinate."""
-        where = tuple((first if d == arrays[0] else zeros) if d in index else slices[d] for d in range(len(shape)))
+        where = tuple(
+            (first if d == arrays[0] else zeros) if d in index else slices[d] for d in range(len(shape))
+        )
         return np.broadcast_to(number, coordinate_shape)[where].reshape(-1)
 
     # which broadcast index element an output element takes, and where it lies along the sliced dimensions
@@ -275,16 +296,22 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
     strides = [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
     base = np.zeros(which.size, int)
     for d in slices:
-        base = base + strides[d] * at(small, np.arange(shape[d]).reshape([shape[d] if e == d else 1 for e in range(len(shape))]), zeros)
+        base = base + strides[d] * at(
+            small, np.arange(shape[d]).reshape([shape[d] if e == d else 1 for e in range(len(shape))]), zeros
+        )
     reads: list[np.ndarray | None] = [np.zeros((which.size, 0), int) for _ in node.inputs]
     for d in arrays:
-        ids = np.broadcast_to(np.arange(graph.size(index[d])).reshape(graph.shape(index[d])), wide).reshape(-1)
+        ids = np.broadcast_to(np.arange(graph.size(index[d])).reshape(graph.shape(index[d])), wide).reshape(
+            -1
+        )
         reads[1 + places[d]] = ids[which][:, None]
     if x not in graph.dependent:
         reads[0] = None
 
         def take(values, fixed):
-            place = fixed[0][..., None] + sum(inside(values[1 + places[d]], shape[d]) * strides[d] for d in arrays)
+            place = fixed[0][..., None] + sum(
+                inside(values[1 + places[d]], shape[d]) * strides[d] for d in arrays
+            )
             return jnp.asarray(values[0]).reshape(-1).at[place].get(mode="promise_in_bounds")
 
         return Elements(reads, take, fixed=(base,), passes=True)
@@ -302,7 +329,9 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
     steps = [int(np.prod([shape[e] for e in chosen[n + 1 :]])) for n in range(len(chosen))]
 
     def pick(values, _):
-        place = sum(inside(values[1 + places[d]], shape[d]) * step for d, step in zip(chosen, steps, strict=True))
+        place = sum(
+            inside(values[1 + places[d]], shape[d]) * step for d, step in zip(chosen, steps, strict=True)
+        )
         if group.shape[1] == 1:
             return values[0]
         return one_of(values[0], place)
@@ -325,7 +354,9 @@ def one_of(group: Any, place: Any) -> Any:
         return found
     shape = jnp.broadcast_shapes((*group.shape[:-2], group.shape[-1]), place.shape)
     group = jnp.broadcast_to(group, (*shape[:-1], g, shape[-1]))
-    return jnp.take_along_axis(group, jnp.broadcast_to(place, shape)[..., None, :], axis=-2, mode="clip")[..., 0, :]
+    return jnp.take_along_axis(group, jnp.broadcast_to(place, shape)[..., None, :], axis=-2, mode="clip")[
+        ..., 0, :
+    ]
 
 
 # ---------------------------------------------------------------- reductions
@@ -455,8 +486,12 @@ def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.
     return [np.repeat(np.arange(count), c) for c in sizes], [np.tile(np.arange(c), count) for c in sizes]
 
 
-def along(node: Apply, graph: LogpGraph, axes: tuple[int, ...] | None, function: Callable[[Any], Any]) -> Entries | None:
-    """An Op that works along some axes of one input, (..., g, k) -> (..., g, k), whatever lies beside them."""
+def along(
+    node: Apply, graph: LogpGraph, axes: tuple[int, ...] | None, function: Callable[[Any], Any]
+) -> Entries | None:
+    """An Op that works along some axes of one input, (..., g, k) -> (..., g, k), whatever lies
+    beside them.
+    """
     x = node.inputs[0]
     shape = graph.shape(x)
     axes = tuple(range(len(shape))) if axes is None else tuple(a % len(shape) for a in axes)
@@ -498,7 +533,10 @@ def whole(node: Apply, graph: LogpGraph) -> Entries | None:
     shapes = [graph.shape(i) if hasattr(i.type, "ndim") else () for i in node.inputs]
     outputs = [graph.shape(out) if hasattr(out.type, "ndim") else () for out in node.outputs]
     reads = [np.arange(graph.size(i))[None] if m else None for i, m in zip(node.inputs, moving, strict=True)]
-    if any(r is not None and not 0 < r.size <= LARGEST_TABLE for r in reads) or min(map(math.prod, outputs)) == 0:
+    if (
+        any(r is not None and not 0 < r.size <= LARGEST_TABLE for r in reads)
+        or min(map(math.prod, outputs)) == 0
+    ):
         return None
 
     def compute(values):
@@ -509,14 +547,21 @@ def whole(node: Apply, graph: LogpGraph) -> Entries | None:
             args = [next(given) if m else v for m, v in zip(moving, fixed, strict=True)]
             return function(*args)
 
-        fixed = [None if m else v.reshape(s) if hasattr(v, "reshape") else v for m, v, s in zip(moving, values, shapes, strict=True)]
+        fixed = [
+            None if m else v.reshape(s) if hasattr(v, "reshape") else v
+            for m, v, s in zip(moving, values, shapes, strict=True)
+        ]
         parts = [to_core(v, s) for v, s, m in zip(values, shapes, moving, strict=True) if m]
         names = iter(range(10**6))
 
         def dims(shape):
             return "(" + ",".join(f"d{next(names)}" for _ in shape) + ")"
 
-        signature = ",".join(dims(s) for s, m in zip(shapes, moving, strict=True) if m) + "->" + ",".join(map(dims, outputs))
+        signature = (
+            ",".join(dims(s) for s, m in zip(shapes, moving, strict=True) if m)
+            + "->"
+            + ",".join(map(dims, outputs))
+        )
         found = jnp.vectorize(one, signature=signature)(*parts)
         found = found if isinstance(found, tuple | list) else [found]
         return [from_core(a, len(shape)) for a, shape in zip(found, outputs, strict=True)]

@@ -10,8 +10,9 @@ SHORT = 16  # entries; from more a gather is quicker than one comparison for eac
 
 
 def selected(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
-    """The graph with selections from short vectors that move as a chain of comparisons: the gradient of a gather is a scatter, which
-    XLA runs one element after another."""
+    """The graph with selections from short vectors that move as a chain of comparisons: the gradient of a
+    gather is a scatter, which XLA runs one element after another.
+    """
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if not isinstance(node.op, AdvancedSubtensor) or len(inputs) != 2:

@@ -1,8 +1,10 @@
-"""Masks in place of slices and selections whose size depends on a variable of the model: `y[:k].sum()`, `y[z > 0].sum()`.
+"""Masks in place of slices and selections whose size depends on a variable of the model: `y[:k].sum()`, `y[z
+> 0].sum()`.
 
-JAX compiles programs of fixed shapes. A slice that is summed, or compared, multiplied or joined and then summed, is the whole axis with
-what lies outside replaced by what a sum ignores. So are the elements that a tensor of bools selects: PyTensor's own rewrite of their sum
-for JAX (`boolean_indexing_sum`) lays the bools along the last axis of a matrix in place of the first.
+JAX compiles programs of fixed shapes. A slice that is summed, or compared, multiplied or joined and then
+summed, is the whole axis with what lies outside replaced by what a sum ignores. So are the elements that a
+tensor of bools selects: PyTensor's own rewrite of their sum for JAX (`boolean_indexing_sum`) lays the bools
+along the last axis of a matrix in place of the first.
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,13 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import Repeat, Unique
 from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
 
 from pymc_discrete.targets.graph import remade
 
@@ -41,7 +49,9 @@ class Cut(NamedTuple):
 
     def mask(self, ndim: int) -> Variable:
         """True inside, along the axis of a tensor of so many dimensions."""
-        place = pt.constant(np.arange(self.length)).dimshuffle(*("x" if d != self.axis else 0 for d in range(ndim)))
+        place = pt.constant(np.arange(self.length)).dimshuffle(
+            *("x" if d != self.axis else 0 for d in range(ndim))
+        )
         return (place >= self.begin) & (place < self.end)
 
     @property
@@ -61,7 +71,9 @@ class Cut(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What indexing an axis with a vector of bools keeps of it: the elements where the vector is True, as in `x[z > 0]`."""
+    """What indexing an axis with a vector of bools keeps of it: the elements where the vector is True, as in
+    `x[z > 0]`.
+    """
 
     axis: int
     chosen: Variable
@@ -79,7 +91,11 @@ class Chosen(NamedTuple):
         return self._replace(axis=axis)
 
     def same(self, other: "Cut | Chosen") -> bool:
-        return isinstance(other, Chosen) and self.axis == other.axis and equal_computations([self.chosen], [other.chosen])
+        return (
+            isinstance(other, Chosen)
+            and self.axis == other.axis
+            and equal_computations([self.chosen], [other.chosen])
+        )
 
 
 class Sliced(NamedTuple):
@@ -106,7 +122,8 @@ def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
 
 
 def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """Terms of a log density, whose elements are added up, with masks in place of slices and selections whose sizes depend on `roots`.
+    """Terms of a log density, whose elements are added up, with masks in place of slices and selections whose
+    sizes depend on `roots`.
 
     Raises
     ------
@@ -117,12 +134,14 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
 
 def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable | Sliced]:
-    """A graph with masks in place of slices and selections whose sizes depend on `roots`, and places in place of bools that are known.
+    """A graph with masks in place of slices and selections whose sizes depend on `roots`, and places in place
+    of bools that are known.
 
     Raises
     ------
     NotImplementedError
-        Where something else than a reduction asks for such a slice, or another tensor has a size that depends on `roots`.
+        Where something else than a reduction asks for such a slice, or another tensor has a size that depends
+        on `roots`.
     """
     known: dict[Variable, Variable | Sliced] = {}
     moving = set(roots)
@@ -130,13 +149,15 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
     for node in toposort(outputs):
         inputs = [known.get(i, i) for i in node.inputs]
         # a shape does not depend on values, unless of what is sliced
-        if any(i in moving for i in node.inputs) and not (isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)):
+        if any(i in moving for i in node.inputs) and not (
+            isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)
+        ):
             moving.update(node.outputs)
         first = SIZED_BY.get(type(node.op))
         if first is not None and any(i in moving for i in node.inputs[first:]):
             raise NotImplementedError(
-                f"{node.op} makes a tensor whose size depends on a variable of the model ({names_in(node.inputs[first:])}), and JAX "
-                f"compiles programs of fixed shapes. {REMEDY}"
+                f"{node.op} makes a tensor whose size depends on a variable of the model "
+                f"({names_in(node.inputs[first:])}), and JAX compiles programs of fixed shapes. {REMEDY}"
             )
         new: Sequence[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
@@ -154,14 +175,22 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
 
 
 def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
-    """{position among the indices: tensor of bools} of an indexing with bools, those in `moving` if that is given."""
+    """{position among the indices: tensor of bools} of an indexing with bools, those in `moving` if that is
+    given.
+    """
     flat = node.inputs[1 if isinstance(node.op, AdvancedSubtensor) else 2 :]
     indices = enumerate(indices_from_subtensor(flat, node.op.idx_list))
-    return {p: i for p, i in indices if isinstance(i, Variable) and i.type.dtype == "bool" and (moving is None or i in moving)}
+    return {
+        p: i
+        for p, i in indices
+        if isinstance(i, Variable) and i.type.dtype == "bool" and (moving is None or i in moving)
+    }
 
 
 def by_places(node: Apply, inputs: list[Variable]) -> Variable:
-    """An indexing with bools that depend on no variable of the model, with the places where they are True in place of the bools."""
+    """An indexing with bools that depend on no variable of the model, with the places where they are True in
+    place of the bools.
+    """
     first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
     index: list[Variable | slice] = []
     for i in indices_from_subtensor(inputs[first:], node.op.idx_list):
@@ -178,7 +207,9 @@ def by_places(node: Apply, inputs: list[Variable]) -> Variable:
 
 
 def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Variable]) -> Variable | Sliced:
-    """What an indexing with one tensor of bools, and `:` for all other axes, reads; or the tensor in which it has written."""
+    """What an indexing with one tensor of bools, and `:` for all other axes, reads; or the tensor in which it
+    has written.
+    """
     reads = isinstance(node.op, AdvancedSubtensor)
     x, flat = inputs[0], inputs[1 if reads else 2 :]
     indices = indices_from_subtensor(flat, node.op.idx_list)
@@ -216,13 +247,17 @@ def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
     for d, index in enumerate(indices_from_subtensor(flat, node.op.idx_list)):
         if isinstance(index, slice) and any(end in moving for end in (index.start, index.stop)):
             if index.step is not None and not (isinstance(index.step, Constant) and index.step.data == 1):
-                raise NotImplementedError(f"A slice with a step, {node.op}, has a length that depends on a variable of the model. {REMEDY}")
+                raise NotImplementedError(
+                    f"A slice with a step, {node.op}, has a length that depends on a variable of the model. "
+                    f"{REMEDY}"
+                )
             found[d] = index
     return found
 
 
 REMEDY = (
-    "Write a switch over all elements in its place: pt.switch(np.arange(n) < k, a, b) for a slice, pt.switch(z > 0, a, b) for a selection."
+    "Write a switch over all elements in its place: pt.switch(np.arange(n) < k, a, b) for a slice, "
+    "pt.switch(z > 0, a, b) for a selection."
 )
 
 
@@ -231,15 +266,29 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], cuts: dict[int, slice])
     x, flat = inputs[0], node.inputs[first:]
     if isinstance(x, Sliced):
         raise refused(node)
-    index = [slice(None) if d in cuts else i for d, i in enumerate(indices_from_subtensor(flat, node.op.idx_list))]
+    index = [
+        slice(None) if d in cuts else i for d, i in enumerate(indices_from_subtensor(flat, node.op.idx_list))
+    ]
     made: list[Cut | Chosen] = []
     axis = 0
     for d, i in enumerate(index):
         if d in cuts:
             length = x.type.shape[d]
             if length is None:
-                raise NotImplementedError(f"The length of a tensor that is sliced up to a variable of the model is not known. {REMEDY}")
-            made.append(Cut(axis, length, *(place(end, length, missing) for end, missing in ((cuts[d].start, 0), (cuts[d].stop, length)))))
+                raise NotImplementedError(
+                    "The length of a tensor that is sliced up to a variable of the model is not known. "
+                    f"{REMEDY}"
+                )
+            made.append(
+                Cut(
+                    axis,
+                    length,
+                    *(
+                        place(end, length, missing)
+                        for end, missing in ((cuts[d].start, 0), (cuts[d].stop, length))
+                    ),
+                )
+            )
         axis += isinstance(i, slice)
     if isinstance(node.op, Subtensor):
         return Sliced(x[tuple(index)], made)
@@ -249,12 +298,18 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], cuts: dict[int, slice])
             raise refused(node)
         y = y.whole
     ahead = part.ndim - y.ndim
-    if any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] and y is node.inputs[1] for c in made):
+    if any(
+        c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] and y is node.inputs[1] for c in made
+    ):
         raise refused(node)
     new = y if node.op.set_instead_of_inc else part + y
     for cut in made:
         new = pt.switch(cut.mask(part.ndim), new, part)
-    return pt.set_subtensor(part, new) if any(not isinstance(i, slice) or i != slice(None) for i in index) else new.astype(x.dtype)
+    return (
+        pt.set_subtensor(part, new)
+        if any(not isinstance(i, slice) or i != slice(None) for i in index)
+        else new.astype(x.dtype)
+    )
 
 
 def place(end: Variable | None, length: int, missing: int) -> Variable:
@@ -294,10 +349,15 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable
     if isinstance(op, CAReduce) and type(op.scalar_op) in IGNORED:
         axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
         gone = [cut for cut in cuts if cut.axis in axes]
-        if gone and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum) and parts[0].whole.dtype not in ("float32", "float64"):
+        if (
+            gone
+            and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum)
+            and parts[0].whole.dtype not in ("float32", "float64")
+        ):
             raise NotImplementedError(
-                f"{op} of integers in a slice whose length depends on a variable of the model: the slice may be empty, and no integer "
-                "stands for the largest or smallest of nothing. Make them floats first, pt.cast(x, 'float64')[:k].max()."
+                f"{op} of integers in a slice whose length depends on a variable of the model: the slice may "
+                "be empty, and no integer stands for the largest or smallest of nothing. Make them floats "
+                "first, pt.cast(x, 'float64')[:k].max()."
             )
         whole = Sliced(parts[0].whole, gone).filled(IGNORED[type(op.scalar_op)])
         reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
@@ -312,10 +372,18 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable
             raise refused(node)
         axis = op.axis % parts[0].whole.ndim
         # a[:k] and b[k:] of one length: the first up to k, the second from there
-        fits = before.axis == after.axis == axis and before.length == after.length and equal_computations([before.end], [after.begin])
+        fits = (
+            before.axis == after.axis == axis
+            and before.length == after.length
+            and equal_computations([before.end], [after.begin])
+        )
         whole = isinstance(before.begin, Constant) and before.begin.data == 0
         if fits and whole and isinstance(after.end, Constant) and after.end.data == after.length:
-            return [pt.switch(before.mask(parts[0].whole.ndim), parts[0].whole, parts[1].whole).astype(node.outputs[0].type.dtype)]
+            return [
+                pt.switch(before.mask(parts[0].whole.ndim), parts[0].whole, parts[1].whole).astype(
+                    node.outputs[0].type.dtype
+                )
+            ]
     raise refused(node)
 
 
@@ -327,6 +395,6 @@ def names_in(inputs: Sequence[Variable]) -> str:
 
 def refused(node: Apply) -> NotImplementedError:
     return NotImplementedError(
-        f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node.inputs)}): only sums and other "
-        f"reductions over such a slice can be compiled. {REMEDY}"
+        f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node.inputs)}): "
+        f"only sums and other reductions over such a slice can be compiled. {REMEDY}"
     )

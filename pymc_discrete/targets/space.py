@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-# A support of at most this many values is enumerated; a wider one is walked by offsets, unless all of it is asked for
+# A support of at most this many values is enumerated; a wider one is walked by offsets, unless all of it is
+# asked for
 LARGEST_SUPPORT = 256
-UNBOUNDED = np.iinfo(np.int32).max  # stands for a bound that there is not; a bound that there is may lie beyond it
+UNBOUNDED = np.iinfo(
+    np.int32
+).max  # stands for a bound that there is not; a bound that there is may lie beyond it
 LARGEST_BOUND = 2**62
 WIDTH = 8  # steps between the ends of a stretch of a geometric window
 
@@ -25,7 +28,8 @@ class Variable:
     lower, upper : (n,) int, bounds of every site, inclusive; -/+ UNBOUNDED where there is none
     offsets : None where every value of the support is a neighbour, else (K,) int, symmetric, without 0
     nominal : bool, whether values are names, without an order
-    width : steps between the ends of a stretch of values that Gibbs sampling draws from, where offsets are geometric
+    width : steps between the ends of a stretch of values that Gibbs sampling draws from, where offsets are
+        geometric
     """
 
     name: str
@@ -42,12 +46,16 @@ class Variable:
 
     @property
     def kind(self) -> Hashable:
-        """What two variables share that can be parts of one: the width of their tables, and what their values are."""
+        """What two variables share that can be parts of one: the width of their tables, and what their values
+        are.
+        """
         return (self.K, self.nominal, None if self.offsets is None else self.offsets.tobytes())
 
     @property
     def stretches(self) -> tuple[int, np.ndarray]:
-        """(w, strides) with which w + 1 equally spaced values, one of them the current one, reach as far as the offsets do."""
+        """(w, strides) with which w + 1 equally spaced values, one of them the current one, reach as far as
+        the offsets do.
+        """
         offsets = np.asarray(self.offsets)
         steps = offsets[offsets > 0]
         if len(steps) == steps[-1]:  # all of 1..w
@@ -92,7 +100,8 @@ class Space:
     Parameters
     ----------
     variables : list of `Variable`
-    members : list of `Member`, the named arrays in the order of their sites, where some variables are made of several
+    members : list of `Member`, the named arrays in the order of their sites, where some variables are made of
+        several
 
     Attributes
     ----------
@@ -111,13 +120,16 @@ class Space:
         self.d = sum(sizes)
         self.starts = [sum(sizes[:n]) for n in range(len(sizes))]
         self.K = max((v.K for v in variables), default=0)
-        self.members = [Member(v.name, v.shape, start) for start, v in self.blocks] if members is None else list(members)
+        self.members = (
+            [Member(v.name, v.shape, start) for start, v in self.blocks] if members is None else list(members)
+        )
         self.sites = [(m.name, i) for m in self.members for i in range(m.size)]
         self.lower = np.concatenate([v.lower for v in variables]).astype(np.int64)
         self.upper = np.concatenate([v.upper for v in variables]).astype(np.int64)
         self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
         self.nominal = np.concatenate([np.full(v.size, v.nominal) for v in variables])
-        # per site and column: the offset (windowed) or the place in the support (finite), and whether the column exists
+        # per site and column: the offset (windowed) or the place in the support (finite), and whether the
+        # column exists
         self.column = np.zeros((self.d, self.K), np.int64)
         self.exists = np.zeros((self.d, self.K), bool)
         self.opposite = np.zeros((self.d, self.K), np.int64)  # column of the negated offset
@@ -146,10 +158,13 @@ class Space:
 
         Parameters
         ----------
-        supports : {name: (lower, upper)}, inclusive, scalars or arrays of the variable's shape; None or +-inf where unbounded
+        supports : {name: (lower, upper)}, inclusive, scalars or arrays of the variable's shape; None or +-inf
+            where unbounded
         shapes : {name: shape}, () where one is left out; by default the shapes of the bounds
-        window : "auto", "geometric", an int w for -w..w, or {name: one of these}, for sites with more than 256 values
-        scale : {name: how far apart its values lie}, which "auto" widens the window of an unbounded variable by
+        window : "auto", "geometric", an int w for -w..w, or {name: one of these}, for sites with more than
+            256 values
+        scale : {name: how far apart its values lie}, which "auto" widens the window of an unbounded variable
+            by
         nominal : names of variables whose values have no order
         whole : names of variables of which every value is a neighbour, however wide their bounded support
         widths : {name: steps between the ends of a stretch of values that Gibbs sampling draws from}
@@ -162,27 +177,38 @@ class Space:
         for what, given in (("window", window), ("shapes", shapes), ("nominal", dict.fromkeys(nominal))):
             for name in given if isinstance(given, Mapping) else ():
                 if name not in supports:
-                    raise ValueError(f"{what} names {name!r}, which is no variable of the block: {', '.join(supports)}.")
+                    raise ValueError(
+                        f"{what} names {name!r}, which is no variable of the block: {', '.join(supports)}."
+                    )
         for name, given in supports.items():
             if not (isinstance(given, tuple | list) and len(given) == 2):
-                raise ValueError(f"The support of {name!r} must be (lower, upper), both inclusive, got {given!r}.")
+                raise ValueError(
+                    f"The support of {name!r} must be (lower, upper), both inclusive, got {given!r}."
+                )
             low, high = given
-            endless = any(b is None or (np.asarray(b).dtype.kind == "f" and np.isinf(b).any()) for b in (low, high))
+            endless = any(
+                b is None or (np.asarray(b).dtype.kind == "f" and np.isinf(b).any()) for b in (low, high)
+            )
             low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
-            shape = np.broadcast_shapes(low.shape, high.shape) if shapes is None else shape_of(name, shapes.get(name, ()))
+            shape = (
+                np.broadcast_shapes(low.shape, high.shape)
+                if shapes is None
+                else shape_of(name, shapes.get(name, ()))
+            )
             try:
                 np.broadcast_to(low, shape), np.broadcast_to(high, shape)
             except ValueError:
                 raise ValueError(
-                    f"The support of {name!r} has bounds of shapes {low.shape} and {high.shape}, which do not fit its shape {shape}."
+                    f"The support of {name!r} has bounds of shapes {low.shape} and {high.shape}, which do "
+                    f"not fit its shape {shape}."
                 ) from None
             lower = np.broadcast_to(low, shape).reshape(-1).astype(np.int64)
             upper = np.broadcast_to(high, shape).reshape(-1).astype(np.int64)
             if (lower > upper).any():
                 bad = int(np.flatnonzero(lower > upper)[0])
                 raise ValueError(
-                    f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above upper bound "
-                    f"{upper[bad]}. Mend the bounds of its distribution or of support=."
+                    f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
+                    f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
                 )
             asked = window.get(name, "auto") if isinstance(window, dict) else window
             widest = int((upper - lower).max(initial=0)) + 1
@@ -190,11 +216,15 @@ class Space:
             offsets = offsets_of(name, asked, max(8.0, reach))  # checked even where none is needed
             finite = widest <= LARGEST_SUPPORT or (name in whole and not endless)
             width = (widths or {}).get(name, WIDTH)
-            variables.append(Variable(name, shape, lower, upper, None if finite else offsets, name in nominal, width))
+            variables.append(
+                Variable(name, shape, lower, upper, None if finite else offsets, name in nominal, width)
+            )
         return cls(variables)
 
     def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
-        """The same sites with one variable, called `names`, in place of each of the `groups` of variables of one kind."""
+        """The same sites with one variable, called `names`, in place of each of the `groups` of variables of
+        one kind.
+        """
         own, variables, members, start = {v.name: v for v in self.variables}, [], [], 0
         for group, name in zip(groups, names, strict=True):
             parts = [own[n] for n in group]
@@ -204,7 +234,9 @@ class Space:
             lower, upper = (np.concatenate([getattr(v, end) for v in parts]) for end in ("lower", "upper"))
             first = parts[0]
             alone = len(parts) == 1
-            variables.append(first if alone else replace(first, name=name, shape=(len(lower),), lower=lower, upper=upper))
+            variables.append(
+                first if alone else replace(first, name=name, shape=(len(lower),), lower=lower, upper=upper)
+            )
         return Space(variables, members)
 
     def ravel(self, point: Mapping[str, Any], xp: Any = np) -> Any:
@@ -225,10 +257,14 @@ class Space:
         for m in self.members:
             if m.name == name:
                 return m.start + np.arange(m.size).reshape(m.shape)
-        raise ValueError(f"The space has no variable {name!r}; it has {', '.join(m.name for m in self.members)}.")
+        raise ValueError(
+            f"The space has no variable {name!r}; it has {', '.join(m.name for m in self.members)}."
+        )
 
     def values_of(self, x, start: int, v: Variable, rows=None):
-        """(n, moves) values of the other neighbours of one variable's sites, cyclic shifts 1..K-1 on finite sites."""
+        """(n, moves) values of the other neighbours of one variable's sites, cyclic shifts 1..K-1 on finite
+        sites.
+        """
         lower, counts = v.lower, v.counts
         if rows is not None:
             lower, counts = picked(lower, rows), picked(counts, rows)
@@ -257,7 +293,13 @@ class Space:
         """
         x = jnp.asarray(x)
         if sites is None:
-            column, exists, lower, upper, windowed = self.column, self.exists, self.lower, self.upper, self.windowed
+            column, exists, lower, upper, windowed = (
+                self.column,
+                self.exists,
+                self.lower,
+                self.upper,
+                self.windowed,
+            )
         else:
             arrays = (self.column, self.exists, self.lower, self.upper, self.windowed)
             column, exists, lower, upper, windowed = (jnp.asarray(a)[sites] for a in arrays)
@@ -267,7 +309,8 @@ class Space:
         return values, inside
 
     def neighbours_of(self, x, n: int, rows=None, candidates=None):
-        """`neighbours` of one variable's sites `rows`, counted within it, no wider than it needs: values, inside (r, K), and now (r,).
+        """`neighbours` of one variable's sites `rows`, counted within it, no wider than it needs: values,
+        inside (r, K), and now (r,).
 
         `candidates` (r, K) are values to look at instead of the window's.
         """
@@ -304,23 +347,34 @@ def bound(name: str, value: Any, missing: int) -> np.ndarray:
     array = np.asarray(missing if value is None else value)
     if array.dtype.kind == "f":
         if np.isnan(array).any():
-            raise ValueError(f"The support of {name!r} has a bound that is nan. Give integers, or None where there is no bound.")
-        array = np.clip(np.where(np.isinf(array), np.sign(array) * UNBOUNDED, array), -LARGEST_BOUND, LARGEST_BOUND)
+            raise ValueError(
+                f"The support of {name!r} has a bound that is nan. Give integers, or None where there is no "
+                "bound."
+            )
+        array = np.clip(
+            np.where(np.isinf(array), np.sign(array) * UNBOUNDED, array), -LARGEST_BOUND, LARGEST_BOUND
+        )
         if (array != np.floor(array)).any():
             raise ValueError(f"The support of {name!r} has a bound that is no integer: {value!r}.")
     elif array.dtype.kind not in "iu":
-        raise ValueError(f"The support of {name!r} has a bound that is no number: {value!r}. Give (lower, upper), both inclusive.")
+        raise ValueError(
+            f"The support of {name!r} has a bound that is no number: {value!r}. Give (lower, upper), both "
+            "inclusive."
+        )
     return array.astype(np.int64)
 
 
 def offsets_of(name: str, window: Any, reach: float) -> np.ndarray:
-    """Symmetric offsets of a window (the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1, generalised)."""
+    """Symmetric offsets of a window (the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1,
+    generalised).
+    """
     if isinstance(window, str) and window in ("auto", "geometric"):
         steps = 2 ** np.arange(int(np.log2(reach)) + 1)  # local steps to mix, long ones to travel
     elif isinstance(window, int | np.integer) and not isinstance(window, bool) and window >= 1:
         steps = np.arange(1, int(window) + 1)
     else:
         raise ValueError(
-            f"window for {name!r} must be 'auto', 'geometric' or an integer of at least 1 (neighbours x-w..x+w), got {window!r}."
+            f"window for {name!r} must be 'auto', 'geometric' or an integer of at least 1 (neighbours "
+            f"x-w..x+w), got {window!r}."
         )
     return np.concatenate([-steps[::-1], steps]).astype(np.int64)

@@ -1,4 +1,6 @@
-"""Products with constant sparse matrices, written as selections and sums of which every element reads a few others."""
+"""Products with constant sparse matrices, written as selections and sums of which every element reads a few
+others.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ def is_sparse(var: Variable) -> bool:
 
 
 def without_sparse(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """The product of a constant sparse matrix with a dense tensor, in dense tensors; None for other Ops, and where it is not constant."""
+    """The product of a constant sparse matrix with a dense tensor, in dense tensors; None for other Ops, and
+    where it is not constant.
+    """
     if not isinstance(node.op, Dot | StructuredDot) or is_sparse(node.outputs[0]):
         return None
     left, right = inputs
@@ -46,7 +50,8 @@ def product(matrix: Any, x: Variable) -> Variable:
     width = max(int(count.max(initial=0)), 1)
     if width > LARGEST_GROUP and np.prod(matrix.shape) <= LARGEST_DENSE:
         return pt.dot(pt.constant(matrix.toarray()), x)
-    # rows of equal width: what is missing reads the row's first entry once more, or nothing of a row that has none
+    # rows of equal width: what is missing reads the row's first entry once more, or nothing of a row that has
+    # none
     place = matrix.indptr[:-1, None] + np.where(np.arange(width) < count[:, None], np.arange(width), 0)
     place = np.minimum(place, max(matrix.nnz - 1, 0))
     live = np.arange(width) < count[:, None]
@@ -55,12 +60,15 @@ def product(matrix: Any, x: Variable) -> Variable:
     tail = (1,) * (x.type.ndim - 1)
     terms = pt.constant(weight.reshape(*weight.shape, *tail)) * x[column.astype(int)]
     if not live.all():  # 0 times an infinite entry
-        terms = pt.switch(pt.constant(live.reshape(*live.shape, *tail)), terms, np.zeros((), terms.type.dtype))
+        terms = pt.switch(
+            pt.constant(live.reshape(*live.shape, *tail)), terms, np.zeros((), terms.type.dtype)
+        )
     return terms.sum(axis=1)
 
 
 def refuse_sparse(terms: list[tuple[str, Variable]], dependent: set[Variable], names: list[str]) -> None:
-    """Refuse a sparse matrix that depends on the block, and a sparse one that is not constant beside what does.
+    """Refuse a sparse matrix that depends on the block, and a sparse one that is not constant beside what
+    does.
 
     Raises
     ------
@@ -70,7 +78,7 @@ def refuse_sparse(terms: list[tuple[str, Variable]], dependent: set[Variable], n
         for node in toposort([term]):
             if node.outputs[0] in dependent and any(map(is_sparse, [*node.inputs, *node.outputs])):
                 raise ValueError(
-                    f"{name!r} takes {', '.join(map(repr, names))} through a sparse matrix in a way that is not known here "
-                    f"({node.op}). A constant sparse matrix times a dense tensor is: pytensor.sparse.structured_dot(A, x[:, None]). "
-                    "Write it so, or with dense tensors."
+                    f"{name!r} takes {', '.join(map(repr, names))} through a sparse matrix in a way that is "
+                    f"not known here ({node.op}). A constant sparse matrix times a dense tensor is: "
+                    "pytensor.sparse.structured_dot(A, x[:, None]). Write it so, or with dense tensors."
                 )

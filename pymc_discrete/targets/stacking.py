@@ -1,9 +1,11 @@
-"""Parts of a log density that have one structure, over many variables, written as one: 150 scalar states of a Markov chain as a vector.
+"""Parts of a log density that have one structure, over many variables, written as one: 150 scalar states of a
+Markov chain as a vector.
 
-Users write such models in loops: a list of scalar variables, each with its own prior term. Compiled one by one, a program grows with the
-number of variables. Here graphs of the same Ops are laid on top of one another. Where all have the same variable it stays; constants and
-variables that differ are stacked along a new first axis, and the Ops above work along it. Discrete variables that stand in the same place
-of such graphs become parts of one vector, so that all that follows meets one variable in place of many.
+Users write such models in loops: a list of scalar variables, each with its own prior term. Compiled one by
+one, a program grows with the number of variables. Here graphs of the same Ops are laid on top of one another.
+Where all have the same variable it stays; constants and variables that differ are stacked along a new first
+axis, and the Ops above work along it. Discrete variables that stand in the same place of such graphs become
+parts of one vector, so that all that follows meets one variable in place of many.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -34,8 +36,8 @@ Term = tuple[str, Variable]
 
 # Ops that PyTensor itself knows to write with a further axis in front, with results that there are rules for
 BATCHED = (
-    Elemwise, DimShuffle, CAReduce, Join, MakeVector, Alloc, Reshape, SpecifyShape, JoinDims, SplitDims, ExtractDiag, CumOp, Softmax,
-    LogSoftmax, Dot, Blockwise,
+    Elemwise, DimShuffle, CAReduce, Join, MakeVector, Alloc, Reshape, SpecifyShape, JoinDims, SplitDims,
+    ExtractDiag, CumOp, Softmax, LogSoftmax, Dot, Blockwise,
 )  # fmt: skip
 
 
@@ -153,7 +155,10 @@ def with_axis(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[
         return [indexed(node, inputs, n)]
     if not isinstance(op, BATCHED):
         raise NotAlike
-    if any(batched and not hasattr(i.type, "ndim") for i, batched in zip(node.inputs, (b for _, b in inputs), strict=True)):
+    if any(
+        batched and not hasattr(i.type, "ndim")
+        for i, batched in zip(node.inputs, (b for _, b in inputs), strict=True)
+    ):
         raise NotAlike  # numbers that are no tensors: an axis, a length
     try:
         made = _vectorize_node(op, node, *args)
@@ -169,17 +174,28 @@ def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variabl
     places = list(indices_from_subtensor(range(len(flat)), node.op.idx_list))
     places += [slice(None)] * (old.type.ndim - len(places))
     arrays = [d for d, place in enumerate(places) if not isinstance(place, slice)]
-    if any(flat[p][1] for place in places if isinstance(place, slice) for p in (place.start, place.stop, place.step) if p is not None):
+    if any(
+        flat[p][1]
+        for place in places
+        if isinstance(place, slice)
+        for p in (place.start, place.stop, place.step)
+        if p is not None
+    ):
         raise NotAlike  # slices of different lengths
     index: dict[int, Any] = {}
     for d, place in enumerate(places):
         if d in arrays:
             index[d] = flat[place][0]
         else:
-            index[d] = slice(*(None if p is None else flat[p][0] for p in (place.start, place.stop, place.step)))
+            index[d] = slice(
+                *(None if p is None else flat[p][0] for p in (place.start, place.stop, place.step))
+            )
     if any(getattr(index[d].type, "dtype", "") == "bool" for d in arrays):
         raise NotAlike
-    old_ndim = {d: node.inputs[1 + places[d]].type.ndim if hasattr(node.inputs[1 + places[d]].type, "ndim") else 0 for d in arrays}
+    old_ndim = {
+        d: node.inputs[1 + places[d]].type.ndim if hasattr(node.inputs[1 + places[d]].type, "ndim") else 0
+        for d in arrays
+    }
     wide = max(old_ndim.values(), default=0)  # dimensions that the indices span together
     apart = bool(arrays) and arrays != list(range(arrays[0], arrays[-1] + 1))
     if not any(flat[places[d]][1] for d in arrays):
@@ -188,7 +204,11 @@ def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variabl
         if not stacked:
             raise NotAlike
     for d in arrays:  # (n, 1, ..., its own dimensions), or what broadcasts to that
-        i = pt.as_tensor_variable(index[d]) if flat[places[d]][1] or hasattr(index[d].type, "ndim") else pt.tensor_from_scalar(index[d])
+        i = (
+            pt.as_tensor_variable(index[d])
+            if flat[places[d]][1] or hasattr(index[d].type, "ndim")
+            else pt.tensor_from_scalar(index[d])
+        )
         lead = 1 if flat[places[d]][1] else 0
         own = i.ndim - lead
         if lead:
@@ -202,16 +222,22 @@ def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variabl
     else:
         out = x[tuple(index.values())]
         moved_to_front = apart
-    basic = isinstance(node.op, Subtensor) and len(arrays) > 0  # whole numbers drop their dimensions where they stand
+    basic = (
+        isinstance(node.op, Subtensor) and len(arrays) > 0
+    )  # whole numbers drop their dimensions where they stand
     if moved_to_front:
         # (n, indices, slices): back to where the indices of one member stand
         ahead = 0 if apart and not basic else before
-        return out.dimshuffle(0, *range(1 + wide, 1 + wide + ahead), *range(1, 1 + wide), *range(1 + wide + ahead, out.ndim))
+        return out.dimshuffle(
+            0, *range(1 + wide, 1 + wide + ahead), *range(1, 1 + wide), *range(1 + wide + ahead, out.ndim)
+        )
     return out.dimshuffle(before, *range(before), *range(before + 1, out.ndim))
 
 
 def summands(term: Variable) -> list[tuple[Variable, bool]]:
-    """[(summand, whether it is subtracted)] of nested additions of the same shape; the term alone where it is none."""
+    """[(summand, whether it is subtracted)] of nested additions of the same shape; the term alone where it is
+    none.
+    """
     found, waiting = [], [(term, False)]
     while waiting:
         var, minus = waiting.pop()
@@ -220,7 +246,12 @@ def summands(term: Variable) -> list[tuple[Variable, bool]]:
         if isinstance(op, Add):  # Python's sum begins with 0
             inputs = [i for i in inputs if not (isinstance(i, Constant) and i.type.ndim == 0 and i.data == 0)]
         floats = all(i.type.dtype == var.type.dtype and i.type.dtype.startswith("float") for i in inputs)
-        if not inputs or None in var.type.shape or not floats or any(i.type.shape != var.type.shape for i in inputs):
+        if (
+            not inputs
+            or None in var.type.shape
+            or not floats
+            or any(i.type.shape != var.type.shape for i in inputs)
+        ):
             found.append((var, minus))
             continue
         flips = [isinstance(op, Neg) or (isinstance(op, Sub) and j == 1) for j in range(len(inputs))]
@@ -242,7 +273,13 @@ class Alike:
         """Numbers of the tensors that are joined to one and are alike, leaves included."""
         if not isinstance(node.op, Join | MakeVector):
             return []
-        return self._same([(n, i) for n, i in enumerate(node.inputs) if not isinstance(i, Constant) and None not in i.type.shape])
+        return self._same(
+            [
+                (n, i)
+                for n, i in enumerate(node.inputs)
+                if not isinstance(i, Constant) and None not in i.type.shape
+            ]
+        )
 
     def _same(self, parts: list[tuple[int, Variable]]) -> list[list[int]]:
         found: dict[int, list[int]] = {}
@@ -265,7 +302,9 @@ class Vectors:
 
     def __init__(self, groups: Mapping[str, Sequence[Variable]]):
         self.values: list[Variable] = []
-        self._places: dict[Variable, tuple[Variable, int]] = {}  # variable -> the vector that holds it, and where it begins there
+        self._places: dict[
+            Variable, tuple[Variable, int]
+        ] = {}  # variable -> the vector that holds it, and where it begins there
         for name, members in groups.items():
             if len(members) == 1:
                 self.values.append(members[0])
@@ -273,7 +312,9 @@ class Vectors:
             sizes = [int(np.prod(m.type.shape)) for m in members]
             self.values.append(pt.TensorType(members[0].type.dtype, shape=(sum(sizes),))(name=name))
             begins = np.cumsum([0, *sizes]).tolist()
-            self._places.update({m: (self.values[-1], begin) for m, begin in zip(members, begins, strict=False)})
+            self._places.update(
+                {m: (self.values[-1], begin) for m, begin in zip(members, begins, strict=False)}
+            )
         self.parts = {v: self._part(v) for v in self._places}
 
     def _part(self, v: Variable) -> Variable:
@@ -307,7 +348,9 @@ def joined_alike(outputs: list[Variable], vectors: Vectors, stack: Stack, alike:
     return rebuild(outputs, vectors.parts, join)
 
 
-def joined(node: Apply, inputs: list[Variable], alike: list[list[int]], stack: Stack, vectors: Vectors) -> list[Variable] | None:
+def joined(
+    node: Apply, inputs: list[Variable], alike: list[list[int]], stack: Stack, vectors: Vectors
+) -> list[Variable] | None:
     """What a node joins, its alike inputs as one."""
     pieces: list[Variable] = []
     order: list[int] = []  # of the inputs, as the pieces have them
@@ -321,7 +364,9 @@ def joined(node: Apply, inputs: list[Variable], alike: list[list[int]], stack: S
         except NotAlike:
             continue
         order += rows
-        if isinstance(node.op, Join):  # the new axis goes before the one along which they are joined, and the two become one
+        if isinstance(
+            node.op, Join
+        ):  # the new axis goes before the one along which they are joined, and the two become one
             shape = node.inputs[rows[0]].type.shape
             part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, part.ndim))
             part = part.reshape((*shape[:axis], len(rows) * shape[axis], *shape[axis + 1 :]))
@@ -338,10 +383,16 @@ def joined(node: Apply, inputs: list[Variable], alike: list[list[int]], stack: S
     wanted = np.concatenate([begin[j] + np.arange(lengths[j]) for j in range(len(inputs))])
     if not np.array_equal(wanted, np.arange(len(wanted))):
         whole = whole[(*[slice(None)] * axis, wanted)]
-    return [whole.astype(node.outputs[0].type.dtype)] if whole.type.dtype != node.outputs[0].type.dtype else [whole]
+    return (
+        [whole.astype(node.outputs[0].type.dtype)]
+        if whole.type.dtype != node.outputs[0].type.dtype
+        else [whole]
+    )
 
 
-def in_vectors(outputs: list[Variable], groups: Mapping[str, Sequence[Variable]]) -> tuple[list[Variable], list[Variable]]:
+def in_vectors(
+    outputs: list[Variable], groups: Mapping[str, Sequence[Variable]]
+) -> tuple[list[Variable], list[Variable]]:
     """The values of `Vectors`, and the outputs in terms of them."""
     vectors = Vectors(groups)
     return vectors.values, joined_alike(outputs, vectors, Stack(vectors.stack), Alike())
@@ -354,23 +405,36 @@ class Stacked:
     ----------
     terms : [(name, tensor)]
     values : the block's value variables, of static shapes
-    kinds : {name of a value variable: what must agree for two of them to become one}; one that is left out stays by itself
-    others : {name: the model's other value variables that are parts of one vector of this name, or a single one}
+    kinds : {name of a value variable: what must agree for two of them to become one}; one that is left out
+        stays by itself
+    others : {name: the model's other value variables that are parts of one vector of this name, or a single
+        one}
 
     Attributes
     ----------
     terms : [(name, tensor)] in terms of the new values
-    values, others : value variables, or the vectors that they are parts of, in the order of the first of these
+    values, others : value variables, or the vectors that they are parts of, in the order of the first of
+        these
     groups, groups_of_others : for each of these the names of its members
     written_as_one : {name of a term: the names of those that it is made of}
     """
 
-    def __init__(self, terms: list[Term], values: list[Variable], kinds: dict[str, Hashable], others: Mapping[str, Sequence[Variable]]):
+    def __init__(
+        self,
+        terms: list[Term],
+        values: list[Variable],
+        kinds: dict[str, Hashable],
+        others: Mapping[str, Sequence[Variable]],
+    ):
         similar = Alike()
         parts = [(name, part) for name, term in terms for part in taken_apart(term, similar)]
         alike = similar.of([part for _, part in parts])
         every = [[parts[i][1] for i in rows] for rows in alike]
-        every += [[n.inputs[j] for j in rows] for n in toposort([part for _, part in parts]) for rows in similar.inputs(n)]
+        every += [
+            [n.inputs[j] for j in rows]
+            for n in toposort([part for _, part in parts])
+            for rows in similar.inputs(n)
+        ]
         united = groups_of(values, kinds, every)
         self.groups = [[str(v.name) for v in own] for own in united]
         self.groups_of_others = [[str(v.name) for v in own] for own in others.values()]
@@ -386,10 +450,16 @@ class Stacked:
                 dropped.update(rows[1:])
             except NotAlike:
                 continue
-        members = {rows[0]: list(dict.fromkeys(parts[i][0] for i in rows)) for rows in alike if rows[0] in made}
+        members = {
+            rows[0]: list(dict.fromkeys(parts[i][0] for i in rows)) for rows in alike if rows[0] in made
+        }
         labels = {i: shown(names, quoted=False) for i, names in members.items()}
         self.written_as_one = {labels[i]: names for i, names in members.items()}
-        kept = [(labels.get(i, name), made.get(i, part)) for i, (name, part) in enumerate(parts) if i not in dropped]
+        kept = [
+            (labels.get(i, name), made.get(i, part))
+            for i, (name, part) in enumerate(parts)
+            if i not in dropped
+        ]
         outputs = joined_alike([part for _, part in kept], vectors, stack, similar)
         self.terms = list(zip([name for name, _ in kept], outputs, strict=True))
 
@@ -404,8 +474,12 @@ def taken_apart(term: Variable, alike: Alike) -> list[Variable]:
     return [found[n] for n in sorted(some)] + ([pt.add(*rest) if len(rest) > 1 else rest[0]] if rest else [])
 
 
-def groups_of(values: list[Variable], kinds: dict[str, Hashable], every: list[list[Variable]]) -> list[list[Variable]]:
-    """The variables that are to be one, in their order: those of one kind that stand in the same place of alike graphs."""
+def groups_of(
+    values: list[Variable], kinds: dict[str, Hashable], every: list[list[Variable]]
+) -> list[list[Variable]]:
+    """The variables that are to be one, in their order: those of one kind that stand in the same place of
+    alike graphs.
+    """
     wanted = {v for v in values if v.name in kinds}
     above = {v: v for v in wanted}
 

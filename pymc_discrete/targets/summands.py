@@ -1,6 +1,8 @@
-"""Log densities taken apart into what they sum over, so that changes can be added up where the sum itself would drown them.
+"""Log densities taken apart into what they sum over, so that changes can be added up where the sum itself
+would drown them.
 
-In float32 a log density of a million nats is known to a tenth of a nat. Its change is not: most summands stay, and cancel exactly.
+In float32 a log density of a million nats is known to a tenth of a nat. Its change is not: most summands
+stay, and cancel exactly.
 """
 
 from typing import Any
@@ -17,12 +19,16 @@ from pymc_discrete.targets.graph import LogpGraph, adds_up
 
 
 def summands(var: Variable, graph: LogpGraph) -> list[Variable]:
-    """Tensors whose elements add to those of `var`, up to what does not depend on the block; `var` itself where it is no sum."""
+    """Tensors whose elements add to those of `var`, up to what does not depend on the block; `var` itself
+    where it is no sum.
+    """
     parts = _taken_apart(var, None, graph) or [(var, None)]
     return [part if weight is None else part * weight for part, weight in parts if part in graph.dependent]
 
 
-def _taken_apart(var: Variable, weight: Variable | None, graph: LogpGraph) -> list[tuple[Variable, Variable | None]] | None:
+def _taken_apart(
+    var: Variable, weight: Variable | None, graph: LogpGraph
+) -> list[tuple[Variable, Variable | None]] | None:
     """The summands and their weights, or None where no sum is found below."""
     node = var.owner
     if node is None or var not in graph.dependent or not adds_up(var):
@@ -38,7 +44,9 @@ def _taken_apart(var: Variable, weight: Variable | None, graph: LogpGraph) -> li
     branches: list[tuple[Variable, Variable | None]] = []
     if isinstance(op, Add | Sub):
         for j, i in enumerate(inputs):
-            factor = float(graph.size(var) / max(graph.size(i), 1)) * (-1.0 if isinstance(op, Sub) and j else 1.0)
+            factor = float(graph.size(var) / max(graph.size(i), 1)) * (
+                -1.0 if isinstance(op, Sub) and j else 1.0
+            )
             branches.append((i, weight if factor == 1 else times(factor)))
     elif isinstance(op, Neg):
         branches = [(inputs[0], times(-1.0))]

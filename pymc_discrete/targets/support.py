@@ -30,7 +30,9 @@ FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, Wis
 
 
 def rule(*ops: type | str, nominal: bool = False):
-    """Register the bounds of random variables of these Ops; an Op of a package that need not be installed is given as "module.class"."""
+    """Register the bounds of random variables of these Ops; an Op of a package that need not be installed is
+    given as "module.class".
+    """
 
     def register(function):
         for op in ops:
@@ -113,7 +115,8 @@ def _(rv):
 
 @rule("pymc_extras.distributions.timeseries.DiscreteMarkovChainRV", nominal=True)
 def _(rv):
-    # one of the states that its transition matrix (..., K, K) has; the first ones are drawn from a distribution of their own
+    # one of the states that its transition matrix (..., K, K) has; the first ones are drawn from a
+    # distribution of their own
     P, _, initial, *_ = rv.owner.inputs
     K, first = length(P), bounds_of(initial)
     if first is None:
@@ -129,7 +132,9 @@ def _(rv):
     if found is None or missing is None:
         return None
     missing = missing if rv.owner.outputs.index(rv) == 1 else ~missing
-    return tuple(b if b is None or np.ndim(b) == 0 else np.broadcast_to(b, missing.shape)[missing] for b in found)
+    return tuple(
+        b if b is None or np.ndim(b) == 0 else np.broadcast_to(b, missing.shape)[missing] for b in found
+    )
 
 
 def length(var: Variable) -> int:
@@ -179,7 +184,9 @@ def _(rv):
 
 
 def counts_as_floats(rv: Variable) -> str | None:
-    """The name of the discrete distribution that a random variable of floats truncates, or None where it does not."""
+    """The name of the discrete distribution that a random variable of floats truncates, or None where it does
+    not.
+    """
     if not isinstance(rv.owner.op, TruncatedRV) or not rv.type.dtype.startswith("float"):
         return None
     base = rv.owner.op.base_rv_op
@@ -204,8 +211,9 @@ _deviations: dict[type, Callable[[Variable], Variable | None]] = {}
 
 
 def deviation(*ops: type):
-    """Register how far apart values of random variables of these Ops lie, as a graph of their parameters: the standard deviation, or
-    four times the distance over which a tail falls by a factor e where that is longer."""
+    """Register how far apart values of random variables of these Ops lie, as a graph of their parameters: the
+    standard deviation, or four times the distance over which a tail falls by a factor e where that is longer.
+    """
 
     def register(function):
         for op in ops:
@@ -216,7 +224,11 @@ def deviation(*ops: type):
 
 
 def deviation_of(rv: Variable) -> Variable | None:
-    rule = None if rv.owner is None else next((_deviations[c] for c in type(rv.owner.op).__mro__ if c in _deviations), None)
+    rule = (
+        None
+        if rv.owner is None
+        else next((_deviations[c] for c in type(rv.owner.op).__mro__ if c in _deviations), None)
+    )
     return None if rule is None else rule(rv)
 
 
@@ -255,7 +267,9 @@ def deviations(model: pm.Model, names: set[str], point: dict[str, np.ndarray]) -
     known: dict[str, float] = {}
     if graphs:
         values = model.replace_rvs_by_values([pt.max(graph) for graph in graphs.values()])
-        f = pytensor.function(model.value_vars, values, mode=Mode(linker="py", optimizer=None), on_unused_input="ignore")
+        f = pytensor.function(
+            model.value_vars, values, mode=Mode(linker="py", optimizer=None), on_unused_input="ignore"
+        )
         with np.errstate(all="ignore"):
             found = [float(a) for a in f(*(point[str(v.name)] for v in model.value_vars))]
         known = {name: a for name, a in zip(graphs, found, strict=True) if np.isfinite(a)}
@@ -281,19 +295,21 @@ def refused(model: pm.Model, name: str) -> str | None:
         return None
     if is_constrained(rv):
         return (
-            f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')}): its counts have a fixed sum, so a change of one site "
-            "leaves the support. Write it as Categorical draws, or as a product of Binomials, or marginalise it"
+            f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')}): its counts have a "
+            "fixed sum, so a change of one site leaves the support. Write it as Categorical draws, or as a "
+            "product of Binomials, or marginalise it"
         )
     if model.rvs_to_transforms.get(rv) is None and isinstance(rv.owner.op, FLAT):
         return (
-            f"a constrained array ({type(rv.owner.op).__name__.removesuffix('RV')}) without its transform: it fills no volume, "
-            "and a line through it leaves the support at once. Leave default_transform as it is"
+            f"a constrained array ({type(rv.owner.op).__name__.removesuffix('RV')}) without its transform: "
+            "it fills no volume, and a line through it leaves the support at once. Leave default_transform "
+            "as it is"
         )
     if (base := counts_as_floats(rv)) is not None:
         return (
-            f"pm.Truncated of {base}, which PyMC writes in floats with an interval transform, as if it were continuous: what is drawn are "
-            f"no integers. Write it as a choice among its values, lower + pm.Categorical({rv.name!r}, logit_p=pm.logp(pm.{base}.dist(...), "
-            "np.arange(lower, upper + 1)))"
+            f"pm.Truncated of {base}, which PyMC writes in floats with an interval transform, as if it were "
+            "continuous: what is drawn are no integers. Write it as a choice among its values, lower + "
+            f"pm.Categorical({rv.name!r}, logit_p=pm.logp(pm.{base}.dist(...), np.arange(lower, upper + 1)))"
         )
     return None
 
@@ -314,8 +330,8 @@ def support_of(model: pm.Model, name: str, given: Any = None) -> Bounds:
     found = bounds_of(rv)
     if found is None:
         raise ValueError(
-            f"The support of {name!r} ({type(rv.owner.op).__name__}) cannot be found from its distribution. Pass "
-            f"support={{{name!r}: (lower, upper)}}, both inclusive, None where there is no bound."
+            f"The support of {name!r} ({type(rv.owner.op).__name__}) cannot be found from its distribution. "
+            f"Pass support={{{name!r}: (lower, upper)}}, both inclusive, None where there is no bound."
         )
     return found
 

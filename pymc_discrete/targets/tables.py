@@ -1,7 +1,8 @@
-r"""Exact differences of sparse terms: unary and pairwise tables, and single elements evaluated at every candidate.
+r"""Exact differences of sparse terms: unary and pairwise tables, and single elements evaluated at every
+candidate.
 
-A sparse term is a tensor whose elements depend on a few sites each; the log density is a sum over them, a factor graph. With finite
-sites, elements of one or two sites are tabulated once per context:
+A sparse term is a tensor whose elements depend on a few sites each; the log density is a sum over them, a
+factor graph. With finite sites, elements of one or two sites are tabulated once per context:
 
 .. math:: C_{ik} = U_{ik} + \sum_{j \sim i} P_{ij}[k, x_j], \qquad d_{ik} = C_{ik} - C_{i x_i}
 
@@ -56,7 +57,9 @@ class Rows:
     unique: bool
 
     @classmethod
-    def build(cls, sites: np.ndarray, elements: np.ndarray, start: int, size: int, pad: bool = False) -> "Rows":
+    def build(
+        cls, sites: np.ndarray, elements: np.ndarray, start: int, size: int, pad: bool = False
+    ) -> "Rows":
         order = np.lexsort((elements, sites))
         sites, elements = sites[order], elements[order]
         owner, first, counts = np.unique(sites, return_index=True, return_counts=True)
@@ -73,7 +76,9 @@ class Rows:
         return cls(owner, owner - start, index, mask, len(owner) == size, True)
 
     def place(self, rows, size: int):
-        """(r,) which row belongs to each local site `rows`, -1 for none; static where `rows` is. Not where a site has two rows."""
+        """(r,) which row belongs to each local site `rows`, -1 for none; static where `rows` is. Not where a
+        site has two rows.
+        """
         if self.complete:
             return rows
         where = np.full(size + 1, -1)
@@ -88,7 +93,9 @@ class Rows:
 
 
 def rows_per_variable(sites: np.ndarray, space: Space, elements=None, pad: bool = False) -> dict[int, Rows]:
-    """{variable number: the elements that belong to each of its sites} from the sites (n, J) of `elements`."""
+    """{variable number: the elements that belong to each of its sites} from the sites (n, J) of
+    `elements`.
+    """
     elements = np.arange(len(sites)) if elements is None else elements
     owner, element = sites[sites >= 0], np.repeat(elements, (sites >= 0).sum(1))
     found = {}
@@ -111,13 +118,21 @@ class Unary:
     def table(self, reader_state, dependence: Dependence):
         candidates = jnp.asarray(self.v.lower[self.rows.local][:, None] + np.arange(self.v.K))
         reader = Reader(dependence, reader_state, moves=Moves([self.rows.site], [candidates]))
-        values = masked_sum(levelled(weighted(reader.read(self.term.var, self.rows.index), self.term, reader_state)), self.rows.mask)
-        return self.rows.add(jnp.zeros((self.v.size, self.v.K), values.dtype), jnp.broadcast_to(values, (len(self.rows.site), self.v.K)))
+        values = masked_sum(
+            levelled(weighted(reader.read(self.term.var, self.rows.index), self.term, reader_state)),
+            self.rows.mask,
+        )
+        return self.rows.add(
+            jnp.zeros((self.v.size, self.v.K), values.dtype),
+            jnp.broadcast_to(values, (len(self.rows.site), self.v.K)),
+        )
 
 
 @dataclass
 class Pair:
-    """Tables P (E, Ka, Kb) of the elements that join a site of one finite variable to a site of another (or the same)."""
+    """Tables P (E, Ka, Kb) of the elements that join a site of one finite variable to a site of another (or
+    the same).
+    """
 
     term: SparseTerm
     elements: np.ndarray
@@ -135,7 +150,9 @@ class Pair:
         self.sides = [self._side(0), self._side(1)]
 
     def _side(self, s: int) -> dict[str, Any]:
-        """For every site on one side its pairs, padded: the pair (or one past the end) and the site across."""
+        """For every site on one side its pairs, padded: the pair (or one past the end) and the
+        site across.
+        """
         start, v = (self.start_a, self.va) if s == 0 else (self.start_b, self.vb)
         rows = Rows.build(self.pairs[:, s], np.arange(len(self.pairs)), start, v.size)
         pair = np.where(rows.mask, rows.index, len(self.pairs))
@@ -145,8 +162,8 @@ class Pair:
     def tables(self, reader_state, dependence: Dependence):
         """P (E, Ka, Kb), and for both sides the tables of every site's pairs.
 
-        These are (R, deg, K, K across) for some, (deg, K, K across, R) for all. All at once vectorises over sites, which must then be
-        neighbours in memory; a few are quicker to fetch where each is in one piece.
+        These are (R, deg, K, K across) for some, (deg, K, K across, R) for all. All at once vectorises over
+        sites, which must then be neighbours in memory; a few are quicker to fetch where each is in one piece.
         """
         Ka, Kb = self.va.K, self.vb.K
         k = np.arange(Ka * Kb)
@@ -165,7 +182,9 @@ class Pair:
 
     @staticmethod
     def table_of(tables, rows):
-        """The table of the rows: (r, deg, K, K across) where they are known at run time only, else (deg, K, K across, r)."""
+        """The table of the rows: (r, deg, K, K across) where they are known at run time only, else (deg, K, K
+        across, r).
+        """
         if rows is None:
             return tables["all"]
         return tables["all"][..., rows] if isinstance(rows, np.ndarray) else tables["some"][rows]
@@ -176,7 +195,9 @@ class Pair:
         return 1 if rows is None or isinstance(rows, np.ndarray) else 2
 
     def fields(self, side: int, table, x, rows=None, without=None):
-        """(r, K): sum over a site's pairs of P[k, x across], `table` being that of the rows; not over those `without` (d,) bool across."""
+        """(r, K): sum over a site's pairs of P[k, x across], `table` being that of the rows; not over those
+        `without` (d,) bool across.
+        """
         across, v = picked(self.sides[side]["across"], rows), (self.vb, self.va)[side]
         start = (self.start_b, self.start_a)[side]
         static = isinstance(across, np.ndarray)
@@ -200,15 +221,17 @@ def selected(table, place, axis: int):
         for value in range(1, L):
             out = jnp.where(place == value, parts[value], out)
         return out
-    return jnp.take_along_axis(table, jnp.expand_dims(place, axis), axis=axis, mode="promise_in_bounds").squeeze(axis)
+    return jnp.take_along_axis(
+        table, jnp.expand_dims(place, axis), axis=axis, mode="promise_in_bounds"
+    ).squeeze(axis)
 
 
 @dataclass
 class Pointwise:
     """Elements of one term, evaluated at the moves of one variable's sites.
 
-    `elementwise` names an array (the gradient of the rest) that weighs each element, for the first-order estimate; `linear` says that the
-    rest is linear in the elements, so that the estimate is none.
+    `elementwise` names an array (the gradient of the rest) that weighs each element, for the first-order
+    estimate; `linear` says that the rest is linear in the elements, so that the estimate is none.
     """
 
     term: SparseTerm
@@ -222,19 +245,26 @@ class Pointwise:
         """(r, moves) nats; `candidates` (r, moves) are values to go to instead of the neighbours."""
         if candidates is None:
             complete = self.rows.complete and rows is None
-            candidates = space.values_of(x, self.start, self.v, None if complete else picked(self.rows.local, rows))
+            candidates = space.values_of(
+                x, self.start, self.v, None if complete else picked(self.rows.local, rows)
+            )
         index, var = self.rows.index, self.term.var
         now = Reader(dependence, reader_state, rows).read(var, index)
         then = Reader(dependence, reader_state, rows, Moves([self.rows.site], [candidates])).read(var, index)
         if self.elementwise is not None:
             # Grathwohl et al. 2021, Eq. 3 and 4: the gradient times the step
-            slope = Reader(dependence, {self.elementwise: reader_state[self.elementwise]}, rows).read(self.elementwise, index)
+            slope = Reader(dependence, {self.elementwise: reader_state[self.elementwise]}, rows).read(
+                self.elementwise, index
+            )
             change = jnp.where(slope == 0, 0.0, slope * (then.astype(slope.dtype) - now.astype(slope.dtype)))
             if not self.linear:
-                # at an edge of the density's domain the slope is no number, and weight 0 would make what lies beyond unreachable
+                # at an edge of the density's domain the slope is no number, and weight 0 would make what lies
+                # beyond unreachable
                 change = jnp.where(jnp.isfinite(change), change, 0.0)
         else:
-            change = difference(weighted(then, self.term, reader_state), weighted(now, self.term, reader_state))
+            change = difference(
+                weighted(then, self.term, reader_state), weighted(now, self.term, reader_state)
+            )
         mask = self.rows.mask
         if rows is not None and not mask.all():
             mask = picked(mask, rows)
@@ -251,7 +281,9 @@ def weighted(values, term: SparseTerm, state):
 
 
 def levelled(values):
-    """Each element's values over its candidates (..., k), in float32 less their largest: a sum of many would drown how they differ."""
+    """Each element's values over its candidates (..., k), in float32 less their largest: a sum of many would
+    drown how they differ.
+    """
     if not narrow():
         return values
     top = values.max(axis=-1, keepdims=True)

@@ -45,7 +45,9 @@ class Density(Protocol):
 
     @property
     def conditionals(self) -> Any:
-        """The differences of some sites only: `colours`, `scanned`, `rows`, `logits`, `carried`, `row` and `moved` (see `Conditionals`)."""
+        """The differences of some sites only: `colours`, `scanned`, `rows`, `logits`, `carried`, `row` and
+        `moved` (see `Conditionals`).
+        """
 
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
@@ -84,7 +86,10 @@ class Target:
 
     def _ready(self):
         if self.context is None:
-            with self.density.running(traced=False), jax.ensure_compile_time_eval():  # a context made inside a trace must outlive it
+            with (
+                self.density.running(traced=False),
+                jax.ensure_compile_time_eval(),
+            ):  # a context made inside a trace must outlive it
                 self.context = self.density.prepare(self.density.default_inputs())
         return self.context
 
@@ -107,7 +112,9 @@ class Target:
             return Target(self.density, self.density.prepare(inputs))
 
     def centred(self, x) -> "Target":
-        """The same target, its log density counted from that at x as a sum of changes: what float32 asks for; traceable."""
+        """The same target, its log density counted from that at x as a sum of changes: what float32 asks for;
+        traceable.
+        """
         context = self._ready()
         with self.density.running(is_traced((x, context))):
             return Target(self.density, self.density.centred(jnp.asarray(x), context))
@@ -131,7 +138,9 @@ class Target:
         return x, target
 
     def point(self, x) -> dict[str, np.ndarray]:
-        """The full point {value variable name: array} with the block at x, the rest as it was given to `at`."""
+        """The full point {value variable name: array} with the block at x, the rest as it was
+        given to `at`.
+        """
         return self.density.join(np.asarray(x), self._point)
 
     def logdensity(self, x):
@@ -156,7 +165,9 @@ class Target:
         return self.density.exact
 
     def update(self, x, differences, sites):
-        """`differences(x)` from those before x changed at `sites` (L,), computing only what the changes touch; a site d is none."""
+        """`differences(x)` from those before x changed at `sites` (L,), computing only what the changes
+        touch; a site d is none.
+        """
         return self.density.update(x, differences, sites, self._ready())
 
     def touched(self, sites):
@@ -165,17 +176,23 @@ class Target:
 
     @property
     def colours(self) -> list[tuple[int, np.ndarray]]:
-        """[(variable number, (r,) int sites counted within it)]: groups of sites that do not interact, of all sites but the `scanned`."""
+        """[(variable number, (r,) int sites counted within it)]: groups of sites that do not interact, of all
+        sites but the `scanned`.
+        """
         return self.density.conditionals.colours
 
     @property
     def scanned(self) -> list[tuple[int, np.ndarray]]:
-        """[(variable number, (r,) int sites counted within it)]: sites of dense terms, where every site interacts with every other."""
+        """[(variable number, (r,) int sites counted within it)]: sites of dense terms, where every site
+        interacts with every other.
+        """
         return self.density.conditionals.scanned
 
     @property
     def forests(self) -> list[list[Forest]]:
-        """Coverings of the sites that tables of pairs join: lists of forests (see `Forest`) in which each of these sites occurs."""
+        """Coverings of the sites that tables of pairs join: lists of forests (see `Forest`) in which each of
+        these sites occurs.
+        """
         return self.density.conditionals.forests
 
     @property
@@ -189,7 +206,9 @@ class Target:
         return self.density.conditionals.pairs
 
     def joint(self):
-        """(E, K, K) nats, the tables of the pairs that the forests' edges count; -inf beyond a site's own values."""
+        """(E, K, K) nats, the tables of the pairs that the forests' edges count; -inf beyond a site's own
+        values.
+        """
         return self.density.conditionals.joint(self._ready())
 
     def unaries(self, n: int, x, inside):
@@ -200,15 +219,17 @@ class Target:
         return self.density.conditionals.unaries(n, x, inside, self._ready())
 
     def rows(self, n: int, rows):
-        """A function (x, candidates=None) -> (r, K) of the differences of the sites `rows` (r,) of variable n.
+        """A function (x, candidates=None) -> (r, K) of the differences of the sites `rows` (r,) of variable
+        n.
 
-        It evaluates only their terms. Windowed sites go to `candidates` (r, K) where given, instead of the neighbours.
-        What does not depend on x is computed at once, outside any loop over x.
+        It evaluates only their terms. Windowed sites go to `candidates` (r, K) where given, instead of the
+        neighbours. What does not depend on x is computed at once, outside any loop over x.
         """
         return self.density.conditionals.rows(n, rows, self._ready())
 
     def logits(self, n: int, rows):
-        """A function (x) -> (r, K) of the log conditional probabilities of sites of a finite variable, up to a constant a site.
+        """A function (x) -> (r, K) of the log conditional probabilities of sites of a finite variable, up to
+        a constant a site.
 
         As `rows`, and cheaper; (r, 1), the log odds of the upper value, where every site has two values.
         """
@@ -219,7 +240,9 @@ class Target:
         return self.density.conditionals.carried(x, self._ready())
 
     def row(self, n: int, site, x, carried, candidates=None):
-        """(1, K) float, nats: differences of the scanned site `site` () of variable n, where windowed also to `candidates` (1, K)."""
+        """(1, K) float, nats: differences of the scanned site `site` () of variable n, where windowed also to
+        `candidates` (1, K).
+        """
         return self.density.conditionals.row(n, site, x, carried, self._ready(), candidates)
 
     def moved(self, n: int, site, value, x, carried):

@@ -1,4 +1,6 @@
-"""The log density as a sum of terms, as sparse as they can be: a sum of everything depends on every site, its parts do not."""
+"""The log density as a sum of terms, as sparse as they can be: a sum of everything depends on every site, its
+parts do not.
+"""
 
 from typing import Any
 
@@ -24,7 +26,9 @@ def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Sparse
         if var not in dependence.graph.dependent or dependence.graph.size(var) == 0:
             return
         sites, summands = dependence.sites(var), parts(var, dependence.graph)
-        whole = sites is not None and (sites.shape[1] <= 1 or (sites.shape[1] == 2 and not separates(var, dependence)))
+        whole = sites is not None and (
+            sites.shape[1] <= 1 or (sites.shape[1] == 2 and not separates(var, dependence))
+        )
         if summands is not None and not whole:
             for part, factor in summands:
                 one = factor is None
@@ -50,7 +54,9 @@ def separates(var: Variable, dependence: Dependence) -> bool:
 
 
 def parts(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | None:
-    """[(part, factor or None for 1)] such that the sum of `var` is the sum of factor times those of its parts; None where it has none."""
+    """[(part, factor or None for 1)] such that the sum of `var` is the sum of factor times those of its
+    parts; None where it has none.
+    """
     node = var.owner
     if node is None:
         return None
@@ -63,12 +69,16 @@ def parts(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | None:
     if isinstance(op, Add | Sub):
         found: list[tuple[Variable, Any]] = []
         for j, i in enumerate(node.inputs):
-            factor = float(graph.size(var) / max(graph.size(i), 1)) * (-1.0 if isinstance(op, Sub) and j else 1.0)
+            factor = float(graph.size(var) / max(graph.size(i), 1)) * (
+                -1.0 if isinstance(op, Sub) and j else 1.0
+            )
             found.append((i, None if factor == 1 else factor))
         return found
     if isinstance(op, Neg):
         return [(node.inputs[0], -1.0)]
-    if isinstance(op, Identity) or (isinstance(op, Cast) and var.type.dtype.startswith("float") and adds_up(node.inputs[0])):
+    if isinstance(op, Identity) or (
+        isinstance(op, Cast) and var.type.dtype.startswith("float") and adds_up(node.inputs[0])
+    ):
         return [(node.inputs[0], None)]
     if isinstance(op, Mul) and alone and scalars:
         return [(moving[0], pt.mul(*(i.reshape(()) for i in node.inputs if i is not moving[0]), 1.0))]

@@ -32,13 +32,17 @@ class Untouched:
     @functools.cached_property
     def _compiled(self) -> Callable:
         terms = [t for t, _ in self._left]
-        return pytensor.function(self._inputs, pt.add(pt.constant(0.0), *terms), mode="FAST_COMPILE", on_unused_input="ignore")
+        return pytensor.function(
+            self._inputs, pt.add(pt.constant(0.0), *terms), mode="FAST_COMPILE", on_unused_input="ignore"
+        )
 
     def on_host(self, others: list[Any]) -> float:
         """() nats, of the terms that are not in JAX, given the other variables."""
         if not self._left:
             return 0.0
-        return float(self._compiled(*(np.asarray(a, v.type.dtype) for a, v in zip(others, self._inputs, strict=True))))
+        return float(
+            self._compiled(*(np.asarray(a, v.type.dtype) for a, v in zip(others, self._inputs, strict=True)))
+        )
 
     def check_in_jax(self) -> None:
         """Refuse terms that are not in JAX.
@@ -56,8 +60,12 @@ def refusal_of_term(term: Variable) -> NotImplementedError | None:
     return refusal_of_jax([term]) or refusal_of_sizes(term)
 
 
-def terms_without_jax(terms: list[tuple[str, Variable]], names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
-    """{value variable of `names`: (a term that it enters, what JAX says of it)}, where JAX cannot compile a term."""
+def terms_without_jax(
+    terms: list[tuple[str, Variable]], names: list[str]
+) -> dict[str, tuple[str, NotImplementedError]]:
+    """{value variable of `names`: (a term that it enters, what JAX says of it)}, where JAX cannot compile a
+    term.
+    """
     found: dict[str, tuple[str, NotImplementedError]] = {}
     for label, term in terms:
         refusal = refusal_of_term(term)

@@ -20,8 +20,10 @@ class SlicePath(NamedTuple):
     ----------
     x : (n_steps, d) float, the start is not among them
     accepted : (n_steps,) bool, False where the chain stayed
-    differentiable : (n_steps,) bool, False where an end of the slice is a jump of the density (or its slope is 0), and the gradient
-        through the step is nan; and where no end was found, for the slice is unbounded (the density improper), and the chain stayed
+    differentiable : (n_steps,) bool, False where an end of the slice is a jump of the density (or its slope
+        is 0), and the gradient
+        through the step is nan; and where no end was found, for the slice is unbounded (the density
+        improper), and the chain stayed
     """
 
     x: Any
@@ -40,11 +42,13 @@ def differentiable_slice_sample(
     support: tuple[Any, Any] = (-np.inf, np.inf),
     checkpoint: bool = False,
 ) -> SlicePath:
-    r"""Slice sampling along random directions, differentiable in `params` and in the start `x`, the noise being fixed.
+    r"""Slice sampling along random directions, differentiable in `params` and in the start `x`, the noise
+    being fixed.
 
     .. math:: x_{n+1} = x_n + u_2 \alpha^+ d + (1 - u_2) \alpha^- d
 
-    with the ends :math:`\alpha^\pm` of the slice on the line along :math:`d`, by a search and implicit differentiation.
+    with the ends :math:`\alpha^\pm` of the slice on the line along :math:`d`, by a search and implicit
+    differentiation.
 
     Parameters
     ----------
@@ -55,10 +59,11 @@ def differentiable_slice_sample(
     x : (d,) float, the start, where the density is not 0
     n_steps : int
     support : (lower, upper), each () or (d,) float, plain numbers
-        A box, outside of which the density is 0. A bounded support has to be given: where the density jumps elsewhere, the gradient is nan.
+        A box, outside of which the density is 0. A bounded support has to be given: where the density jumps
+        elsewhere, the gradient is nan.
     checkpoint : bool
-        Keep, beside the path that is returned, about 2 sqrt(`n_steps`) points for the backward pass in place of `n_steps`, and search once
-        more.
+        Keep, beside the path that is returned, about 2 sqrt(`n_steps`) points for the backward pass in place
+        of `n_steps`, and search once more.
 
     Returns
     -------
@@ -74,16 +79,18 @@ def differentiable_slice_sample(
     Zoltowski, Cai and Adams 2021, "Slice Sampling Reparameterization Gradients".
 
     Notes
-    -----
-    *Exact.* Where a slice consists of several intervals, the paper's search finds the end of any of them, and a uniform draw between the
-    ends need not be reversible. Here the search is repeated from the draw, and the chain stays where it was unless the draw is in the slice
-    and leads to the same ends. Given height and direction the ends are a deterministic function of the starting point; points with the
-    same ends form a class; a uniform draw between the ends, accepted within the class, is as likely back as forth, and so leaves the
-    uniform distribution on the slice as it is. Log-concave densities have one class: nothing is rejected but for rounding.
+    ----- *Exact.* Where a slice consists of several intervals, the paper's search finds the end of any of
+    them, and a uniform draw between the ends need not be reversible. Here the search is repeated from the
+    draw, and the chain stays where it was unless the draw is in the slice and leads to the same ends. Given
+    height and direction the ends are a deterministic function of the starting point; points with the same
+    ends form a class; a uniform draw between the ends, accepted within the class, is as likely back as forth,
+    and so leaves the uniform distribution on the slice as it is. Log-concave densities have one class:
+    nothing is rejected but for rounding.
 
-    *Differentiable*, in reverse mode. The path is, for almost all noise, and its gradient is that of an expectation where all steps are
-    accepted. A step that stays has the identity as its derivative: how its chance of staying depends on the parameters is left out, as it
-    is for the chance of finding one end or another.
+    *Differentiable*, in reverse mode. The path is, for almost all noise, and its gradient is that of an
+    expectation where all steps are accepted. A step that stays has the identity as its derivative: how its
+    chance of staying depends on the parameters is left out, as it is for the chance of finding one end or
+    another.
     """
     with jax.ensure_compile_time_eval():  # what is known is checked, within a compiled function too
         x = as_point(x)
@@ -95,12 +102,15 @@ def differentiable_slice_sample(
             value = float(logdensity(params, x))
         if not np.isfinite(value):
             raise ValueError(
-                f"logdensity is {value} at the start x = {x}, and a slice needs a height there. Start where the density is finite."
+                f"logdensity is {value} at the start x = {x}, and a slice needs a height there. Start where "
+                "the density is finite."
             )
     block = isqrt(n_steps) if checkpoint else n_steps
     n_blocks = -(-n_steps // block)
     keys = jax.random.split(key, n_blocks * block)  # whole blocks; what is too many is cut off
-    walk = partial(jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper)))
+    walk = partial(
+        jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper))
+    )
     if not checkpoint:
         return walk(x, keys)[1]
     _, blocks = jax.lax.scan(jax.checkpoint(walk), x, keys.reshape(n_blocks, block, *keys.shape[1:]))
@@ -161,7 +171,12 @@ def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> En
     is_smooth, rounding = judged(value, gradient, alpha, places, height, direction)
     is_root &= is_smooth
     roots = differentiable_ends(logdensity, params, x, direction, jax.lax.stop_gradient(alpha), is_root)
-    return Ends(jnp.where(is_edge, line.edge, roots), is_root | is_edge, rounding, lambda place: search(f, place, fixed_line)[0])
+    return Ends(
+        jnp.where(is_edge, line.edge, roots),
+        is_root | is_edge,
+        rounding,
+        lambda place: search(f, place, fixed_line)[0],
+    )
 
 
 def same_class(found: Ends, place):
@@ -170,7 +185,8 @@ def same_class(found: Ends, place):
 
 
 def judged(value, gradient, alpha, places, height, direction):
-    """Of both ends: whether the density falls through the height, and does not jump past it; and how far rounding may move the end.
+    """Of both ends: whether the density falls through the height, and does not jump past it; and how far
+    rounding may move the end.
 
     Parameters
     ----------
@@ -180,17 +196,23 @@ def judged(value, gradient, alpha, places, height, direction):
     -------
     smooth : (2,) bool
     rounding : (2,) float
-        Small beside any piece of a slice that floats can tell from its neighbours: ends of different pieces are not taken for the same.
+        Small beside any piece of a slice that floats can tell from its neighbours: ends of different pieces
+        are not taken for the same.
     """
     eps = jnp.finfo(value.dtype).eps
     length = alpha[0] - alpha[1]
-    # at a root f is 0 but for rounding, its own and that of the place; at a jump it is nearly as large as the jump
+    # at a root f is 0 but for rounding, its own and that of the place; at a jump it is nearly as large as the
+    # jump
     of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(axis=1)
     nats = 1024 * eps * jnp.abs(height) + 16 * eps * of_place
     slope = -(gradient @ direction) * jnp.asarray(SIGNS, value.dtype)
     falling = (slope * length > jnp.sqrt(eps)) & (slope * length < jnp.inf)
     smooth = (jnp.abs(value - height) <= jnp.sqrt(eps) + nats) & falling
-    of_jump = 16 * eps * jnp.where(direction == 0, 0, jnp.abs(places / jnp.where(direction == 0, 1, direction))).max(axis=1)
+    of_jump = (
+        16
+        * eps
+        * jnp.where(direction == 0, 0, jnp.abs(places / jnp.where(direction == 0, 1, direction))).max(axis=1)
+    )
     rounding = 64 * eps * length + jnp.where(smooth, nats / jnp.where(smooth, slope, 1), of_jump)
     return smooth, jnp.minimum(rounding, 64 * jnp.sqrt(eps) * length)
 
@@ -203,12 +225,17 @@ def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
         traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
     except TypeError as error:  # of JAX too, where a traced number is asked for its value
         raise TypeError(
-            f"logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, jax.lax.cond). It ended with: "
-            f"{str(error).splitlines()[0]}"
+            "logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, "
+            f"jax.lax.cond). It ended with: {str(error).splitlines()[0]}"
         ) from error
-    if not isinstance(out, jax.ShapeDtypeStruct) or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
+    if (
+        not isinstance(out, jax.ShapeDtypeStruct)
+        or out.shape != ()
+        or not jnp.issubdtype(out.dtype, jnp.floating)
+    ):
         raise ValueError(
-            f"logdensity must return one float, the log density of x of shape {x.shape}; it returns {out}. Sum over its terms."
+            f"logdensity must return one float, the log density of x of shape {x.shape}; it returns {out}. "
+            "Sum over its terms."
         )
 
     def evaluated(params, x):
@@ -229,7 +256,11 @@ def as_point(x):
 def check_options(key, n_steps, checkpoint) -> None:
     """Refuse what is no key, no count and no switch."""
     if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
-        more = " It is fixed when a function is compiled: let it be static." if isinstance(n_steps, jax.core.Tracer) else ""
+        more = (
+            " It is fixed when a function is compiled: let it be static."
+            if isinstance(n_steps, jax.core.Tracer)
+            else ""
+        )
         raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.{more}")
     if not isinstance(checkpoint, bool | np.bool_):
         raise ValueError(f"checkpoint must be True or False, got {checkpoint!r}.")
@@ -237,37 +268,53 @@ def check_options(key, n_steps, checkpoint) -> None:
     shape = getattr(key, "shape", None)
     typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
     if not ((typed and shape == ()) or (dtype == jnp.uint32 and shape == (2,))):
-        raise TypeError(f"key must be one JAX key, as jax.random.key(0) makes it, got {key!r}. For several chains use jax.vmap over keys.")
+        raise TypeError(
+            f"key must be one JAX key, as jax.random.key(0) makes it, got {key!r}. For several chains use "
+            "jax.vmap over keys."
+        )
 
 
 def checked(params, x, support) -> tuple[np.ndarray, np.ndarray]:
     """The box (d,), (d,), once the arguments are known to make sense."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(f"x must hold floats, for a slice is of a continuous density; got {x.dtype}. Convert it with x.astype(float).")
+        raise TypeError(
+            f"x must hold floats, for a slice is of a continuous density; got {x.dtype}. Convert it with "
+            "x.astype(float)."
+        )
     if x.ndim != 1 or not x.size:
-        raise ValueError(f"x must be one point of shape (d,), got shape {x.shape}. Pass a scalar as x[None], and use jax.vmap for chains.")
+        raise ValueError(
+            f"x must be one point of shape (d,), got shape {x.shape}. Pass a scalar as x[None], and use "
+            "jax.vmap for chains."
+        )
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = f"params{jax.tree_util.keystr(path)}"
         if not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array):
             raise TypeError(f"{name} must be a float or an array of floats, got {leaf!r}.")
         dtype = jnp.result_type(leaf)
         if not jnp.issubdtype(dtype, jnp.floating):
-            raise TypeError(f"{name} is of {dtype}, without a gradient. Make it float, or let logdensity close over it.")
+            raise TypeError(
+                f"{name} is of {dtype}, without a gradient. Make it float, or let logdensity close over it."
+            )
     if not isinstance(support, tuple | list) or len(support) != 2:
         raise ValueError(f"support must be (lower, upper), got {support!r}.")
     if any(isinstance(bound, jax.core.Tracer) for bound in support):
         raise ValueError(
-            "support must hold plain numbers: it is neither differentiated nor mapped over. Where an edge depends on parameters, sample "
-            "u = (x - lower) / (upper - lower) on a box that is fixed, and let x be a function of u and the parameters."
+            "support must hold plain numbers: it is neither differentiated nor mapped over. Where an edge "
+            "depends on parameters, sample u = (x - lower) / (upper - lower) on a box that is fixed, and "
+            "let x be a function of u and the parameters."
         )
     try:
         lower, upper = (np.broadcast_to(np.asarray(bound, x.dtype), x.shape) for bound in support)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"support must be (lower, upper), each a number or of shape {x.shape}, got {support!r}.") from error
+        raise ValueError(
+            f"support must be (lower, upper), each a number or of shape {x.shape}, got {support!r}."
+        ) from error
     if not (lower < upper).all():
         raise ValueError(f"support must have lower < upper everywhere, got {support!r}.")
     if not isinstance(x, jax.core.Tracer) and np.isnan(np.asarray(x)).any():
         raise ValueError(f"The start x = {x} is nan. Start where the density is finite.")
     if not isinstance(x, jax.core.Tracer) and not ((np.asarray(x) >= lower) & (np.asarray(x) <= upper)).all():
-        raise ValueError(f"The start x = {x} is outside of support = {support!r}. Start within, or widen the support.")
+        raise ValueError(
+            f"The start x = {x} is outside of support = {support!r}. Start within, or widen the support."
+        )
     return lower, upper

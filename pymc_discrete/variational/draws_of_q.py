@@ -30,7 +30,9 @@ def draws_of_q(
     thin: int,
     seed: int | None,
 ) -> DataTree:
-    """Chains of the slice kernel from some of `starts` (n, d), with what tells q from the posterior; see `EnergyPosterior.sample`."""
+    """Chains of the slice kernel from some of `starts` (n, d), with what tells q from the posterior; see
+    `EnergyPosterior.sample`.
+    """
     rng = np.random.default_rng(seed)
     params, static = eqx.partition(energy, eqx.is_inexact_array)
     d, due = density.size, jnp.asarray(np.append(slices.renewals(tune), False))
@@ -76,4 +78,6 @@ def draws_of_q(
 
     kept = recorder.on_host({str(v.name): by_chain(values[str(v.name)]) for v in outputs})
     stats = {"lp": by_chain(lp), "log_q": by_chain(log_q), "score_gap": by_chain(score_gap)}
-    return data_tree(model, kept, stats, None, {"sampler": "pymc_discrete.fit_energy_posterior", "thin": thin}, {})
+    return data_tree(
+        model, kept, stats, None, {"sampler": "pymc_discrete.fit_energy_posterior", "thin": thin}, {}
+    )

@@ -9,7 +9,8 @@ from pymc_discrete.targets.arguments import check_count
 
 
 class TiltedNormal(eqx.Module):
-    r"""A normal density times a positive, bounded function that a network learns: it can be normalised whatever the parameters.
+    r"""A normal density times a positive, bounded function that a network learns: it can be normalised
+    whatever the parameters.
 
     .. math:: E(z) = \tfrac12 |w|^2 - g(w), \qquad w = L (z - m) / s
 
@@ -37,8 +38,13 @@ class TiltedNormal(eqx.Module):
     def __init__(self, mean, scale, *, width: int = 32, depth: int = 2, key):
         self.mean = jnp.asarray(mean, float)
         if self.mean.ndim != 1 or not self.mean.size:
-            raise ValueError(f"mean must be of shape (d,), the mean of a normal to start from, got shape {self.mean.shape}.")
-        if not isinstance(scale, jax.core.Tracer) and not (np.isfinite(scale).all() and (np.asarray(scale) > 0).all()):
+            raise ValueError(
+                "mean must be of shape (d,), the mean of a normal to start from, got shape "
+                f"{self.mean.shape}."
+            )
+        if not isinstance(scale, jax.core.Tracer) and not (
+            np.isfinite(scale).all() and (np.asarray(scale) > 0).all()
+        ):
             raise ValueError(f"scale must hold positive numbers, standard deviations, got {scale!r}.")
         check_count("width", width, 1)
         check_count("depth", depth, 0)

@@ -1,4 +1,6 @@
-"""Variational inference by an energy: q(z) ∝ exp(-energy(z)) fitted to the posterior of a model's continuous variables."""
+"""Variational inference by an energy: q(z) ∝ exp(-energy(z)) fitted to the posterior of a model's continuous
+variables.
+"""
 
 import logging
 import time
@@ -33,7 +35,10 @@ RATE = 0.02  # of Adam, at the start
 BEGIN = 50  # sweeps from the initial point to the first draws of q
 UPDATES = 50  # of the progress bar
 REFUSED = 0.1  # share of iterations without a finite gradient above which there is no fit
-ACCEPTED = 0.5, 0.9  # share of slices that accept their draw, in the last tenth, below which there is none, and a warning
+ACCEPTED = (
+    0.5,
+    0.9,
+)  # share of slices that accept their draw, in the last tenth, below which there is none, and a warning
 
 
 class EnergyPosterior:
@@ -43,17 +48,27 @@ class EnergyPosterior:
     ----------
     energy : as given, fitted: (z (d,)) -> () float, nats, up to a constant
     names : the value variables that z is made of, in their order
-    history : {name: (iterations,) float}: "log_ratio_variance", nats², the variance of log p - log q over the chains, 0 where q is the
-        posterior; "gradient_norm"; "accepted", the share of slices that accepted their draw; "skipped", 1 where the gradient was not
-        finite and the iteration left out
+    history : {name: (iterations,) float}: "log_ratio_variance", nats², the variance of log p - log q over the
+        chains, 0 where q is the
+        posterior; "gradient_norm"; "accepted", the share of slices that accepted their draw; "skipped", 1
+        where the gradient was not finite and the iteration left out
     """
 
-    def __init__(self, model: pm.Model, density: ContinuousDensity, energy: Any, history: dict[str, np.ndarray], z: np.ndarray):
+    def __init__(
+        self,
+        model: pm.Model,
+        density: ContinuousDensity,
+        energy: Any,
+        history: dict[str, np.ndarray],
+        z: np.ndarray,
+    ):
         self.model, self.energy, self.history, self.names = model, energy, history, density.names
         self._density, self._z = density, z
 
     @model_settings()
-    def sample(self, draws: int = 1000, *, tune: int = 500, chains: int = 4, thin: int = 1, random_seed: Any = None) -> DataTree:
+    def sample(
+        self, draws: int = 1000, *, tune: int = 500, chains: int = 4, thin: int = 1, random_seed: Any = None
+    ) -> DataTree:
         """Draws of q, by the exact slice sampler of `ReparameterizedSlice`.
 
         Parameters
@@ -65,14 +80,29 @@ class EnergyPosterior:
         Returns
         -------
         xarray.DataTree
-            The model's variables in the group posterior, and in sample_stats `lp` (log p(x, z), nats), `log_q` (-energy, not normalised)
-            and `score_gap` (gradient of log p - log q, squared, in units of q's covariance, per coordinate): its mean is the Fisher
-            divergence.
+            The model's variables in the group posterior, and in sample_stats `lp` (log p(x, z), nats),
+            `log_q` (-energy, not normalised) and `score_gap` (gradient of log p - log q, squared, in units of
+            q's covariance, per coordinate): its mean is the Fisher divergence.
         """
-        for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1), ("thin", thin, 1)):
+        for name, value, least in (
+            ("draws", draws, 1),
+            ("tune", tune, 0),
+            ("chains", chains, 1),
+            ("thin", thin, 1),
+        ):
             check_count(name, value, least)
         with all_in_jax("The sampler of an energy posterior"):
-            return draws_of_q(self.model, self._density, self.energy, self._z, draws, tune, chains, thin, seed_of(random_seed))
+            return draws_of_q(
+                self.model,
+                self._density,
+                self.energy,
+                self._z,
+                draws,
+                tune,
+                chains,
+                thin,
+                seed_of(random_seed),
+            )
 
     @staticmethod
     def diagnostics(tree: DataTree) -> dict[str, float]:
@@ -85,15 +115,16 @@ class EnergyPosterior:
         Returns
         -------
         dict
-            "fisher_divergence" : per coordinate, 0 where q is the posterior; for normals of the same shape it is the squared distance of
-            the means in standard deviations, over the number of coordinates. "log_ratio_sd" : nats, standard deviation of log p - log q.
-            "khat" : of Pareto-smoothed importance sampling, below 0.7 where draws of q may be reweighted to the posterior. "ess_share" :
-            of the draws, that the weights leave. Draws of q do not see a mode that q has missed, and neither do these numbers.
+            "fisher_divergence" : per coordinate, 0 where q is the posterior; for normals of the same shape it
+            is the squared distance of the means in standard deviations, over the number of coordinates.
+            "log_ratio_sd" : nats, standard deviation of log p - log q. "khat" : of Pareto-smoothed importance
+            sampling, below 0.7 where draws of q may be reweighted to the posterior. "ess_share" : of the
+            draws, that the weights leave. Draws of q do not see a mode that q has missed, and neither do
+            these numbers.
 
         References
-        ----------
-        Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto Smoothed Importance Sampling. Yao et al. 2018, Yes, but Did It Work?:
-        Evaluating Variational Inference.
+        ---------- Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto Smoothed Importance Sampling. Yao et
+        al. 2018, Yes, but Did It Work?: Evaluating Variational Inference.
         """
         from arviz_stats.base import array_stats
 
@@ -121,27 +152,30 @@ def fit_energy_posterior(
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> EnergyPosterior:
-    r"""Fit q(z) ∝ exp(-energy(z)) to the posterior of a model's continuous variables by the path derivative of the ELBO.
+    r"""Fit q(z) ∝ exp(-energy(z)) to the posterior of a model's continuous variables by the path derivative
+    of the ELBO.
 
     .. math:: \nabla_\phi = \nabla_z [\log p(x, z) + E_\phi(z)] \, \nabla_\phi z(\phi, \epsilon)
 
-    with z the last of `n_steps` differentiable slice steps (`differentiable_slice_sample`) of every chain (Zoltowski et al. 2021, Eq. 14
-    and 28). No normalising constant is needed, and where q is the posterior the gradient is 0 for every draw.
+    with z the last of `n_steps` differentiable slice steps (`differentiable_slice_sample`) of every chain
+    (Zoltowski et al. 2021, Eq. 14 and 28). No normalising constant is needed, and where q is the posterior
+    the gradient is 0 for every draw.
 
     Parameters
     ----------
     model : pm.Model, optional
         By default the model of the context. Its free variables must be continuous.
     energy : callable, optional
-        A pytree, such as an equinox.Module, that is called as energy(z) -> () float, nats, z (d,) the free variables in PyMC's
-        unconstrained space (`EnergyPosterior.names` tells their order). exp(-energy) must be integrable for all parameters. By default a
-        `TiltedNormal` about the model's initial point.
+        A pytree, such as an equinox.Module, that is called as energy(z) -> () float, nats, z (d,) the free
+        variables in PyMC's unconstrained space (`EnergyPosterior.names` tells their order). exp(-energy) must
+        be integrable for all parameters. By default a `TiltedNormal` about the model's initial point.
     iterations : int
     chains : int
         Chains of q that run through all iterations, each with a gradient of its own.
     n_steps : "auto" or int
-        Slice steps of a chain in an iteration; by default 10 and 2 for each coordinate. The gradient is unbiased for infinitely many: how
-        the distribution of the chain's first point depends on the parameters is left out, and forgotten as fast as the chain mixes.
+        Slice steps of a chain in an iteration; by default 10 and 2 for each coordinate. The gradient is
+        unbiased for infinitely many: how the distribution of the chain's first point depends on the
+        parameters is left out, and forgotten as fast as the chain mixes.
     optimizer : optax.GradientTransformation, optional
         By default Adam with a rate that falls from 0.02 to 0 as a cosine, and a short memory (b2 = 0.95).
     random_seed : int or what `pm.sample` takes, optional
@@ -159,17 +193,17 @@ def fit_energy_posterior(
         Where more than a tenth of the gradients are not finite, or exp(-energy) is not integrable.
 
     Notes
-    -----
-    Discrete variables are refused. Drawing them by a Markov step in alternation would leave the gradient biased for any number of
-    iterations, since z would meet a discrete state drawn for an earlier z. Sum them out, or sample the whole model with `pmd.sample`.
+    ----- Discrete variables are refused. Drawing them by a Markov step in alternation would leave the
+    gradient biased for any number of iterations, since z would meet a discrete state drawn for an earlier z.
+    Sum them out, or sample the whole model with `pmd.sample`.
 
-    The slice steps run along directions of the shape that the chains have shown (an average over past iterations). Where slices of q have
-    several pieces the gradient leaves out how the chance of a piece depends on the parameters, and is biased for any `n_steps`.
+    The slice steps run along directions of the shape that the chains have shown (an average over past
+    iterations). Where slices of q have several pieces the gradient leaves out how the chance of a piece
+    depends on the parameters, and is biased for any `n_steps`.
 
     References
-    ----------
-    Zoltowski, Cai and Adams 2021, Slice Sampling Reparameterization Gradients, section 2.3 and App. C. Roeder, Wu and Duvenaud 2017,
-    Sticking the Landing.
+    ---------- Zoltowski, Cai and Adams 2021, Slice Sampling Reparameterization Gradients, section 2.3 and
+    App. C. Roeder, Wu and Duvenaud 2017, Sticking the Landing.
 
     Examples
     --------
@@ -179,7 +213,11 @@ def fit_energy_posterior(
     ...     fit = pmd.fit_energy_posterior()  # doctest: +SKIP
     >>> idata = fit.sample()  # doctest: +SKIP
     """
-    for name, value in (("iterations", iterations), ("chains", chains), ("n_steps", 1 if n_steps == "auto" else n_steps)):
+    for name, value in (
+        ("iterations", iterations),
+        ("chains", chains),
+        ("n_steps", 1 if n_steps == "auto" else n_steps),
+    ):
         check_count(name, value, 2 if name == "chains" else 1)
     model = modelcontext(model)
     with all_in_jax("pmd.fit_energy_posterior"):
@@ -193,16 +231,24 @@ def fit_energy_posterior(
         params, static = eqx.partition(energy, eqx.is_inexact_array)
         count = 10 + 2 * d if n_steps == "auto" else int(n_steps)
         # a short memory, since the first gradients are larger than the last by many powers of 10
-        optimizer = optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95) if optimizer is None else optimizer
+        optimizer = (
+            optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95)
+            if optimizer is None
+            else optimizer
+        )
         optimizer = optax.apply_if_finite(optimizer, iterations)
 
         def minus_energy(params, z):
             return -jnp.asarray(eqx.combine(params, static)(z), float)
 
         def end_of_path(params, key, z, factor):
-            """z (d,) after the steps, and the share that was accepted; of z = factor u, u is what is sampled."""
+            """z (d,) after the steps, and the share that was accepted; of z = factor u, u is what
+            is sampled.
+            """
             u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
-            path = differentiable_slice_sample(key, lambda params, u: minus_energy(params, factor @ u), params, u, count)
+            path = differentiable_slice_sample(
+                key, lambda params, u: minus_energy(params, factor @ u), params, u, count
+            )
             return factor @ path.x[-1], path.accepted.mean()
 
         logdensity = density.differentiable(jnp.asarray(start), [])
@@ -216,7 +262,9 @@ def fit_energy_posterior(
         def iteration(carried, key):
             params, state, z, mean, covariance = carried
             factor = slices.shaped(covariance, chains, jnp.ones(d))
-            gradient, (new, variance, accepted) = jax.grad(objective, has_aux=True)(params, jax.random.split(key, chains), z, factor)
+            gradient, (new, variance, accepted) = jax.grad(objective, has_aux=True)(
+                params, jax.random.split(key, chains), z, factor
+            )
             updates, state = optimizer.update(gradient, state, params)
             finite = jnp.isfinite(new).all(axis=1, keepdims=True)
             z = jnp.where(finite, new, z)
@@ -258,30 +306,39 @@ def complain(history: dict[str, np.ndarray]) -> None:
     skipped, accepted = history["skipped"].mean(), history["accepted"][-max(iterations // 10, 1) :].mean()
     if skipped > REFUSED:
         raise FloatingPointError(
-            f"The gradient was not finite in {100 * skipped:.0f} of 100 iterations. Either the log density of the model has none where q "
-            "puts its draws, or the energy jumps or is flat: write both smooth, and let exp(-energy) be integrable."
+            f"The gradient was not finite in {100 * skipped:.0f} of 100 iterations. Either the log density "
+            "of the model has none where q puts its draws, or the energy jumps or is flat: write both "
+            "smooth, and let exp(-energy) be integrable."
         )
     if not accepted >= ACCEPTED[0]:
         raise FloatingPointError(
-            f"Only {100 * accepted:.0f} of 100 slices of q accepted their draw at the end. Where a slice never ends exp(-energy) is not "
-            "integrable: add a term that grows with |z|, as `pmd.variational.TiltedNormal` has it. Where it has many pieces, smooth it."
+            f"Only {100 * accepted:.0f} of 100 slices of q accepted their draw at the end. Where a slice "
+            "never ends exp(-energy) is not integrable: add a term that grows with |z|, as "
+            "`pmd.variational.TiltedNormal` has it. Where it has many pieces, smooth it."
         )
     if accepted < ACCEPTED[1]:
         _log.warning(
-            f"{100 - 100 * accepted:.0f} of 100 slices of q stayed where they were at the end: they have several pieces, and the gradient "
-            "leaves out how the chance of a piece depends on the parameters. Look at `EnergyPosterior.diagnostics`."
+            f"{100 - 100 * accepted:.0f} of 100 slices of q stayed where they were at the end: they have "
+            "several pieces, and the gradient leaves out how the chance of a piece depends on the "
+            "parameters. Look at `EnergyPosterior.diagnostics`."
         )
     if skipped:
-        _log.warning(f"fit_energy_posterior left out {int(history['skipped'].sum())} of {iterations} iterations without a finite gradient.")
+        _log.warning(
+            f"fit_energy_posterior left out {int(history['skipped'].sum())} of {iterations} iterations "
+            "without a finite gradient."
+        )
 
 
 def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndarray]:
-    """The free variables of a model, which must all be continuous, their density, and the initial point (d,)."""
+    """The free variables of a model, which must all be continuous, their density, and the initial
+    point (d,).
+    """
     discrete = free(model, DISCRETE)
     if discrete:
         raise ValueError(
-            f"The model has the discrete variable{'s' * (len(discrete) > 1)} {', '.join(map(repr, discrete))}, which q(z), a density, "
-            "cannot describe. Sum them out (pymc_extras.marginalize), or sample the model with pmd.sample."
+            f"The model has the discrete variable{'s' * (len(discrete) > 1)} "
+            f"{', '.join(map(repr, discrete))}, which q(z), a density, cannot describe. Sum them out "
+            "(pymc_extras.marginalize), or sample the model with pmd.sample."
         )
     names, point = block_of(model, None, CONTINUOUS), model.initial_point()
     left = [n for n in free(model, CONTINUOUS) if n not in names]
@@ -296,12 +353,22 @@ def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndar
 def check_energy(energy: Any, names: list[str], start: np.ndarray) -> None:
     """Refuse what is no energy of z, before any tracing of the fit."""
     if not callable(energy):
-        raise TypeError(f"energy must be callable, energy(z) -> () float, such as an equinox.Module; got {energy!r}.")
+        raise TypeError(
+            f"energy must be callable, energy(z) -> () float, such as an equinox.Module; got {energy!r}."
+        )
     if not jax.tree.leaves(eqx.filter(energy, eqx.is_inexact_array)):
-        raise TypeError("energy has no parameters to fit: it must be a pytree with arrays of floats, such as an equinox.Module.")
+        raise TypeError(
+            "energy has no parameters to fit: it must be a pytree with arrays of floats, such as an "
+            "equinox.Module."
+        )
     z = jnp.asarray(start)
     out = eqx.filter_eval_shape(energy, z)
     if getattr(out, "shape", None) != () or not jnp.issubdtype(out.dtype, jnp.floating):
-        raise ValueError(f"energy must return one float for z of shape {z.shape} ({', '.join(names)} in this order); it returns {out}.")
+        raise ValueError(
+            f"energy must return one float for z of shape {z.shape} ({', '.join(names)} in this order); it "
+            f"returns {out}."
+        )
     if not np.isfinite(float(energy(z))):
-        raise ValueError(f"energy is {float(energy(z))} at the model's initial point. It must be finite for every z.")
+        raise ValueError(
+            f"energy is {float(energy(z))} at the model's initial point. It must be finite for every z."
+        )

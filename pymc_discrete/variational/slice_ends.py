@@ -1,6 +1,7 @@
 r"""The ends of a slice along a line, and their derivatives.
 
-With :math:`\alpha` along the line :math:`x + \alpha d`, an end is a root of Zoltowski, Cai and Adams 2021, Eq. 8,
+With :math:`\alpha` along the line :math:`x + \alpha d`, an end is a root of Zoltowski, Cai and Adams 2021,
+Eq. 8,
 
 .. math:: f(\alpha) = \ln \pi_\theta(x + \alpha d) - \ln u_1 - \ln \pi_\theta(x),
 
@@ -16,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 SIGNS = np.array([1.0, -1.0])
-MOST_ITERATIONS = 200  # bisection alone needs 53 from a bracket of the root's own size, 3 more for every power of 10 between them
+# bisection alone needs 53 from a bracket of the root's own size, 3 more for every power of 10 between them
+MOST_ITERATIONS = 200
 
 
 class Reach(NamedTuple):
@@ -25,7 +27,8 @@ class Reach(NamedTuple):
     Attributes
     ----------
     edge : (2,) float, infinite where there is none; differentiable in x
-    last : (2,) float, a few roundings before the edge: a density is not asked for its value on an edge, which may be 0, infinite or nan
+    last : (2,) float, a few roundings before the edge: a density is not asked for its value on an edge, which
+        may be 0, infinite or nan
     """
 
     edge: Any
@@ -50,8 +53,8 @@ def reach(x, direction, lower, upper) -> Reach:
 def search(f: Callable, start, line: Reach):
     """The ends that are found from a point of the slice: a deterministic function of the point.
 
-    A bracket grows from 1 by doubling until it ends outside of the slice, then a root is found within it: of several *a* root, not always
-    the nearest.
+    A bracket grows from 1 by doubling until it ends outside of the slice, then a root is found within it: of
+    several *a* root, not always the nearest.
 
     Parameters
     ----------
@@ -95,9 +98,11 @@ def search(f: Callable, start, line: Reach):
 
 
 def root(f: Callable, a, f_a, b, f_b, wanted):
-    """() float, where f changes its sign between a and b, to a few roundings; nan where it is not `wanted` or not found.
+    """() float, where f changes its sign between a and b, to a few roundings; nan where it is not `wanted` or
+    not found.
 
-    Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear function without using derivatives".
+    Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear
+    function without using derivatives".
     """
     eps = jnp.finfo(a.dtype).eps
 
@@ -106,11 +111,14 @@ def root(f: Callable, a, f_a, b, f_b, wanted):
         return wanted & (i < MOST_ITERATIONS) & jnp.isnan(found)
 
     def narrow(carried):
-        # f comes last, and is judged in the next iteration: a compiler that computes it once for each use may round it to both signs
+        # f comes last, and is judged in the next iteration: a compiler that computes it once for each use may
+        # round it to both signs
         i, _, x, value, x1, f1, x2, f2 = carried
         same = (value > 0) == (f1 > 0)
         # x1 is the newest point, x2 is on the other side, x3 was one of them before
-        x1, f1, x2, f2, x3, f3 = jnp.where(same, jnp.stack([x, value, x2, f2, x1, f1]), jnp.stack([x, value, x1, f1, x2, f2]))
+        x1, f1, x2, f2, x3, f3 = jnp.where(
+            same, jnp.stack([x, value, x2, f2, x1, f1]), jnp.stack([x, value, x1, f1, x2, f2])
+        )
         best = jnp.where(jnp.abs(f1) < jnp.abs(f2), x1, x2)
         rounding, width = 2 * eps * jnp.abs(best), jnp.abs(x2 - x1)
         found = jnp.where((width <= 2 * rounding) | (f1 == 0) | (f2 == 0), best, jnp.nan)
