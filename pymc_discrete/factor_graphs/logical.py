@@ -24,7 +24,8 @@ class LogicalOr(Edges):
     child : (F,) int
 
     References
-    ---------- Lazaro-Gredilla, Dedieu and George 2021, App. C.3; the sum-product messages are derived here in
+    ----------
+    Lazaro-Gredilla, Dedieu and George 2021, App. C.3; the sum-product messages are derived here in
     the same way.
     """
 

@@ -16,7 +16,8 @@ def winners(key, weights, most: int):
     weights : (d,) float, not negative; 0 comes last
 
     Notes
-    ----- The order is decided in single precision, from uniforms that are finest where winners come from:
+    -----
+    The order is decided in single precision, from uniforms that are finest where winners come from:
     times closer than 1 part in 1e7 count as equal, which changes probabilities by as much.
     """
     bits = words(key, weights.shape)

@@ -33,7 +33,8 @@ def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
     params : {}
 
     References
-    ---------- Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
+    ----------
+    Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
     state space models.
     """
 

@@ -93,7 +93,8 @@ def fit(
     Lazaro-Gredilla, Dedieu and George 2021, Algorithm 1.
 
     Notes
-    ----- What perturb-and-max-product learns is a good sampler by perturb-and-max-product; as parameters of a
+    -----
+    What perturb-and-max-product learns is a good sampler by perturb-and-max-product; as parameters of a
     Gibbs distribution the numbers may be far off (section 5.1).
     """
     for name, value, least in (

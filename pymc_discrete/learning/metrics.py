@@ -25,7 +25,8 @@ def squared_mmd(x, y):
     () float
 
     References
-    ---------- Lazaro-Gredilla, Dedieu and George 2021, section 5 (whose formula gives all three sums the
+    ----------
+    Lazaro-Gredilla, Dedieu and George 2021, section 5 (whose formula gives all three sums the
     arguments of the third: Gretton et al. 2012).
     """
     x, y = jnp.asarray(x), jnp.asarray(y)

@@ -53,7 +53,8 @@ class AutoStep(DiscreteStep):
         For variables or options that cannot be sampled so, each with the reason and the remedy.
 
     Notes
-    ----- Where conditionals are exact, a sweep over all sites costs about one evaluation of all differences,
+    -----
+    Where conditionals are exact, a sweep over all sites costs about one evaluation of all differences,
     and every other method of this package pays as much for a proposal that moves some of the sites and may be
     rejected. See "Which sampler?" in the documentation.
 

@@ -58,7 +58,8 @@ class BlockGibbs(DiscreteStep):
         the reason and the remedy.
 
     Notes
-    ----- Sampler statistics: `accept` and `accepted` (1: nothing is rejected), `discrete_n_moved` (sites that
+    -----
+    Sampler statistics: `accept` and `accepted` (1: nothing is rejected), `discrete_n_moved` (sites that
     ended the draw at another value), `lp`.
 
     References

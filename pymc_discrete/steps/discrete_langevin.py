@@ -53,7 +53,8 @@ class DiscreteLangevin(DiscreteStep):
         With adjusted=False: the draws are biased.
 
     Notes
-    ----- Distances of "dlp" are 1 between categories and squared between ordered values, whose unit is the
+    -----
+    Distances of "dlp" are 1 between categories and squared between ordered values, whose unit is the
     standard deviation of the site in the first half of tuning (its prior guess before), or 1 where there are
     but two.
 

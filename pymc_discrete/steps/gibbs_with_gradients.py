@@ -59,12 +59,14 @@ class GibbsWithGradients(DiscreteStep):
         For variables or options that cannot be sampled so, each with the reason and the remedy.
 
     Notes
-    ----- Sampler statistics: `accept` (mean acceptance probability over a draw's transitions), `accepted`
+    -----
+    Sampler statistics: `accept` (mean acceptance probability over a draw's transitions), `accepted`
     (share accepted), `discrete_n_moved` (sites that ended the draw at another value), `discrete_n_flips`,
     `lp`.
 
     References
-    ---------- Grathwohl, Swersky, Hashemi, Duvenaud and Maddison 2021, Oops I Took A Gradient: Scalable
+    ----------
+    Grathwohl, Swersky, Hashemi, Duvenaud and Maddison 2021, Oops I Took A Gradient: Scalable
     Sampling for Discrete Distributions.
 
     Examples

@@ -62,14 +62,16 @@ class PerturbAndMaxProduct(DiscreteStep):
         Always: the draws are biased.
 
     Notes
-    ----- Exact where no two sites interact. Elsewhere the bias does not fall with `n_sweeps` or with the
+    -----
+    Exact where no two sites interact. Elsewhere the bias does not fall with `n_sweeps` or with the
     number of draws.
 
     Sampler statistics: `accepted` (0 where max-product ended at a configuration that the model excludes: the
     draw is the one before), `discrete_n_moved`, `lp`, and `discrete_approximate`, 1.
 
     References
-    ---------- Lazaro-Gredilla, Dedieu and George 2021, Perturb-and-max-product: Sampling and learning in
+    ----------
+    Lazaro-Gredilla, Dedieu and George 2021, Perturb-and-max-product: Sampling and learning in
     discrete energy-based models, Algorithm 1.
 
     Examples

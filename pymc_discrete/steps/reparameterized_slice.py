@@ -76,7 +76,8 @@ class ReparameterizedSlice(SentWhole):
         For variables or options that cannot be sampled so, each with the reason and the remedy.
 
     Notes
-    ----- A sweep updates along the axes in random order or, by a coin, along a random orthonormal frame made
+    -----
+    A sweep updates along the axes in random order or, by a coin, along a random orthonormal frame made
     to the shape of the posterior as tuning saw it (blocks of more than 500 coordinates: along the axes only).
     Each update draws a height under the density and a point of that slice by stepping out and shrinkage.
     *Invariance*: exact, for any density, slices of several pieces included. Directions and widths are frozen
@@ -92,7 +93,8 @@ class ReparameterizedSlice(SentWhole):
     `slice_stayed` (share of updates that went nowhere), `lp`.
 
     References
-    ---------- Neal 2003, Slice sampling, Fig. 3 and 5. Zoltowski, Cai and Adams 2021, Slice Sampling
+    ----------
+    Neal 2003, Slice sampling, Fig. 3 and 5. Zoltowski, Cai and Adams 2021, Slice Sampling
     Reparameterization Gradients, Section 2.1.
 
     Examples

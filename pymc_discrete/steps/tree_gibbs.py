@@ -28,14 +28,16 @@ class TreeGibbs(BlockGibbs):
         the reason and the remedy.
 
     Notes
-    ----- A draw costs K^2 operations for every edge of a forest, in as many steps that wait for one another
+    -----
+    A draw costs K^2 operations for every edge of a forest, in as many steps that wait for one another
     as the forest is deep, there and back: 1000 for a chain of 1000 sites, which hangs from its middle. Many
     chains at once hide that.
 
     Sampler statistics: as of `BlockGibbs`.
 
     References
-    ---------- Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
+    ----------
+    Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
     state space models.
 
     Examples

@@ -79,7 +79,8 @@ def differentiable_slice_sample(
     Zoltowski, Cai and Adams 2021, "Slice Sampling Reparameterization Gradients".
 
     Notes
-    ----- *Exact.* Where a slice consists of several intervals, the paper's search finds the end of any of
+    -----
+    *Exact.* Where a slice consists of several intervals, the paper's search finds the end of any of
     them, and a uniform draw between the ends need not be reversible. Here the search is repeated from the
     draw, and the chain stays where it was unless the draw is in the slice and leads to the same ends. Given
     height and direction the ends are a deterministic function of the starting point; points with the same

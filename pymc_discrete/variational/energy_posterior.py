@@ -123,7 +123,8 @@ class EnergyPosterior:
             these numbers.
 
         References
-        ---------- Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto Smoothed Importance Sampling. Yao et
+        ----------
+        Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto Smoothed Importance Sampling. Yao et
         al. 2018, Yes, but Did It Work?: Evaluating Variational Inference.
         """
         from arviz_stats.base import array_stats
@@ -193,7 +194,8 @@ def fit_energy_posterior(
         Where more than a tenth of the gradients are not finite, or exp(-energy) is not integrable.
 
     Notes
-    ----- Discrete variables are refused. Drawing them by a Markov step in alternation would leave the
+    -----
+    Discrete variables are refused. Drawing them by a Markov step in alternation would leave the
     gradient biased for any number of iterations, since z would meet a discrete state drawn for an earlier z.
     Sum them out, or sample the whole model with `pmd.sample`.
 
@@ -202,7 +204,8 @@ def fit_energy_posterior(
     depends on the parameters, and is biased for any `n_steps`.
 
     References
-    ---------- Zoltowski, Cai and Adams 2021, Slice Sampling Reparameterization Gradients, section 2.3 and
+    ----------
+    Zoltowski, Cai and Adams 2021, Slice Sampling Reparameterization Gradients, section 2.3 and
     App. C. Roeder, Wu and Duvenaud 2017, Sticking the Landing.
 
     Examples
