@@ -40,19 +40,19 @@ def main() -> None:
     target = pmd.target_from_model(model(), "gamma")
     plan = target.density.plan
     graph, dependence = plan.graph, plan.dependence
-    frontier = {f.var for r in plan.rows for f in r.frontier if f.node is not None}
+    frontier = {f.var for part in plan.incremental for f in part.frontier if f.node is not None}
 
     def kind(var) -> str:
-        if var not in graph.dependent:
+        if not graph.depends(var):
             return "context"
         if var in frontier:
             return "linear"
-        return "sparse" if dependence.sites(var) is not None else "dense"
+        return "sparse" if dependence.of(var) is not None else "dense"
 
     outputs = [t for _, t in graph.terms]
     shown, edges = {}, []
     for node in toposort(outputs):
-        if not any(i in graph.dependent for i in node.inputs):
+        if not any(graph.depends(i) for i in node.inputs):
             continue
         for i in node.inputs:
             if not (isinstance(i, Constant) and graph.size(i) == 1):
@@ -64,7 +64,7 @@ def main() -> None:
         if node.outputs[0] in shown:
             level[node.outputs[0]] = 1 + max((level[i] for i in node.inputs if i in shown), default=0)
     for v in shown:  # context beside its first reader
-        if v not in graph.dependent:
+        if not graph.depends(v):
             level[v] = min(level[o] for i, o in edges if i is v) - 1
     place, used = {}, {}
     for v in sorted(shown, key=lambda v: (level[v], kind(v) == "context")):

@@ -12,7 +12,7 @@ from targets_against_pymc import compare
 from test_targets import model_of
 
 import pymc_discrete as pmd
-from pymc_discrete.targets import dense
+from pymc_discrete.targets.parts import incremental
 
 R = np.random.default_rng(0)
 X = R.normal(size=(7, 20))
@@ -75,7 +75,7 @@ def test_in_batches(monkeypatch):
     build = model_of(lambda: add(pt.softplus(pt.dot(pt.constant(X), binary())).sum()))
     x = np.arange(20) % 2
     whole = np.asarray(pmd.target_from_model(build).differences(x))
-    monkeypatch.setattr(dense, "MEMORY_CAP", 2000)
+    monkeypatch.setattr(incremental, "MEMORY_CAP", 2000)
     parts = np.asarray(pmd.target_from_model(build).differences(x))
     np.testing.assert_allclose(parts, whole, rtol=1e-12)
 

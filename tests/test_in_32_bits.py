@@ -17,7 +17,7 @@ from test_steps import walk
 import pymc_discrete as pmd
 from pymc_discrete.sampling.precision import precision
 from pymc_discrete.targets import in_32_bits
-from pymc_discrete.targets.bounds import integer_bounds
+from pymc_discrete.targets.bounds import IntegerBounds
 from pymc_discrete.targets.jaxify import jaxify
 
 WEIGHTS = np.array([2 * 10**9, 2 * 10**9, 10**9])
@@ -321,7 +321,8 @@ def test_bounds_hold_for_every_state():
     ]  # fmt: skip
     f = pytensor.function([k, m], made, mode="FAST_COMPILE")
     for (low, high), (bottom, top) in (((-3, 2), (0, 4)), ((1, 3), (-4, -1)), ((0, 2), (0, 3))):
-        limits = [integer_bounds(v, {k: (low, high), m: (bottom, top)}) for v in made]
+        bounds = IntegerBounds({k: (low, high), m: (bottom, top)})
+        limits = [bounds.of(v) for v in made]
         for a in itertools.product(range(low, high + 1), repeat=3):
             for b in itertools.product((bottom, top), repeat=3):
                 for v, value, (least, most) in zip(made, f(np.array(a), np.array(b)), limits, strict=True):

@@ -13,7 +13,7 @@ import pymc_discrete as pmd
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.sampling.precision import precision
 from pymc_discrete.steps.checks import check_start
-from pymc_discrete.targets.differences import Differences
+from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.rounding import ROUNDINGS
 
 MEAN = 1e7
@@ -66,7 +66,7 @@ def checked(build, dtype="float64"):
 
 def off_by(error):
     """All differences wrong by so many nats."""
-    right = Differences.differences
+    right = ModelDensity.differences
 
     def wrong(self, x, context):
         d = right(self, x, context)
@@ -86,7 +86,7 @@ def test_large_counts_raise_no_alarm(build, monkeypatch):
         narrow = float(target.logdensity(x))
     wide = float(step.target.at(point)[1].logdensity(x))
     assert abs(narrow - wide) < ROUNDINGS * np.finfo(np.float32).eps * error
-    monkeypatch.setattr(Differences, "differences", off_by(1e-3))
+    monkeypatch.setattr(ModelDensity, "differences", off_by(1e-3))
     with pytest.raises(SamplingError, match=r"miss the log density by 0.001 nats. This is a bug"):
         checked(build)
 
@@ -109,7 +109,7 @@ def test_small_errors_of_small_terms_are_found(error, monkeypatch):
         x = pm.Bernoulli("x", 0.3, shape=50)
         mu = pm.Normal("mu", 0, 1, shape=2)
         pm.Normal("y", mu[x], 1.0, observed=np.linspace(-3, 3, 50))
-    monkeypatch.setattr(Differences, "differences", off_by(error))
+    monkeypatch.setattr(ModelDensity, "differences", off_by(error))
     step, point = pmd.BlockGibbs("x", model=model), model.initial_point()
     with pytest.raises(SamplingError, match=r"miss the log density by 1e-06 nats"):
         check_start(step.target, point, step.target.space.ravel(point))

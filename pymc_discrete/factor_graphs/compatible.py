@@ -5,73 +5,64 @@ from typing import Any
 import numpy as np
 import pytensor
 
-from pymc_discrete.factor_graphs.degree import Degree
 from pymc_discrete.factor_graphs.graph import check_space
 from pymc_discrete.factor_graphs.tables import LARGEST_TABLE
-from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.parts.tables import LARGEST_TABLES
 from pymc_discrete.targets.rounding import room, rounding_of
-from pymc_discrete.targets.tables import LARGEST_TABLES
 
 TRIPLES = 32  # of sites, at random points, whose joint effect is looked at
 JITTER = 0.3  # of the model's other variables in these
 REMEDY = "pmd.AutoStep() samples it exactly."
 
 
-def check(density: ModelDensity) -> list[bool]:
-    """Refuse a log density that is no sum of tables, naming the term, how far it is from one, and the remedy.
-
-    Returns
-    -------
-    for every entry of the plan's `in_place`, whether its elements are sums over pairs of their sites
+def check(density: ModelDensity) -> None:
+    """Refuse a log density that is no sum of tables, naming the term, how far it is from one, and
+    the remedy.
     """
     check_space(density.space)
     plan, space = density.plan, density.space
-    dense = sorted({n for r in plan.rows for n in r.variables})
-    size = sum(space.variables[n].size * (space.variables[n].K - 1) for n in dense) ** 2
+    mixed = sorted({n for part in plan.incremental for n in part.variables})
+    size = sum(space.variables[n].size * (space.variables[n].K - 1) for n in mixed) ** 2
     if size > LARGEST_TABLES:
-        names = ", ".join(repr(r.term.name) for r in plan.rows)
+        names = ", ".join(repr(part.term.name) for part in plan.incremental)
         raise ValueError(
             f"{names} would be tables of {size} entries over all pairs of its sites, and {LARGEST_TABLES} "
             f"are taken. {REMEDY}"
         )
-    every = [
-        np.concatenate([space.starts[n] + np.arange(space.variables[n].size) for n in sorted(t.variables)])
-        for t in plan.rows
-    ]
-    triples, degree = ThirdDifferences(density), Degree(plan.dependence)
-    for rows, sites in zip(plan.rows, every, strict=True):
-        worst = triples.of(rows.total, [sites])
+    triples = ThirdDifferences(density)
+    for part in plan.incremental:
+        name = repr(part.term.name)
+        blocks = [(space.starts[n], space.variables[n].size) for n in sorted(part.variables)]
+        worst = triples.of(part.total, [np.concatenate([start + np.arange(size) for start, size in blocks])])
         if np.isinf(worst):
             raise ValueError(
-                f"{rows.term.name!r} joins many sites and is infinite or nan at some of their values: no sum "
+                f"{name} joins many sites and is infinite or nan at some of their values: no sum "
                 f"of tables over pairs. {REMEDY}"
             )
         if worst > 0:
             raise ValueError(
-                f"{rows.term.name!r} is no factor graph: it joins more than two sites at a time in a way "
+                f"{name} is no factor graph: it joins more than two sites at a time in a way "
                 f"that is no sum over pairs (changing three sites changes it by up to {worst:.2g} nats more "
                 "than their pairs do). Perturb-and-max-product takes sums of tables, and quadratic forms "
                 "such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
                 f"{REMEDY}"
             )
-        if degree.of(rows.total) > 2:  # rarely, or those states would have been met
-            how = degree.joined_by.get(rows.total)
+        if part.degree > 2:  # rarely, or those states would have been met
+            how = part.why_degree
             raise ValueError(
-                f"{rows.term.name!r} is no factor graph: {f'{how} joins' if how else 'products join'} more "
+                f"{name} is no factor graph: {f'{how} joins' if how else 'products join'} more "
                 f"than two of its sites, and what that says of rare states is no sum over pairs. {REMEDY}"
             )
-    pairwise = []
-    for term, _, sites in plan.in_place:
-        own = [row[row >= 0] for row in sites]
-        pairwise.append(all(len(row) < 3 for row in own) or degree.of(term.var) <= 2)
-        widths = [np.prod([float(space.upper[i] - space.lower[i] + 1) for i in row]) for row in own]
-        if max(widths, default=0) > LARGEST_TABLE and not pairwise[-1]:
+    for group in plan.in_place.groups:
+        values = (space.upper - space.lower + 1.0)[group.sites]
+        entries = values.prod(axis=1).max()
+        if entries > LARGEST_TABLE and not group.pairwise:
             raise ValueError(
-                f"{term.name!r} joins {max(map(len, own))} sites in one element, a table of up to "
-                f"{max(widths):.0f} entries that is no sum over pairs: a factor graph takes {LARGEST_TABLE}. "
+                f"{group.term.name!r} joins {group.sites.shape[1]} sites in one element, a table of up to "
+                f"{entries:.0f} entries that is no sum over pairs: a factor graph takes {LARGEST_TABLE}. "
                 f"Write it as a sum of smaller terms. {REMEDY}"
             )
-    return pairwise
 
 
 class ThirdDifferences:

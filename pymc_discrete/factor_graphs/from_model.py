@@ -2,9 +2,8 @@
 made of.
 """
 
-import itertools
 import weakref
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,30 +15,17 @@ from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
 from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
-from pymc_discrete.targets.elements import Moves, Reader
-from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.density import Context, ModelDensity
+from pymc_discrete.targets.from_model import target_from_model
 from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.parts.part import Factors
 from pymc_discrete.targets.rounding import room
-from pymc_discrete.targets.tables import SparseTerm, weighted
 from pymc_discrete.targets.target import Target
 
 STATES = 32  # at random, at which the factors are compared with the model
 CROWDED = 1 / 8  # of the pairs of a dense block interact: with fewer it is kept as a list of pairs
 
 _known: weakref.WeakKeyDictionary[ModelDensity, "Extraction"] = weakref.WeakKeyDictionary()
-
-
-class Group(NamedTuple):
-    """Elements of a sparse term that depend on as many sites, of the same variables.
-
-    sites (E, J), numbers of the J variables; pairwise: whether a sum over pairs of these says it all
-    """
-
-    term: SparseTerm
-    elements: np.ndarray
-    sites: np.ndarray
-    variables: tuple[int, ...]
-    pairwise: bool
 
 
 def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None) -> FactorGraph:
@@ -75,26 +61,20 @@ class Extraction:
         return _known[density]
 
     def __init__(self, density: ModelDensity):
-        pairwise = check(density)
-        self.plan, self.space, self.evaluate = density.plan, density.space, density._evaluate
-        self.number = np.repeat(np.arange(len(self.space.variables)), [v.size for v in self.space.variables])
-        self.groups = [
-            g
-            for entry, pairs in zip(self.plan.in_place, pairwise, strict=True)
-            for g in self._groups(*entry, pairs)
-        ]
-        self.dense = sorted({n for t in self.plan.rows for n in t.variables})
-        self.constant = not set(density.graph.others) & set(ancestors([t.total for t in self.plan.rows]))
+        check(density)
+        self.density, self.space = density, density.space
+        variables = self.space.variables
+        self.variable_of = np.repeat(np.arange(len(variables)), [v.size for v in variables])
+        totals = [part.total for part in density.plan.incremental]
+        self.constant = not set(density.graph.others) & set(ancestors(totals))
         r = np.random.default_rng(1)
         others = [jittered(density, r) for _ in range(2)]
         contexts = [density.prepare(values) for values in others]
-        found = jax.jit(self._second)(contexts[0]) if self.dense else {}
+        blocks = jax.tree.map(np.asarray, jax.jit(lambda c: joined(self._factors(c)))(contexts[0]))
         # pairs that do not interact here may do so in another context
-        joined = {
-            key: np.any(np.asarray(f) != 0, axis=(1, 3)) | (not self.constant) for key, f in found.items()
-        }
-        self.joined = {key: pairs for key, pairs in joined.items() if pairs.any()}
-        self.kept = {key: np.asarray(found[key]) for key in self.joined} if self.constant else {}
+        interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}
+        self.interact = {key: pairs for key, pairs in interact.items() if pairs.any()}
+        self.kept = {key: blocks[key] for key in self.interact} if self.constant else {}
         x = np.stack([random_state(self.space, r) for _ in range(STATES)])
         both = jax.jit(
             lambda c: jax.vmap(lambda x: (self._graph(c).logdensity(x), density.logdensity(x, c)))(x)
@@ -108,41 +88,38 @@ class Extraction:
 
     def graph(self, target: Target) -> FactorGraph:
         """The factor graph in the target's context; traceable."""
-        return self._compiled(target._ready())
+        return self._compiled(target.ready())
 
-    def _graph(self, context: dict[str, Any]) -> FactorGraph:
-        variables, state = self.space.variables, self.evaluate.state(jnp.asarray(self.space.lower), context)
-        unary = [context["unary"].get(n, jnp.zeros((v.size, v.K))) for n, v in enumerate(variables)]
+    def _factors(self, context: Context) -> list[Factors]:
+        factors = self.density.factors(context)
+        assert None not in factors  # `check` has refused those that are none
+        return cast(list[Factors], factors)
+
+    def _graph(self, context: Context) -> FactorGraph:
+        variables, every = self.space.variables, self._factors(context)
+        unary = [jnp.zeros((v.size, v.K)) for v in variables]
         pairs = Pairs(self)
         factors: list[Factor] = []
-        for (*_, p), table in zip(self.plan.pairs, context["joint"], strict=True):
-            pairs.add(p.pairs, table)
-        for group in self.groups:
-            if not group.pairwise:
-                factors.append(
-                    Table(tuple(group.sites.T), self._readable(self._tabulated(group, state), group.sites))
-                )
-                continue
-            alone, together = self._in_pairs(group, state)
-            for i, sites, table in zip(group.variables, group.sites.T, alone, strict=True):
-                unary[i] = unary[i].at[sites - self.space.starts[i]].add(table)
-            for (j, k), table in together.items():
-                pairs.add(group.sites[:, [j, k]], table)
-        if self.dense:
-            for n, field in zip(self.dense, self._first(jnp.asarray(self.space.lower), context), strict=True):
-                unary[n] = unary[n] + field
-            second = self.kept if self.constant else self._second(context)
-            for (n, m), which in self.joined.items():
-                block = jnp.asarray(second[n, m])
-                a, b = (self.space.starts[i] + np.arange(variables[i].size) for i in (n, m))
-                crowded = which.mean() * (2 if n == m else 1) > CROWDED
-                if crowded and (variables[n].counts == 2).all() and (variables[m].counts == 2).all():
-                    weights = block[:, 0, :, 0]
-                    factors.append(Quadratic(a, weights + weights.T) if n == m else Bipartite(a, b, weights))
+        for of_part in every:
+            for n, table in of_part.unary.items():
+                unary[n] = unary[n] + table
+            for sites, table in of_part.tables:
+                if sites.shape[1] == 2:
+                    pairs.add(sites, table)
                 else:
-                    ends = np.nonzero(which)
-                    table = jnp.pad(block[ends[0], :, ends[1], :], ((0, 0), (1, 0), (1, 0)))
-                    pairs.add(np.stack([a[ends[0]], b[ends[1]]], 1), table)
+                    factors.append(Table(tuple(sites.T), self.readable(table, sites)))
+        blocks = self.kept if self.constant else joined(every)
+        for (n, m), which in self.interact.items():
+            block = jnp.asarray(blocks[n, m])
+            a, b = (self.space.starts[i] + np.arange(variables[i].size) for i in (n, m))
+            crowded = which.mean() * (2 if n == m else 1) > CROWDED
+            if crowded and (variables[n].counts == 2).all() and (variables[m].counts == 2).all():
+                weights = block[:, 0, :, 0]
+                factors.append(Quadratic(a, weights + weights.T) if n == m else Bipartite(a, b, weights))
+            else:
+                ends = np.nonzero(which)
+                table = jnp.pad(block[ends[0], :, ends[1], :], ((0, 0), (1, 0), (1, 0)))
+                pairs.add(np.stack([a[ends[0]], b[ends[1]]], 1), table)
         exists = [np.arange(v.K) < v.counts[:, None] for v in variables]
         given = {
             v.name: jnp.where(e, u, 0.0).reshape(*v.shape, v.K)
@@ -151,98 +128,34 @@ class Extraction:
         given = {name: jnp.where(jnp.isnan(u), -jnp.inf, u) for name, u in given.items()}
         return FactorGraph(self.space, pairs.factors() + factors, given)
 
-    # ------------------------------------------------------------ sparse terms
-    def _groups(
-        self, term: SparseTerm, elements: np.ndarray, sites: np.ndarray, pairwise: bool
-    ) -> list[Group]:
-        """Elements sorted by the variables of their sites."""
-        found: dict[tuple[int, ...], list[int]] = {}
-        for e, row in enumerate(sites):
-            found.setdefault(tuple(self.number[row[row >= 0]].tolist()), []).append(e)
-        own = {key: np.stack([sites[e][sites[e] >= 0] for e in rows]) for key, rows in found.items()}
-        return [Group(term, elements[rows], own[key], key, pairwise) for key, rows in found.items() if key]
-
-    def _readable(self, table, sites: np.ndarray):
-        """(E, K1, ..., Kn), 0 beyond the values of a site, where nothing looks, and -inf where the model is
-        nan.
+    def readable(self, table, sites: np.ndarray):
+        """(E, K1, ..., Kn), 0 beyond the values of a site, where nothing looks, and -inf where the model
+        is nan.
         """
         exists = np.ones((len(sites), *[1] * sites.shape[1]), bool)
         for j in range(sites.shape[1]):
             shape = [len(sites), *[1] * sites.shape[1]]
             shape[j + 1] = table.shape[j + 1]
-            exists = exists & (self.space.lower + np.arange(table.shape[j + 1])[:, None] <= self.space.upper)[
-                :, sites[:, j]
-            ].T.reshape(shape)
+            values = self.space.lower + np.arange(table.shape[j + 1])[:, None]
+            exists = exists & (values <= self.space.upper)[:, sites[:, j]].T.reshape(shape)
         return jnp.where(exists, jnp.where(jnp.isnan(table), -jnp.inf, table), 0.0)
 
-    def _at(self, group: Group, state: dict[Any, Any], places: np.ndarray):
-        """(E, C) nats, the elements with their sites at `places` (J, C), counted from the lowest values."""
-        candidates = [
-            jnp.asarray(self.space.lower[group.sites[:, j], None] + places[j]) for j in range(len(places))
-        ]
-        reader = Reader(self.plan.dependence, state, moves=Moves(list(group.sites.T), candidates))
-        values = weighted(reader.read(group.term.var, group.elements[:, None]), group.term, state)[:, 0]
-        return jnp.broadcast_to(values, (len(group.elements), places.shape[1]))
 
-    def _tabulated(self, group: Group, state: dict[Any, Any]):
-        """(E, K1, ..., Kn) nats, the elements at all values of their sites."""
-        widths = [self.space.variables[n].K for n in group.variables]
-        return self._at(group, state, np.indices(widths).reshape(len(widths), -1)).reshape(-1, *widths)
+def joined(factors: list[Factors]) -> dict[tuple[int, int], Any]:
+    """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, the `pairs` of all parts added up.
 
-    def _in_pairs(self, group: Group, state: dict[Any, Any]) -> tuple[list[Any], dict[tuple[int, int], Any]]:
-        """[(E, K)] of each site with the others at their lowest values, and {(j, k): (E, Kj, Kk)} what two of
-        them add to that.
-        """
-        widths = [self.space.variables[n].K for n in group.variables]
-        if len(widths) == 2:
-            table = self._tabulated(group, state)
-            return [jnp.zeros((len(group.sites), k)) for k in widths], {(0, 1): table}
-        alone = []
-        for j, width in enumerate(widths):
-            places = np.zeros((len(widths), width), int)
-            places[j] = np.arange(width)
-            alone.append(self._at(group, state, places))
-        together, lowest = {}, alone[0][:, :1]
-        for j, k in itertools.combinations(range(len(widths)), 2):
-            places = np.zeros((len(widths), widths[j] * widths[k]), int)
-            places[[j, k]] = np.indices((widths[j], widths[k])).reshape(2, -1)
-            table = self._at(group, state, places).reshape(-1, widths[j], widths[k])
-            together[j, k] = table - alone[j][:, :, None] - alone[k][:, None] + lowest[:, :, None]
-        return alone, together
-
-    # ---------------------------------------------- dense terms, from the state of all lowest values
-    def _first(self, x, context) -> list[Any]:
-        """[(n, K)] nats, what the dense terms change by from x, for the variables that enter them."""
-        return [self.evaluate.dense_rows(n, x, context) for n in self.dense]
-
-    def _second(self, context) -> dict[tuple[int, int], Any]:
-        """{(n, m): (sites of n, K - 1, sites of m, K - 1)} nats: how the effect of one site depends on
-        another.
-        """
-        x, found = jnp.asarray(self.space.lower), {}
-        alone = self._first(x, context)
-        rounding = (
-            1e3
-            * jnp.finfo(alone[0].dtype).eps
-            * jnp.maximum(1.0, jnp.max(jnp.array([jnp.abs(a).max() for a in alone])))
-        )
-        for m in self.dense:
-            start, v = self.space.blocks[m]
-            own = self.dense[: self.dense.index(m) + 1]
-            flips = np.stack(
-                np.meshgrid(start + np.arange(v.size), np.arange(1, v.K), indexing="ij"), -1
-            ).reshape(-1, 2)
-
-            def effects(flip, own=own):
-                there = self._first(x.at[flip[0]].add(flip[1]), context)
-                return [(there[j] - alone[j])[:, 1:] for j in range(len(own))]
-
-            for n, part in zip(own, jax.lax.map(effects, jnp.asarray(flips)), strict=True):
-                u = self.space.variables[n]
-                part = jnp.moveaxis(part.reshape(v.size, v.K - 1, u.size, u.K - 1), (0, 1), (2, 3))
-                upper = np.triu(np.ones((u.size, u.size), bool), 1)[:, None, :, None] if n == m else True
-                found[n, m] = jnp.where(upper & (jnp.abs(part) > rounding), part, 0.0)
-        return found
+    0 where there is nothing but rounding.
+    """
+    total: dict[tuple[int, int], Any] = {}
+    largest = [jnp.zeros(())]
+    for of_part in factors:
+        if of_part.pairs:
+            largest += [jnp.abs(alone).max() for alone in of_part.unary.values()]
+        for key, block in of_part.pairs.items():
+            total[key] = total[key] + block if key in total else block
+    top = jnp.max(jnp.array(largest))
+    rounding = 1e3 * jnp.finfo(top.dtype).eps * jnp.maximum(1.0, top)
+    return {key: jnp.where(jnp.abs(block) > rounding, block, 0.0) for key, block in total.items()}
 
 
 class Pairs:
@@ -254,9 +167,9 @@ class Pairs:
 
     def add(self, sites: np.ndarray, table: Any) -> None:
         """`table` (E, Ka, Kb) of `sites` (E, 2), which are of one variable on either side."""
-        n, m = self.extraction.number[sites[0]].tolist()
+        n, m = self.extraction.variable_of[sites[0]].tolist()
         swapped = sites[:, 0] > sites[:, 1]  # variables are in the order of their sites
-        table = self.extraction._readable(table, sites)
+        table = self.extraction.readable(table, sites)
         if swapped.all():
             n, m, table = m, n, table.swapaxes(1, 2)
         elif swapped.any():  # of one variable

@@ -117,7 +117,7 @@ class DiscreteBlock:
     def logdensity(self, point: dict[str, Any]):
         """() float, nats, of the whole model."""
         x, target = self.split({name: jnp.asarray(value) for name, value in point.items()})
-        return target.logdensity(x) + target.context["untouched"]
+        return target.logdensity(x) + target.context.untouched
 
     def draw(self, key, t, point: dict[str, Any], state: DiscreteState):
         """(point, state, statistics) after draw t."""
@@ -147,7 +147,7 @@ class DiscreteBlock:
             "accept": info.accept,
             "accepted": info.accepted,
             "discrete_n_moved": moved,
-            "lp": (whole.logdensity(there.x) if centred else there.logdensity) + whole.context["untouched"],
+            "lp": (whole.logdensity(there.x) if centred else there.logdensity) + whole.context.untouched,
             **{stat: params[name] for stat, name in self.step.reported.items()},
         }
         return self.join(there.x, point), state, stats

@@ -99,7 +99,7 @@ class BlockGibbs(DiscreteStep):
         return block_gibbs()
 
     def _cost(self) -> float:
-        return self._density.plan.cost(one_site=False, stretches=True)
+        return self._density.cost(one_site=False, stretches=True)
 
     def expected_moves(self) -> float:
         return float(self.target.space.d)

@@ -133,7 +133,7 @@ class BuiltStep(SentWhole):
                 target = Target(density).with_inputs(others)
                 key = key_of_words(seed)
                 state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
-                total = state.logdensity + target.context["untouched"]
+                total = state.logdensity + target.context.untouched
                 moved = jnp.sum(state.x != x)
                 summary = jnp.stack([total, info.accept, info.accepted, moved, info.n_moves])
                 return state.x, summary.astype(jnp.result_type(float))

@@ -53,7 +53,7 @@ class TunedStep(BuiltStep):
 
     def _cost(self) -> float:
         """Counted operations of a transition."""
-        return self._density.plan.cost(self._moves_one_site)
+        return self._density.cost(self._moves_one_site)
 
     @property
     def _moves_one_site(self) -> bool:

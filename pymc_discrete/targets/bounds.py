@@ -8,7 +8,6 @@ import numpy as np
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import (
     AND,
@@ -53,6 +52,8 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
+from pymc_discrete.targets.analysis import Analysis
+
 Bounds = tuple[float, float]  # inclusive; infinite where nothing is known
 UNKNOWN: Bounds = (-math.inf, math.inf)
 # data that only move: how many of the inputs are data, the rest being places and shapes
@@ -68,29 +69,33 @@ def is_whole(var: Variable) -> bool:
     return str(getattr(var.type, "dtype", "")).startswith(("int", "uint", "bool"))
 
 
-def integer_bounds(var: Variable, known: dict[Variable, Bounds]) -> Bounds:
-    """Bounds of an integer tensor.
+class IntegerBounds(Analysis[Bounds]):
+    """Bounds of the integer tensors of a graph.
 
     Parameters
     ----------
-    known : those of the variables that the graph begins with; those in between are added
+    known : those of variables that the graph begins with
     """
-    for node in toposort([var], blockers=list(known)):
-        inputs = [bounds_of_leaf(i, known) for i in node.inputs]
-        for out in node.outputs:
-            if out not in known and is_whole(out):
-                found = bounds_after(node.op, node, inputs)
-                known[out] = UNKNOWN if any(map(math.isnan, found)) else within_type(found, out.type.dtype)
-    return bounds_of_leaf(var, known)
 
+    def after(self, node: Apply, values: list[Bounds]) -> list[Bounds]:
+        return [self.after_one(node, out, values) for out in node.outputs]
 
-def bounds_of_leaf(var: Variable, known: dict[Variable, Bounds]) -> Bounds:
-    if var not in known and isinstance(var, Constant) and is_whole(var):
+    def after_one(self, node: Apply, out: Variable, values: list[Bounds]) -> Bounds:
+        """The bounds of one of the outputs."""
+        if not is_whole(out):
+            return UNKNOWN
+        if out.type.dtype == "bool":
+            return 0.0, 1.0
+        bounds = bounds_after(node.op, node, values)
+        return UNKNOWN if any(map(math.isnan, bounds)) else within_type(bounds, out.type.dtype)
+
+    def at_leaf(self, var: Variable) -> Bounds:
+        if str(getattr(var.type, "dtype", "")) == "bool":
+            return (0.0, 1.0)
+        if not isinstance(var, Constant) or not is_whole(var):
+            return UNKNOWN
         data = np.asarray(var.data)
-        known[var] = (float(data.min()), float(data.max())) if data.size else (math.inf, -math.inf)
-    if str(getattr(var.type, "dtype", "")) == "bool":
-        return (0.0, 1.0)
-    return known.get(var, UNKNOWN)
+        return (float(data.min()), float(data.max())) if data.size else (math.inf, -math.inf)
 
 
 def within_type(bounds: Bounds, dtype: str) -> Bounds:

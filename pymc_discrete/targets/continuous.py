@@ -13,14 +13,14 @@ import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.dense import flops
-from pymc_discrete.targets.graph import mark_dependent
+from pymc_discrete.targets import costs
 from pymc_discrete.targets.in_32_bits import narrowed
 from pymc_discrete.targets.jaxify import jaxify
 from pymc_discrete.targets.logp import logp_graph
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.selections import selected
-from pymc_discrete.targets.summands import change, narrow, reference, summands
+from pymc_discrete.targets.summands import change, narrow, reference
+from pymc_discrete.targets.sums import all_summands
 from pymc_discrete.targets.untouched import Untouched
 
 
@@ -53,7 +53,6 @@ class ContinuousDensity:
             self.graph = narrowed(self.graph, model, {})
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
         self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
-        mark_dependent(self._sum, self.graph)
         self.untouched = Untouched(self.graph)
         rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
         self._inputs = [*self.graph.values, *self.graph.others]
@@ -69,7 +68,7 @@ class ContinuousDensity:
     @functools.cached_property
     def cost(self) -> float:
         """Counted operations of one evaluation."""
-        return flops(self._terms, self.graph, set(self.graph.values))
+        return costs.of_graph(self._terms, self.graph, set(self.graph.values))
 
     # ------------------------------------------------------------ points and vectors
     def ravel(self, point: Mapping[str, Any], xp=jnp) -> Any:
@@ -164,7 +163,7 @@ class ContinuousDensity:
     @functools.cached_property
     def _parts_of_sum(self) -> list[Variable]:
         """Tensors whose elements add to the log density."""
-        return [p for t in self._terms for p in summands(t, self.graph)]
+        return [p for t in self._terms for p in all_summands(t, self.graph)]
 
     @functools.cached_property
     def _summands(self) -> Callable:

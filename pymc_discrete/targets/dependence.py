@@ -1,30 +1,26 @@
 """Which sites each element of the log density graph depends on."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import toposort
 
+from pymc_discrete.targets.analysis import Analysis
 from pymc_discrete.targets.graph import LogpGraph
 from pymc_discrete.targets.rules import LARGEST_TABLE, Elements, Entries, elements_of
 
 
-class Dependence:
+class Dependence(Analysis[np.ndarray | None]):
     """Sites of each element of the variables between a block's values and the log density.
 
-    `sites(var)`: (n, J) int, site numbers in increasing order from the left, -1 for none; None where the
-    variable is dense.
+    (n, J) int, site numbers in increasing order from the left, -1 for none; None where the variable is dense:
+    where an element depends on more than `largest` sites, or nothing is known of it.
     """
 
     def __init__(self, graph: LogpGraph, starts: list[int], d: int):
+        sizes = [graph.size(var) for var in graph.values]
+        blocks = zip(graph.values, starts, sizes, strict=True)
+        super().__init__({var: np.arange(start, start + n)[:, None] for var, start, n in blocks})
         self.graph, self.d = graph, d
-        self._sites: dict[Variable, np.ndarray | None] = {}
         self._rules: dict[Apply, Elements | Entries | None] = {}
-        self.dense_ops: dict[Variable, str] = {}
-        for var, start in zip(graph.values, starts, strict=True):
-            n = graph.size(var)
-            self._sites[var] = np.arange(start, start + n)[:, None]
 
     @property
     def largest(self) -> int:
@@ -36,34 +32,32 @@ class Dependence:
             self._rules[node] = elements_of(node.op, node, self.graph)
         return self._rules[node]
 
-    def sites(self, var: Variable) -> np.ndarray | None:
-        if var not in self._sites:
-            for node in self._pending(var):
-                found, rule = self._propagate(node), self.rule(node)
-                for n, out in enumerate(node.outputs):
-                    self._sites[out] = (
-                        found[rule.entry[n]] if found is not None and isinstance(rule, Entries) else found
-                    )
-        return self._sites[var]
-
     def sparse(self, var: Variable) -> np.ndarray:
-        """`sites` of a variable that is known not to be dense."""
-        found = self.sites(var)
-        assert found is not None
-        return found
+        """The sites of a variable that is known not to be dense."""
+        sites = self.of(var)
+        assert sites is not None
+        return sites
 
-    def _pending(self, var: Variable) -> Iterator[Apply]:
-        known = [v for v in self._sites if v is not var]
-        return (n for n in toposort([var], blockers=known) if n.outputs[0] in self.graph.dependent)
+    def is_leaf(self, var: Variable) -> bool:
+        return not self.graph.depends(var)
 
-    def _propagate(self, node: Apply) -> np.ndarray | None:
+    def at_leaf(self, var: Variable) -> np.ndarray:
+        return np.zeros((self.graph.size(var) if hasattr(var.type, "ndim") else 1, 0), int)
+
+    def after(self, node: Apply, values: list[np.ndarray | None]) -> list[np.ndarray | None]:
+        sites, rule = self._of_rows(node, values), self.rule(node)
+        if sites is None or not isinstance(rule, Entries):
+            return [sites] * len(node.outputs)
+        return [sites[rule.entry[n]] for n in range(len(node.outputs))]
+
+    def _of_rows(self, node: Apply, values: list[np.ndarray | None]) -> np.ndarray | None:
         """The sites of every element of the node's output, or of every entry of its outputs."""
-        moving = [(j, self._sites[i]) for j, i in enumerate(node.inputs) if i in self.graph.dependent]
+        moving = [(j, values[j]) for j, i in enumerate(node.inputs) if self.graph.depends(i)]
         if any(own is None for _, own in moving):
             return None
         rule = self.rule(node)
         if rule is None or any(rule.reads[j] is None for j, _ in moving):
-            self._blame(node)
+            self.blame(node)
             return None
         parts = []
         for j, own in moving:
@@ -71,7 +65,7 @@ class Dependence:
             assert reads is not None
             assert own is not None
             if reads.size * own.shape[1] > LARGEST_TABLE:
-                self._blame(node)
+                self.blame(node)
                 return None
             part = (
                 np.where(reads[..., None] >= 0, own[reads], -1)
@@ -81,13 +75,9 @@ class Dependence:
             parts.append(part.reshape(len(reads), reads.shape[1] * own.shape[1]))
         merged = distinct(np.concatenate(parts, axis=1))
         if merged.shape[1] > self.largest:
-            self._blame(node)
+            self.blame(node)
             return None
         return merged
-
-    def _blame(self, node: Apply) -> None:
-        """Note that the outputs are dense because of this node."""
-        self.dense_ops.update(dict.fromkeys(node.outputs, str(node.op)))
 
 
 def distinct(sites: np.ndarray) -> np.ndarray:

@@ -2,25 +2,30 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.targets.density import masked
+from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.target import Target
+from pymc_discrete.targets.target import Density, Target
 
 WAYS = ("auto", "exact", "gradient")
 
 
-class FunctionDensity:
+class FunctionDensity(Density):
     """A JAX function over a space."""
 
     local = False
+    exact = True
 
     def __init__(self, function: Callable, space: Space, how: str, inputs: Any):
+        super().__init__()
         self.function, self.space, self.how, self._inputs = function, space, how, inputs
         self.exact = how != "gradient"
 
@@ -57,8 +62,8 @@ class FunctionDensity:
             sites = np.repeat(np.arange(self.space.d), self.space.K)
             now = self.logdensity(x, context)
             then = jax.vmap(lambda i, v: self.logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
-            return masked(values, inside, x, then.reshape(values.shape), now)
-        return jnp.where(inside & (values == x[:, None]), 0.0, jnp.where(inside, d, -jnp.inf))
+            return evaluated(values, inside, x, then.reshape(values.shape), now)
+        return masked(d, values, inside, x)
 
     def touched(self, sites):
         return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))
@@ -66,23 +71,23 @@ class FunctionDensity:
     def update(self, x, differences, sites, context):
         return self.differences(x, context)
 
-    # -------------------------------------- conditionals: one site at a time, every value evaluated
-    @property
-    def conditionals(self) -> "FunctionDensity":
-        return self
-
-    colours: ClassVar[list[Any]] = []
-    forests: ClassVar[list[Any]] = [[]]
-    tree: ClassVar[bool] = False
-
-    @property
-    def scanned(self) -> list[tuple[int, np.ndarray]]:
-        return [(n, np.arange(v.size)) for n, v in enumerate(self.space.variables)]
+    # ---------------------------------- conditionals: one site at a time, every value evaluated
+    @cached_property
+    def interactions(self) -> Interactions:
+        nothing = np.zeros((0, 2), int)
+        return Interactions(nothing, [], np.ones(self.space.d, bool), self.space)
 
     def rows(self, n: int, rows, context):
         raise TypeError("The sites of a function are scanned one at a time.")
 
-    logits = rows
+    def logits(self, n: int, rows, context):
+        raise TypeError("The sites of a function are scanned one at a time.")
+
+    def joint(self, context):
+        raise TypeError("A function has no tables.")
+
+    def unaries(self, n: int, x, inside, context):
+        raise TypeError("A function has no tables.")
 
     def carried(self, x, context) -> tuple[Any, ...]:
         return ()
@@ -93,7 +98,7 @@ class FunctionDensity:
         then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(
             jnp.append(jnp.asarray(values[0], x.dtype), now)
         )
-        return masked(values, inside, now, then[None, :-1], then[-1])
+        return evaluated(values, inside, now, then[None, :-1], then[-1])
 
     def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
         return ()
@@ -106,13 +111,12 @@ class FunctionDensity:
         }
 
 
-def masked(values, inside, now, then, logp):
-    """(r, K) differences of log densities `then` (r, K) from `logp` (), 0 at the current values `now` (r,),
-    -inf outside.
+def evaluated(values, inside, now, then, logp):
+    """(r, K) differences of log densities `then` (r, K), at `values`, from `logp` (), at the current values
+    `now` (r,).
     """
     d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
-    d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
-    return jnp.where(inside & (values == now[:, None]), 0.0, d)
+    return masked(d, values, inside, now)
 
 
 def target_from_logdensity(

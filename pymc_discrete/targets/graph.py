@@ -1,7 +1,7 @@
 """The log density of a model as one rewritten PyTensor graph, split by what a block touches."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytensor
@@ -14,6 +14,8 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.math import Prod, Sum
+
+from pymc_discrete.targets.analysis import Depends
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
@@ -45,11 +47,14 @@ class LogpGraph:
     groups: dict[Variable, list[str]]
     written_as_one: dict[str, list[str]]
     out_of_bounds: list[str]
-    dependent: set[Variable] = field(default_factory=set)
 
     def __post_init__(self):
         self._shapes: dict[Variable, tuple[int, ...]] = {}
-        self.dependent = dependent_variables([t for _, t in self.terms], self.values)
+        self._depends = Depends(self.values)
+
+    def depends(self, var: Variable) -> bool:
+        """Whether a variable of the graph, or one built on it, depends on the block."""
+        return var in self._depends
 
     def shape(self, var: Variable) -> tuple[int, ...]:
         """The shape of a tensor of the graph, or of one built on it; where its type does not say, that at the
@@ -92,30 +97,14 @@ class LogpGraph:
         return [np.asarray(at(v), v.type.dtype) for v in [*self.values, *self.others]]
 
 
-def dependent_variables(outputs: Iterable[Variable], roots: Iterable[Variable]) -> set[Variable]:
-    """Variables between `roots` and `outputs` that depend on a root, the roots included."""
-    found = set(roots)
-    for node in toposort(list(outputs)):
-        if any(i in found for i in node.inputs):
-            found.update(node.outputs)
-    return found
-
-
 def adds_up(var: Variable) -> bool:
     """Whether sums of this tensor are sums: booleans add by OR, and narrow integers wrap around."""
     return var.type.dtype.startswith("float") or var.type.dtype == "int64"
 
 
-def mark_dependent(total: Variable, graph: LogpGraph) -> None:
-    """Note that what was built on top of the graph depends on the block too."""
-    for node in toposort([total]):
-        if any(i in graph.dependent for i in node.inputs):
-            graph.dependent.update(node.outputs)
-
-
 def context_inputs(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     """What `outputs` read that does not depend on `roots`: the largest such subgraphs, constants left out."""
-    dependent = dependent_variables(outputs, roots)
+    dependent = Depends(roots)
     found = [o for o in outputs if o not in dependent]
     for node in toposort(outputs, blockers=roots):
         if any(i in dependent for i in node.inputs):

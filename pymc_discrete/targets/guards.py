@@ -16,12 +16,13 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_discrete.targets.bounds import MOVING, extent, integer_bounds
+from pymc_discrete.targets.analysis import Depends
+from pymc_discrete.targets.bounds import MOVING, IntegerBounds, extent
 
 
 def index_guards(
     terms: list[tuple[str, Variable]],
-    dependent: set[Variable],
+    moving: Depends,
     supports: dict[Variable, tuple[Any, Any]],
     uniform: set[Variable],
 ) -> tuple[list[tuple[str, Variable]], list[str]]:
@@ -30,6 +31,7 @@ def index_guards(
 
     Parameters
     ----------
+    moving : whether a variable depends on the block
     supports : {variable: (lower, upper)}, the widest bounds of its elements
     uniform : the variables whose elements all have these bounds: of the others, an element in question may
         have narrower ones
@@ -42,6 +44,7 @@ def index_guards(
     found: list[tuple[str, Variable]] = []
     warnings: list[str] = []
     seen = set()
+    bounds = IntegerBounds({v: extent(support) for v, support in supports.items()})
     for name, term in terms:
         for node in toposort([term]):
             reads, writes = (
@@ -56,12 +59,12 @@ def index_guards(
                 size = x.type.shape[dim]
                 if (
                     not isinstance(index, Variable)
-                    or index not in dependent
+                    or index not in moving
                     or index.type.dtype == "bool"
                     or size is None
                 ):
                     continue
-                low, high = integer_bounds(index, {v: extent(support) for v, support in supports.items()})
+                low, high = bounds.of(index)
                 if low < -size or high >= size:
                     i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
                     found.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))

@@ -57,7 +57,7 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from pymc_discrete.targets.bounds import MOVING, UNKNOWN, Bounds, extent, hull, integer_bounds, is_whole
+from pymc_discrete.targets.bounds import MOVING, UNKNOWN, Bounds, IntegerBounds, extent, hull, is_whole
 from pymc_discrete.targets.graph import LogpGraph, remade
 from pymc_discrete.targets.integers import is_integer_log_gamma
 from pymc_discrete.targets.support import bounds_of
@@ -82,6 +82,21 @@ PLACES = (Argmax, ArgSortOp, Nonzero, SearchsortedOp)  # whose integers are plac
 INDEXING: dict[type, int] = {AdvancedIncSubtensor: 2, AdvancedSubtensor: 1, IncSubtensor: 2, Subtensor: 1}
 
 
+class BoundsIn32Bits(IntegerBounds):
+    """Bounds of integers in a program whose numbers have 32 bits: what is made of floats, or is a place in an
+    array, stays in them.
+    """
+
+    def after_one(self, node: Apply, out: Variable, values: list[Bounds]) -> Bounds:
+        bounds = super().after_one(node, out, values)
+        casts = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast)
+        of_float = casts and not is_whole(node.inputs[0])
+        made = bounds == UNKNOWN and all(isinstance(i, Constant) for i in node.inputs)  # as by `eye`
+        if is_whole(out) and (of_float or made or isinstance(node.op, PLACES)):
+            return -LARGEST, LARGEST  # what a float beyond them becomes is their end
+        return bounds
+
+
 class In32Bits:
     """Rewrites a graph for numbers of 32 bits.
 
@@ -92,13 +107,12 @@ class In32Bits:
     """
 
     def __init__(self, outputs: list[tuple[str, Variable]], known: dict[Variable, Bounds]):
-        self._bounds = dict(known)
+        self._bounds = BoundsIn32Bits(known)
         self._plain: dict[Variable, Variable] = {}  # what a variable becomes that stays in 32 bits
         self._low: dict[Variable, Variable] = {}  # modulo 2^32, of one that does not
         self._near: dict[Variable, Variable] = {}  # the float beside it
-        self._sure: set[Variable] = (
-            set()
-        )  # whose floats are right to a few roundings, since nothing cancels in them
+        # whose floats are right to a few roundings, since nothing cancels in them
+        self._sure: set[Variable] = set()
         self.outputs = [out for _, out in outputs]
         for name, out in outputs:
             for node in toposort([out], blockers=[*self._plain, *self._low]):
@@ -151,21 +165,7 @@ class In32Bits:
 
     # ------------------------------------------------------------ one node
     def _limits(self, var: Variable) -> Bounds:
-        node = var.owner
-        if node is not None and var not in self._bounds:
-            of_float = (
-                isinstance(node.op, Elemwise)
-                and isinstance(node.op.scalar_op, Cast)
-                and not is_whole(node.inputs[0])
-            )
-            if of_float or isinstance(node.op, PLACES):
-                self._bounds[var] = (-LARGEST, LARGEST)  # what a float beyond them becomes is their end
-            elif (
-                all(isinstance(i, Constant) for i in node.inputs)
-                and integer_bounds(var, self._bounds) == UNKNOWN
-            ):
-                self._bounds[var] = (-LARGEST, LARGEST)  # an array that is made, as by `eye`
-        low, high = integer_bounds(var, self._bounds)
+        low, high = self._bounds.of(var)
         if isinstance(var, Constant) and max(-low, high) > LARGEST and np.size(var.data):
             self._refuse(var, f"is or holds the integer {max(-low, high):.0f}, which 32 bits do not hold")
         return low, high

@@ -23,30 +23,9 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
+from pymc_discrete.targets.analysis import Depends
 from pymc_discrete.targets.graph import rebuild
 from pymc_discrete.targets.sparse import without_sparse
-
-
-class Moving:
-    """Which variables depend on the block, those made on the way included."""
-
-    def __init__(self, roots: list[Variable]):
-        self._known = dict.fromkeys(roots, True)
-
-    def __contains__(self, var: Variable) -> bool:
-        waiting = [var]
-        while waiting:
-            now = waiting[-1]
-            inputs = now.owner.inputs if now.owner is not None else []
-            missing = [i for i in inputs if i not in self._known]
-            if now in self._known:
-                waiting.pop()
-            elif missing:
-                waiting += missing
-            else:
-                self._known[now] = any(self._known[i] for i in inputs)
-                waiting.pop()
-        return self._known[var]
 
 
 def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
@@ -54,7 +33,7 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
     Products with sparse matrices become sums of a few elements, where what moves is discrete.
     """
-    moving = Moving(roots)
+    moving = Depends(roots)
     discrete = not any(r.type.dtype.startswith("float") for r in roots)
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
@@ -73,7 +52,7 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
 
 # ---------------------------------------------------------------- simpler forms
-def plain(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | None:
+def plain(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """Forms that other rules know, of sums of booleans, quadratic forms, squares and conditions that always
     hold.
     """
@@ -128,7 +107,7 @@ def always_true(op: Any, inputs: list[Variable]) -> bool:
 
 
 # ---------------------------------------------------------------- selections
-def selection(var: Variable, moving: Moving) -> tuple[list[Variable], Callable[..., Variable], Any] | None:
+def selection(var: Variable, moving: Depends) -> tuple[list[Variable], Callable[..., Variable], Any] | None:
     """What a selection chooses from, how it chooses from others in their place, and what two that choose
     alike share.
     """
@@ -148,7 +127,7 @@ def selection(var: Variable, moving: Moving) -> tuple[list[Variable], Callable[.
     return None
 
 
-def elementwise(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | None:
+def elementwise(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """A function of selections that choose alike, inside them; what else it reads is one number."""
     if not isinstance(node.op, Elemwise):
         return None
@@ -182,7 +161,7 @@ class Rows(NamedTuple):
     q: int
 
 
-def rows_of(var: Variable, moving: Moving) -> Rows | None:
+def rows_of(var: Variable, moving: Depends) -> Rows | None:
     node = var.owner
     if node is None or not isinstance(node.op, AdvancedSubtensor | Subtensor):
         return None
@@ -195,7 +174,7 @@ def rows_of(var: Variable, moving: Moving) -> Rows | None:
     return Rows(x, indices, len(*shapes))
 
 
-def composed(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | None:
+def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """`x[i][j, k]` as `x[i[j], k]`, and `x[i].T` as `x[i.T]`."""
     inner = (
         rows_of(inputs[0], moving)
@@ -228,7 +207,7 @@ def composed(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | 
     return None
 
 
-def row_by_row(node: Apply, inputs: list[Variable], moving: Moving) -> Variable | None:
+def row_by_row(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """What is computed from every row of a selection of rows, computed for all rows of the
     context instead.
     """

@@ -39,9 +39,9 @@ from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from scipy.sparse import issparse
 
-from pymc_discrete.targets.elements import take
 from pymc_discrete.targets.graph import LogpGraph
 from pymc_discrete.targets.jaxify import jax_funcify
+from pymc_discrete.targets.parts.evaluate import take
 from pymc_discrete.targets.rules import groups, reduced_axes
 
 # (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k,
@@ -81,7 +81,7 @@ def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
         if np.size(numbers) and not (np.abs(np.asarray(numbers, float)) <= LARGEST_FACTOR).all():
             return False
     for n in toposort([source], blockers=graph.values):
-        moving = any(i in graph.dependent for i in n.inputs)
+        moving = any(graph.depends(i) for i in n.inputs)
         if (
             moving
             and isinstance(n.op, Elemwise)

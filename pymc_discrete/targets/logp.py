@@ -23,7 +23,8 @@ from pytensor.tensor.math import All
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
 
-from pymc_discrete.targets.graph import LogpGraph, dependent_variables, opened, rebuild, rewrite, rewritten
+from pymc_discrete.targets.analysis import Depends
+from pymc_discrete.targets.graph import LogpGraph, opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.guards import index_guards
 from pymc_discrete.targets.lifting import lift
 from pymc_discrete.targets.slices import masked, refusal_of_sizes
@@ -120,17 +121,17 @@ def logp_graph(
         v for v, own in zip(values, stacked.groups, strict=True) if alike([supports[name] for name in own])
     }
     guarded, out_of_bounds = index_guards(
-        list(zip(labels, outputs, strict=True)), dependent_variables(outputs, values), bounds, uniform
+        list(zip(labels, outputs, strict=True)), Depends(values), bounds, uniform
     )
     for name, guard in guarded:
         labels.append(name)
         outputs.append(guard)
-    known = dependent_variables(outputs, values)
+    moving = Depends(values)
     named = list(zip(labels, outputs, strict=True))
-    touched, untouched = ([(n, t) for n, t in named if (t in known) == whether] for whether in (True, False))
+    touched, untouched = ([(n, t) for n, t in named if (t in moving) == whether] for whether in (True, False))
     discrete = not any(v.type.dtype.startswith("float") for v in values)
     if discrete:
-        refuse_sparse(named, known, names)
+        refuse_sparse(named, moving, names)
     made_of = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
     return LogpGraph(
         values, others, touched, untouched, shared, point, made_of, stacked.written_as_one, out_of_bounds
@@ -147,7 +148,7 @@ def fixed_in_size(
     try:
         return list(zip([name for name, _ in named], masked([t for _, t in named], roots), strict=True))
     except NotImplementedError:
-        moving = dependent_variables([t for _, t in named], block)
+        moving = Depends(block)
         return [
             (name, t if t not in moving and refusal_of_sizes(t) else masked([t], roots)[0])
             for name, t in named

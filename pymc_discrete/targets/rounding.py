@@ -16,7 +16,6 @@ import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import toposort
 from pytensor.graph.utils import MethodNotDefined
 from pytensor.scalar.basic import Add, Mul, Switch
 from pytensor.tensor.basic import (
@@ -36,27 +35,32 @@ from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
+from pymc_discrete.targets.analysis import Analysis
+
 ROUNDINGS = 64.0  # of a function of XLA's, and of sums in another order
 NOT_WORTH_IT = 1e-8  # nats
+
+
+class Rounding(Analysis[Variable | None]):
+    """E of the floats of a graph; None of what is no float."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def at_leaf(self, var: Variable) -> Variable | None:
+        return pt.zeros_like(var, dtype="float64") if is_float(var) else None  # inputs are what they are
+
+    def after(self, node: Apply, values: list[Variable | None]) -> list[Variable | None]:
+        errors = [error_after(node.op, node, o, values) if is_float(o) else None for o in node.outputs]
+        pairs = zip(node.outputs, errors, strict=True)
+        return [e if e is None else pt.switch(pt.isnan(e) | pt.isinf(e), finite(abs(o)), e) for o, e in pairs]
 
 
 def rounding_of(total: Variable, inputs: list[Variable]) -> Callable[..., float]:
     """A function of the inputs, NumPy arrays: by how many nats the scalar `total` may be off, times the
     spacing of its floats at 1.
     """
-    found: dict[Variable, Variable] = {}
-
-    def error(var: Variable) -> Variable:
-        return found.get(
-            var, pt.zeros_like(var, dtype="float64")
-        )  # integers, constants and inputs are what they are
-
-    for node in toposort([total]):
-        for out in node.outputs:
-            if getattr(out.type, "dtype", "").startswith("float"):
-                e = error_after(node.op, node, out, [error(i) if is_float(i) else None for i in node.inputs])
-                found[out] = pt.switch(pt.isnan(e) | pt.isinf(e), finite(abs(out)), e)
-    return pytensor.function(inputs, error(total), mode="FAST_COMPILE", on_unused_input="ignore")
+    return pytensor.function(inputs, Rounding().of(total), mode="FAST_COMPILE", on_unused_input="ignore")
 
 
 def room(error: Any, eps: float) -> Any:

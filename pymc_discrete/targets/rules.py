@@ -119,7 +119,7 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
     # what no site moves is XLA's to fold
-    moving = node.inputs[0] in graph.dependent
+    moving = graph.depends(node.inputs[0])
     scalar = log_gamma if moving and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
 
@@ -305,7 +305,7 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
             -1
         )
         reads[1 + places[d]] = ids[which][:, None]
-    if x not in graph.dependent:
+    if not graph.depends(x):
         reads[0] = None
 
         def take(values, fixed):
@@ -529,7 +529,7 @@ def _(op: SortOp, node: Apply, graph: LogpGraph) -> Entries | None:
 # ---------------------------------------------------------------- everything else
 def whole(node: Apply, graph: LogpGraph) -> Entries | None:
     """An Op of which nothing is known: every element of its outputs may read all of its inputs."""
-    moving = [i in graph.dependent for i in node.inputs]
+    moving = [graph.depends(i) for i in node.inputs]
     shapes = [graph.shape(i) if hasattr(i.type, "ndim") else () for i in node.inputs]
     outputs = [graph.shape(out) if hasattr(out.type, "ndim") else () for out in node.outputs]
     reads = [np.arange(graph.size(i))[None] if m else None for i, m in zip(node.inputs, moving, strict=True)]

@@ -18,7 +18,7 @@ def selected(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
         if not isinstance(node.op, AdvancedSubtensor) or len(inputs) != 2:
             return None
         vector, index = inputs
-        moves = node.inputs[0] in graph.dependent and node.inputs[1] not in graph.dependent
+        moves = graph.depends(node.inputs[0]) and not graph.depends(node.inputs[1])
         if not moves or vector.type.ndim != 1 or not index.type.dtype.startswith(("int", "uint")):
             return None
         (length,) = graph.shape(node.inputs[0])

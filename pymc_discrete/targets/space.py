@@ -278,6 +278,22 @@ class Space:
         shift = np.arange(1, v.K)
         return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])
 
+    def by_value(self, x, n: int, moves, rows=None):
+        """(r, moves) nats of the moves of one variable's sites `rows` -> (r, K) by neighbour, 0 for the
+        current value.
+        """
+        start, v = self.blocks[n]
+        if not v.finite:
+            return moves
+        lower, counts = picked(v.lower, rows), picked(v.counts, rows)
+        now = x[start : start + v.size] if rows is None else x[start + rows]
+        place = (now - lower)[:, None]
+        if v.K == 2:
+            return jnp.where(np.arange(2) == place, 0.0, moves)
+        shift = jnp.remainder(np.arange(v.K) - place, counts[:, None])
+        padded = jnp.concatenate([jnp.zeros_like(moves[:, :1]), moves], axis=1)
+        return jnp.take_along_axis(padded, shift, axis=1, mode="clip")
+
     def neighbours(self, x, sites=None):
         """Neighbours of every site.
 

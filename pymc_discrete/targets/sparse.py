@@ -13,6 +13,8 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.sparse.math import Dot, StructuredDot
 from pytensor.sparse.type import SparseTensorType
 
+from pymc_discrete.targets.analysis import Depends
+
 LARGEST_GROUP = 64  # entries of a row that are added up one by one; a matrix with more becomes a dense one
 LARGEST_DENSE = 4_000_000  # entries of a dense one
 
@@ -66,7 +68,7 @@ def product(matrix: Any, x: Variable) -> Variable:
     return terms.sum(axis=1)
 
 
-def refuse_sparse(terms: list[tuple[str, Variable]], dependent: set[Variable], names: list[str]) -> None:
+def refuse_sparse(terms: list[tuple[str, Variable]], moving: Depends, names: list[str]) -> None:
     """Refuse a sparse matrix that depends on the block, and a sparse one that is not constant beside what
     does.
 
@@ -76,7 +78,7 @@ def refuse_sparse(terms: list[tuple[str, Variable]], dependent: set[Variable], n
     """
     for name, term in terms:
         for node in toposort([term]):
-            if node.outputs[0] in dependent and any(map(is_sparse, [*node.inputs, *node.outputs])):
+            if node.outputs[0] in moving and any(map(is_sparse, [*node.inputs, *node.outputs])):
                 raise ValueError(
                     f"{name!r} takes {', '.join(map(repr, names))} through a sparse matrix in a way that is "
                     f"not known here ({node.op}). A constant sparse matrix times a dense tensor is: "

@@ -1,54 +1,110 @@
 """The target of a sampler: a log density over a discrete space, with its local differences."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.targets.forests import Forest
+from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.space import Space
 
 
-class Density(Protocol):
-    """What a target is made of: pure JAX functions of x and of a prepared context."""
+class Density(ABC):
+    """What a target is made of: pure JAX functions of x and of a prepared context.
+
+    The functions that `Target` has under the same name are described there.
+    """
 
     space: Space
-    local: bool
-    exact: bool
 
+    def __init__(self) -> None:
+        self._programs: dict[str, Callable] = {}
+
+    def compiled(self, name: str) -> Callable:
+        """The function of this name, compiled once, whoever asks."""
+        if name not in self._programs:
+            self._programs[name] = jax.jit(getattr(self, name))
+        return self._programs[name]
+
+    # ------------------------------------------------------------ points and contexts
+    @abstractmethod
     def running(self, traced: bool) -> AbstractContextManager:
         """JAX's settings for the functions below; `traced`: as a part of a program that JAX traces."""
 
+    @abstractmethod
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
         """x, the context's inputs, and the point, of a full point."""
 
+    @abstractmethod
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
         """The full point with the block at x."""
 
-    def default_inputs(self) -> Any: ...
+    @abstractmethod
+    def default_inputs(self) -> Any:
+        """The inputs of the context that a target has which was given none."""
 
+    @abstractmethod
     def prepare(self, inputs: Any) -> Any:
         """The context from its inputs: everything that does not depend on x."""
 
-    def logdensity(self, x, context): ...
-
-    def centred(self, x, context) -> Any:
-        """The context in which `logdensity` counts from x."""
-
-    def differences(self, x, context): ...
-
-    def update(self, x, differences, sites, context): ...
-
-    def touched(self, sites): ...
+    # ------------------------------------------------------------ the log density and its differences
+    @property
+    @abstractmethod
+    def exact(self) -> bool: ...
 
     @property
-    def conditionals(self) -> Any:
-        """The differences of some sites only: `colours`, `scanned`, `rows`, `logits`, `carried`, `row` and
-        `moved` (see `Conditionals`).
-        """
+    @abstractmethod
+    def local(self) -> bool: ...
 
+    @abstractmethod
+    def logdensity(self, x, context): ...
+
+    @abstractmethod
+    def centred(self, x, context) -> Any:
+        """The context in which `logdensity` counts from x, as a sum of changes."""
+
+    @abstractmethod
+    def differences(self, x, context): ...
+
+    @abstractmethod
+    def update(self, x, differences, sites, context): ...
+
+    @abstractmethod
+    def touched(self, sites): ...
+
+    # ------------------------------------------------------------ conditionals
+    @property
+    @abstractmethod
+    def interactions(self) -> Interactions:
+        """Which sites may be drawn together."""
+
+    @abstractmethod
+    def rows(self, n: int, rows, context): ...
+
+    @abstractmethod
+    def logits(self, n: int, rows, context): ...
+
+    @abstractmethod
+    def joint(self, context): ...
+
+    @abstractmethod
+    def unaries(self, n: int, x, inside, context): ...
+
+    @abstractmethod
+    def carried(self, x, context): ...
+
+    @abstractmethod
+    def row(self, n: int, site, x, carried, context, candidates=None): ...
+
+    @abstractmethod
+    def moved(self, n: int, site, value, x, carried, context): ...
+
+    @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
 
@@ -84,7 +140,8 @@ class Target:
     def space(self) -> Space:
         return self.density.space
 
-    def _ready(self):
+    def ready(self) -> Any:
+        """The context, prepared from the density's default inputs where there is none yet."""
         if self.context is None:
             with (
                 self.density.running(traced=False),
@@ -94,17 +151,10 @@ class Target:
         return self.context
 
     def _run(self, what: str, x):
-        function, context = getattr(self.density, what), self._ready()
+        function, context = getattr(self.density, what), self.ready()
         traced = is_traced((x, context))
         with self.density.running(traced):
-            return (function if traced else self._compiled(what, function))(jnp.asarray(x), context)
-
-    def _compiled(self, what: str, function):
-        """One compiled function per density, whoever asks."""
-        cache = self.density.__dict__.setdefault("_compiled", {})
-        if what not in cache:
-            cache[what] = jax.jit(function)
-        return cache[what]
+            return (function if traced else self.density.compiled(what))(jnp.asarray(x), context)
 
     def with_inputs(self, inputs: Any) -> "Target":
         """The same density in another context; traceable."""
@@ -115,7 +165,7 @@ class Target:
         """The same target, its log density counted from that at x as a sum of changes: what float32 asks for;
         traceable.
         """
-        context = self._ready()
+        context = self.ready()
         with self.density.running(is_traced((x, context))):
             return Target(self.density, self.density.centred(jnp.asarray(x), context))
 
@@ -133,7 +183,7 @@ class Target:
         """
         x, inputs, full = self.density.split(point)
         with self.density.running(traced=False):
-            target = Target(self.density, self._compiled("prepare", self.density.prepare)(inputs))
+            target = Target(self.density, self.density.compiled("prepare")(inputs))
         target._point = full
         return x, target
 
@@ -168,7 +218,7 @@ class Target:
         """`differences(x)` from those before x changed at `sites` (L,), computing only what the changes
         touch; a site d is none.
         """
-        return self.density.update(x, differences, sites, self._ready())
+        return self.density.update(x, differences, sites, self.ready())
 
     def touched(self, sites):
         """(L, m) int, the sites whose differences `update` computes, d where there is none."""
@@ -179,44 +229,44 @@ class Target:
         """[(variable number, (r,) int sites counted within it)]: groups of sites that do not interact, of all
         sites but the `scanned`.
         """
-        return self.density.conditionals.colours
+        return self.density.interactions.colours
 
     @property
     def scanned(self) -> list[tuple[int, np.ndarray]]:
         """[(variable number, (r,) int sites counted within it)]: sites of dense terms, where every site
         interacts with every other.
         """
-        return self.density.conditionals.scanned
+        return self.density.interactions.scanned
 
     @property
     def forests(self) -> list[list[Forest]]:
         """Coverings of the sites that tables of pairs join: lists of forests (see `Forest`) in which each of
         these sites occurs.
         """
-        return self.density.conditionals.forests
+        return self.density.interactions.forests
 
     @property
     def tree(self) -> bool:
         """Whether the sites that tables of pairs join make no cycle: `forests` is then one forest."""
-        return self.density.conditionals.tree
+        return self.density.interactions.tree
 
     @property
     def pairs(self) -> np.ndarray:
         """(E, 2) int, the sites that tables join, the lower first."""
-        return self.density.conditionals.pairs
+        return self.density.interactions.pairs
 
     def joint(self):
         """(E, K, K) nats, the tables of the pairs that the forests' edges count; -inf beyond a site's own
         values.
         """
-        return self.density.conditionals.joint(self._ready())
+        return self.density.joint(self.ready())
 
     def unaries(self, n: int, x, inside):
         """(n, K) log conditional probabilities of the sites of finite variable n, up to a constant a site.
 
         Without the tables of pairs of which both sites are `inside` (d,) bool.
         """
-        return self.density.conditionals.unaries(n, x, inside, self._ready())
+        return self.density.unaries(n, x, inside, self.ready())
 
     def rows(self, n: int, rows):
         """A function (x, candidates=None) -> (r, K) of the differences of the sites `rows` (r,) of variable
@@ -225,7 +275,7 @@ class Target:
         It evaluates only their terms. Windowed sites go to `candidates` (r, K) where given, instead of the
         neighbours. What does not depend on x is computed at once, outside any loop over x.
         """
-        return self.density.conditionals.rows(n, rows, self._ready())
+        return self.density.rows(n, rows, self.ready())
 
     def logits(self, n: int, rows):
         """A function (x) -> (r, K) of the log conditional probabilities of sites of a finite variable, up to
@@ -233,21 +283,21 @@ class Target:
 
         As `rows`, and cheaper; (r, 1), the log odds of the upper value, where every site has two values.
         """
-        return self.density.conditionals.logits(n, rows, self._ready())
+        return self.density.logits(n, rows, self.ready())
 
     def carried(self, x):
         """What a scan of single sites carries along: the tensors in which the sites mix, at x."""
-        return self.density.conditionals.carried(x, self._ready())
+        return self.density.carried(x, self.ready())
 
     def row(self, n: int, site, x, carried, candidates=None):
         """(1, K) float, nats: differences of the scanned site `site` () of variable n, where windowed also to
         `candidates` (1, K).
         """
-        return self.density.conditionals.row(n, site, x, carried, self._ready(), candidates)
+        return self.density.row(n, site, x, carried, self.ready(), candidates)
 
     def moved(self, n: int, site, value, x, carried):
         """`carried` once site `site` () of variable n has gone from x to `value` ()."""
-        return self.density.conditionals.moved(n, site, value, x, carried, self._ready())
+        return self.density.moved(n, site, value, x, carried, self.ready())
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{variable: {"way", "exact", "K", "reason"}}, how the differences are found."""

@@ -1,10 +1,12 @@
-"""How many sites a term multiplies at most, read off its graph: 2 in a sum of tables over pairs.
+"""Of what degree a tensor is as a polynomial, read off its graph.
 
-What a rule does not know counts as joining all its sites. Nothing is tried out: a term may be a sum over
-pairs nearly everywhere.
+In the sites of a block, where a product of n sites has degree n, and any function of n sites at most n: 2 in
+a sum of tables over pairs. In the elements of a tensor, where a square has degree 2 too. What a rule does not
+know has infinite degree. Nothing is tried out: a term may be a polynomial nearly everywhere.
 """
 
 import math
+from collections.abc import Callable
 from functools import singledispatch
 
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -29,49 +31,71 @@ from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
+from pymc_discrete.targets.analysis import Analysis
 from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.graph import adds_up
 from pymc_discrete.targets.rules import is_switch
 
 
-class Degree:
-    """The degrees of the variables of a block's graph.
-
-    Attributes
-    ----------
-    joined_by : {variable: name of the Op that joins any number of its sites}, for those of infinite degree
-    """
+class Degree(Analysis[float]):
+    """The most sites of a block that an element of a variable multiplies; inf where that cannot be told."""
 
     def __init__(self, dependence: Dependence):
+        super().__init__(dict.fromkeys(dependence.graph.values, 1))
         self.dependence, self.graph = dependence, dependence.graph
-        self._found: dict[Variable, float] = {}
-        self.joined_by: dict[Variable, str] = {}
 
-    def of(self, var: Variable) -> float:
-        """The most sites that an element multiplies, 0 of what does not depend on the block; inf where that
-        cannot be told.
-        """
-        if var not in self.graph.dependent:
-            return 0
-        if var not in self._found:
-            for node in toposort([var], blockers=list(self._found)):
-                if node.outputs[0] in self.graph.dependent:
-                    for out in node.outputs:
-                        self._found[out] = self._of(node, out)
-            self._found.setdefault(var, 1)  # a value variable
-        return self._found[var]
+    def is_leaf(self, var: Variable) -> bool:
+        return not self.graph.depends(var)
 
-    def _of(self, node: Apply, out: Variable) -> float:
-        sites = self.dependence.sites(out)
+    def at_leaf(self, var: Variable) -> float:
+        return 0
+
+    def after(self, node: Apply, values: list[float]) -> list[float]:
+        return [self._after(node, out, values) for out in node.outputs]
+
+    def _after(self, node: Apply, out: Variable, values: list[float]) -> float:
+        sites = self.dependence.of(out)
         most = math.inf if sites is None else sites.shape[1]  # whatever the function
         if most < 2:
             return most
-        degrees = [self.of(i) for i in node.inputs]
-        told = degree_after(node.op, node, degrees) if adds_up(out) else math.inf
-        if told == math.inf:
-            blamed = next((self.joined_by[i] for i in node.inputs if i in self.joined_by), None)
-            self.joined_by[out] = blamed or str(node.op)
-        return min(told, most)
+        degree = degree_after(node.op, node, values) if adds_up(out) else math.inf
+        if degree == math.inf and math.inf not in values:
+            self.blame(node)
+        return min(degree, most)
+
+
+def is_separable_quadratic(total: Variable, u: Variable, size: Callable[[Variable], int]) -> bool:
+    """Whether a scalar is a sum over the elements of u of polynomials of degree at most 2, each of one
+    element.
+
+    Parameters
+    ----------
+    size : (variable) -> its number of elements
+    """
+    degrees: dict[Variable, float] = {u: 1}
+    summed: set[Variable] = set()  # what sums over elements of u are in
+    for node in toposort([total], blockers=[u]):
+        moving = [i for i in node.inputs if i in degrees]
+        if not moving:
+            continue
+        out = node.outputs[0]
+        adds = isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add)
+        after_sum = [i in summed for i in moving]
+        if not adds_up(out) or not isinstance(node.op, DimShuffle | CAReduce | Elemwise):
+            return False
+        if adds and size(out) != 1:
+            return False
+        if isinstance(node.op, Elemwise) and any(size(i) != size(out) for i in moving):
+            return False
+        degree = degree_after(node.op, node, [degrees.get(i, 0) for i in node.inputs])
+        if degree > 2 or (any(after_sum) and degree > max(degrees[i] for i in moving)):
+            return False  # a product with a sum joins its elements
+        if adds or any(after_sum):
+            summed.add(out)
+        elif size(out) != size(u):
+            return False
+        degrees[out] = degree
+    return degrees.get(total, math.inf) <= 2 and (total in summed or size(u) == 1)
 
 
 @singledispatch

@@ -6,6 +6,8 @@ that leave them become float leaves, PyTensor differentiates the rest of the gra
 leaf at each move is exact.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
@@ -30,13 +32,17 @@ from pytensor.tensor.math import All, Argmax
 from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pymc_discrete.targets.dense import DenseTerm
+from pymc_discrete.targets.analysis import Depends
 from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import context_inputs, dependent_variables, mark_dependent, remade, rewritten
+from pymc_discrete.targets.graph import context_inputs, remade, rewritten
 from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.parts.evaluate import Reader
+from pymc_discrete.targets.parts.in_place import Pointwise, sum_of
+from pymc_discrete.targets.parts.part import Here, Part
+from pymc_discrete.targets.parts.rows import rows_per_variable
 from pymc_discrete.targets.rules import is_switch
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.tables import Pointwise, SparseTerm, rows_per_variable
+from pymc_discrete.targets.terms import Term
 
 # what a derivative of these says about a jump of a site has nothing to do with the jump
 STEPS = (Mod, Floor, Ceil, Trunc, RoundHalfToEven, RoundHalfAwayFromZero, IntDiv, Sign)
@@ -70,79 +76,106 @@ def steps(node: Apply) -> bool:
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, STEPS)
 
 
-class Gradient:
+@dataclass
+class Sloped(Pointwise):
+    """Elements whose changes are multiplied with the slope of the rest of the graph.
+
+    Attributes
+    ----------
+    stand_in : the float that takes the place of the tensor in the rest; `Here.state` has the slope by it
+    linear : whether the rest is linear in the elements, so that this is no estimate
+    """
+
+    stand_in: Variable
+    linear: bool
+
+    def change(self, then, now, here: Here, rows):
+        # Grathwohl et al. 2021, Eq. 3 and 4: the gradient times the step
+        slopes = Reader(self.dependence, {self.stand_in: here.state[self.stand_in]}, rows)
+        slope = slopes.read(self.stand_in, self.rows.index)
+        change = jnp.where(slope == 0, 0.0, slope * (then.astype(slope.dtype) - now.astype(slope.dtype)))
+        if self.linear:
+            return change
+        # at an edge of the density's domain the slope is no number, and weight 0 would make what lies beyond
+        # unreachable
+        return jnp.where(jnp.isfinite(change), change, 0.0)
+
+
+class Gradient(Part):
     """The first-order estimate of the differences of some terms.
+
+    Parameters
+    ----------
+    terms : whose sum it is
 
     Attributes
     ----------
     blind : str, why the gradient does not see a site's moves, "" where it does
     """
 
-    def __init__(self, terms: list[DenseTerm], dependence: Dependence, space: Space):
-        self.dependence, self.space, self.graph = dependence, space, dependence.graph
+    exact = False
+    mixing = True
+
+    def __init__(self, terms: list[Term], dependence: Dependence, space: Space):
+        super().__init__(dependence, space)
         total = pt.add(*(t.total for t in terms)) if len(terms) > 1 else terms[0].total
-        mark_dependent(total, self.graph)
         self.blind = ""
-        self.leaves: dict[Variable, Variable] = {}  # tensor of tables -> the float that takes its place
-        self.slopes: list[Variable] = []
-        rest = self._with_float_leaves(total)
-        if not self.blind and self.leaves:
+        self._floats: dict[Variable, Variable] = {}  # tensor of tables -> the float that takes its place
+        self._slopes: list[Variable] = []
+        rest = self._with_floats(total)
+        if not self.blind and self._floats:
             try:
-                leaves = list(self.leaves.values())
-                self.slopes = rewritten(
-                    pytensor.grad(rest, leaves, disconnected_inputs="ignore", return_disconnected="zero")
-                )
+                floats = list(self._floats.values())
+                slopes = pytensor.grad(rest, floats, disconnected_inputs="ignore", return_disconnected="zero")
+                self._slopes = rewritten(slopes)
             except (NotImplementedError, TypeError, ValueError, DisconnectedInputError) as e:
                 self._hide(f"PyTensor cannot differentiate it ({str(e).splitlines()[0][:120]})")
-        self.pointwise: list[tuple[int, Pointwise]] = []
-        moving = dependent_variables(self.slopes, [*self.graph.values, *self.leaves.values()])
-        slopes = self.slopes if self.slopes else [None] * len(self.leaves)
-        for (var, leaf), slope in zip(self.leaves.items(), slopes, strict=True):
-            for n, rows in rows_per_variable(dependence.sparse(var), space).items():
-                start, v = space.blocks[n]
-                self.pointwise.append(
-                    (n, Pointwise(SparseTerm("", var, None), rows, start, v, leaf, slope not in moving))
-                )
+        moving = Depends([*self.graph.values, *self._floats.values()])
+        each: list[Any] = self._slopes or [None] * len(self._floats)
+        self.pointwise = [
+            Sloped(Term("", var, None), rows, n, dependence, space, own, slope is None or slope not in moving)
+            for (var, own), slope in zip(self._floats.items(), each, strict=True)
+            for n, rows in rows_per_variable(dependence.sparse(var), space).items()
+        ]
 
-    @property
+    @cached_property
     def sites(self) -> np.ndarray:
-        """Numbers of the sites that it sees."""
-        return np.concatenate([p.rows.site for _, p in self.pointwise])
+        return np.unique(np.concatenate([np.zeros(0, int), *(p.rows.site for p in self.pointwise)]))
+
+    @cached_property
+    def variables(self) -> set[int]:
+        return {p.n for p in self.pointwise}
 
     @property
     def choosing(self) -> np.ndarray:
         """Numbers of the sites that choose among values (`mu[z]`, `switch(z, a, b)`) before a gradient is
         taken.
         """
-        found = [np.zeros(0, int)]
-        for _, p in self.pointwise:
+        sites = [np.zeros(0, int)]
+        for p in self.pointwise:
             for node in toposort([p.term.var]):
-                moving = [i in self.graph.dependent for i in node.inputs]
+                moving = [self.graph.depends(i) for i in node.inputs]
                 gathers = isinstance(node.op, AdvancedSubtensor | Subtensor) and any(moving[1:])
                 if gathers or (is_switch(node) and moving[0]):
-                    found.append(p.rows.site)
+                    sites.append(p.rows.site)
                     break
-        return np.unique(np.concatenate(found))
-
-    @property
-    def variables(self) -> set[int]:
-        return {n for n, _ in self.pointwise}
+        return np.unique(np.concatenate(sites))
 
     def _hide(self, why: str) -> None:
         self.blind = self.blind or why
 
-    def _leaf(self, var: Variable) -> Variable:
-        if var not in self.leaves:
-            self.leaves[var] = pt.tensor(shape=self.graph.shape(var), dtype=pytensor.config.floatX)
-        return self.leaves[var]
+    def _float(self, var: Variable) -> Variable:
+        if var not in self._floats:
+            self._floats[var] = pt.tensor(shape=self.graph.shape(var), dtype=pytensor.config.floatX)
+        return self._floats[var]
 
     def _passes(self, node: Apply) -> bool:
         """Whether sites only select, compare or move here, or are one integer relabelled as another."""
-        sites = self.dependence.sites(node.outputs[0])
+        sites = self.dependence.of(node.outputs[0])
         if sites is None:
             return False
         if is_switch(node):
-            return not any(i in self.graph.dependent for i in node.inputs[1:])
+            return not any(self.graph.depends(i) for i in node.inputs[1:])
         relabels = (
             isinstance(node.op, Elemwise)
             and node.outputs[0].type.dtype.startswith("int")
@@ -151,11 +184,11 @@ class Gradient:
         rule = self.dependence.rule(node)
         return rule is not None and (rule.passes or relabels)
 
-    def _with_float_leaves(self, total: Variable) -> Variable:
+    def _with_floats(self, total: Variable) -> Variable:
         tabled = set(self.graph.values)
         copies: dict[Variable, Variable] = {}
         for node in toposort([total]):
-            moving = [i for i in node.inputs if i in self.graph.dependent]
+            moving = [i for i in node.inputs if self.graph.depends(i)]
             if not moving:
                 continue
             if all(i in tabled for i in moving) and self._passes(node):
@@ -163,8 +196,8 @@ class Gradient:
                 continue
             inputs = []
             for j, i in enumerate(node.inputs):
-                if i in tabled and i in self.graph.dependent:
-                    inputs.append(i if decides(node, j) else self._leaf(i))
+                if i in tabled and self.graph.depends(i):
+                    inputs.append(i if decides(node, j) else self._float(i))
                 else:
                     inputs.append(copies.get(i, i))
             try:
@@ -173,7 +206,7 @@ class Gradient:
                 self._hide(f"{node.op} takes no float in place of a site")
                 return total
             copies.update(zip(node.outputs, made, strict=True))
-        rest = self._leaf(total) if total in tabled else copies.get(total, total)
+        rest = self._float(total) if total in tabled else copies.get(total, total)
         self._look(rest)
         return rest
 
@@ -201,25 +234,43 @@ class Gradient:
                     return False
             return True
 
-        for leaf in self.leaves.values():
+        for leaf in self._floats.values():
             if not reaches(leaf, set()) and not only_guards(leaf):
                 hiding = next((n for n in toposort([rest]) if steps(n) or (n.inputs and decides(n, 0))), None)
                 self._hide(f"{hiding.op if hiding else 'an Op'} hides how the density changes")
 
-    def prepare(self) -> list[Variable]:
-        """Build the JAX function of the slopes; returns the context that it reads."""
-        roots = [*self.graph.values, *self.leaves.values()]
-        self._inputs = context_inputs(self.slopes, roots)
-        self._slopes = jaxify([*roots, *self._inputs], self.slopes)
-        return self._inputs
+    # ------------------------------------------------------------ differences
+    @cached_property
+    def _inputs(self) -> list[Variable]:
+        """What the slopes read besides the block and the floats."""
+        return context_inputs(self._slopes, [*self.graph.values, *self._floats.values()])
 
-    def evaluate(
-        self, xs: list[Any], state: dict[Variable, Any], currents: dict[Variable, Any]
-    ) -> dict[Variable, Any]:
-        """{float leaf: slope (n,)} at the current state."""
-        floats = [currents[v].astype(pytensor.config.floatX) for v in self.leaves]
-        inputs = [state[i].reshape(self.graph.shape(i)) for i in self._inputs]
-        slopes = self._slopes(*xs, *floats, *inputs)
-        return {
-            leaf: jnp.asarray(s).reshape(-1) for leaf, s in zip(self.leaves.values(), slopes, strict=True)
-        }
+    @cached_property
+    def _slopes_of(self):
+        return jaxify([*self.graph.values, *self._floats.values(), *self._inputs], self._slopes)
+
+    @property
+    def leaves(self) -> list[Variable]:
+        return [*self._inputs, *context_inputs(self.tensors, self.graph.values)]
+
+    @property
+    def tensors(self) -> list[Variable]:
+        return list(self._floats)
+
+    def at(self, here: Here) -> dict[Variable, Any]:
+        """{float: slope (n,)}."""
+        blocks = zip(self.space.blocks, self.graph.values, strict=True)
+        xs = [here.state[value].reshape(v.shape) for (_, v), value in blocks]
+        floats = [here.tensors[v].astype(pytensor.config.floatX) for v in self._floats]
+        inputs = [here.state[i].reshape(self.graph.shape(i)) for i in self._inputs]
+        slopes = self._slopes_of(*xs, *floats, *inputs)
+        return {own: jnp.asarray(s).reshape(-1) for own, s in zip(self._floats.values(), slopes, strict=True)}
+
+    def differences(self, n: int, here: Here, at: Any, context: Any, rows=None, candidates=None):
+        here = here._replace(state={**here.state, **at})
+        total = sum_of(p.moves(here, rows, candidates) for p in self.pointwise if p.n == n)
+        return self.space.by_value(here.x, n, total, rows)
+
+    def cost(self, share: float, values: list[int]) -> float:
+        moves = [v.moves for v in self.space.variables]
+        return sum(20.0 * p.rows.index.size * moves[p.n] for p in self.pointwise)

@@ -1,0 +1,37 @@
+"""Counted operations of evaluating a graph, in units of one addition."""
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.math import Dot
+
+from pymc_discrete.targets.graph import LogpGraph
+
+COSTLY = {"exp": 10, "log": 10, "gammaln": 40, "softplus": 20, "sigmoid": 15, "pow": 10, "tanh": 15}
+
+
+def of_scalar_op(node: Apply) -> float:
+    """Of one element of an elementwise function; 0 of other Ops."""
+    return COSTLY.get(str(node.op.scalar_op), 1) if isinstance(node.op, Elemwise) else 0.0
+
+
+def of_graph(outputs: list[Variable], graph: LogpGraph, stop: set[Variable]) -> float:
+    """Of evaluating `outputs` once from `stop`."""
+    total = 0.0
+    for node in toposort(outputs, blockers=list(stop)):
+        if not any(graph.depends(i) for i in node.inputs):
+            continue
+        sizes = [graph.size(v) for v in [*node.inputs, *node.outputs] if hasattr(v.type, "ndim")]
+        n_out = max((graph.size(v) for v in node.outputs), default=1)
+        if isinstance(node.op, Elemwise):
+            total += n_out * of_scalar_op(node)
+        elif isinstance(node.op, CAReduce):
+            total += sizes[0]
+        elif isinstance(node.op, Dot):
+            total += 2.0 * n_out * graph.shape(node.inputs[0])[-1]
+        elif node.outputs[0].type.ndim == 0 or getattr(node.op, "view_map", None):
+            total += max(sizes[0], n_out)
+        else:
+            moves_only = str(node.op).startswith(("Dim", "Expand", "Squeeze", "Reshape"))
+            total += n_out if moves_only else max(sizes) ** 1.5
+    return total

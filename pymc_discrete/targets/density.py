@@ -1,0 +1,407 @@
+"""The log density of a model over a block of its discrete variables, as pure JAX functions of x and a
+context.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.targets.dependence import Dependence
+from pymc_discrete.targets.graph import context_inputs
+from pymc_discrete.targets.in_32_bits import narrowed
+from pymc_discrete.targets.interactions import Interactions
+from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.logp import logp_graph
+from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
+from pymc_discrete.targets.parts.part import Factors, Here, Part
+from pymc_discrete.targets.parts.tables import log_odds
+from pymc_discrete.targets.plan import Plan
+from pymc_discrete.targets.rounding import rounding_of
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.summands import change, reference
+from pymc_discrete.targets.sums import all_summands
+from pymc_discrete.targets.support import deviations, is_nominal, support_of
+from pymc_discrete.targets.target import Density
+from pymc_discrete.targets.terms import Term
+from pymc_discrete.targets.untouched import Untouched
+
+
+class Context(NamedTuple):
+    """What the log density needs besides x: evaluated once per draw, whatever the block does.
+
+    Attributes
+    ----------
+    leaves : [flat array], the values of `ModelDensity.leaves`
+    untouched : () nats, the terms that the block does not enter, as far as they are in JAX
+    parts : for each part what it keeps
+    since : of a context that is centred at a state, the summands of the log density there; else None
+    """
+
+    leaves: list[Any]
+    untouched: Any
+    parts: list[Any]
+    since: list[Any] | None = None
+
+
+class ModelDensity(Density):
+    """The log density of a model over a block of its discrete variables.
+
+    Parameters
+    ----------
+    model, names, point, differences, support, window : as in `target_from_model`, with every option given
+    join : whether variables that play the same part in the model become parts of one vector of the space
+
+    Attributes
+    ----------
+    graph : LogpGraph
+    plan : Plan, which part finds the differences of each term
+    parts : list of Part
+    untouched : Untouched, the terms that the block does not enter
+    width_of_jax : whether numbers are as wide as JAX is set, and not as PyTensor is
+    """
+
+    width_of_jax = False
+
+    def __init__(
+        self,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        differences: str,
+        support,
+        window,
+        join: bool = True,
+    ):
+        super().__init__()
+        self.model, self.names = model, names
+        self.start = {name: np.array(value) for name, value in point.items()}
+        supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
+        shapes = {name: np.shape(point[name]) for name in names}
+        scale = deviations(model, {name for name in names if any(b is None for b in supports[name])}, point)
+        nominal = [name for name in names if is_nominal(model, name)]
+
+        each = Space.build(supports, shapes, window, scale, nominal)
+        self.graph = logp_graph(
+            model, names, point, supports, {v.name: v.kind for v in each.variables} if join else None
+        )
+        if not width_of_models():
+            self.graph = narrowed(self.graph, model, supports)
+        labels = [str(v.name) for v in self.graph.values]
+        groups = [self.graph.groups[v] for v in self.graph.values]
+        self.space = each.grouped(groups, labels)
+        dependence = Dependence(self.graph, self.space.starts, self.space.d)
+        self.plan = Plan(dependence, self.space, differences)
+        other = self._other_windows(window)
+        if other:
+            options = {"window": window, "scale": scale, "nominal": nominal, **other}
+            self.space = Space.build(supports, shapes, **options).grouped(groups, labels)
+            self.plan = Plan(dependence, self.space, differences)
+        self.parts: list[Part] = self.plan.parts
+        self.untouched = Untouched(self.graph)
+        self._compile()
+
+    def _other_windows(self, window) -> dict[str, Any]:
+        """Options of `Space.build` for windows that are left to us, now that the cost of a difference is
+        known.
+
+        A first-order estimate is asked about {x - 1, x + 1} only (Grathwohl et al. 2021, footnote 1), and
+        exact differences about as many values as are cheap.
+        """
+        asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
+        rows, groups = self.plan.describe(), [self.graph.groups[v] for v in self.graph.values]
+        ours = [
+            not v.finite and all(asked.get(name, "auto") == "auto" for name in groups[n])
+            for n, v in enumerate(self.space.variables)
+        ]
+        if not any(ours):
+            return {}
+        near = [
+            name
+            for n, own in enumerate(groups)
+            if ours[n] and not all(rows[name]["exact"] for name in own)
+            for name in own
+        ]
+        if near:
+            return {"window": {**asked, **dict.fromkeys(near, 1)}}
+        whole, widths = self.plan.wide()
+        return {
+            "whole": [name for n in whole if ours[n] for name in groups[n]],
+            "widths": {name: width for n, width in widths.items() if ours[n] for name in groups[n]},
+        }
+
+    def _compile(self) -> None:
+        """Write in JAX what the parts read of the graph."""
+        terms = [Term(name, t, None).total for name, t in self.graph.terms]
+        total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
+        needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
+        self.leaves = [v for v in dict.fromkeys(needed) if not self.graph.depends(v)]
+        self._values_of_leaves = jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax])
+        self._inputs = [*self.graph.values, *self.leaves]
+        self._total = jaxify(self._inputs, [total])
+        self._tensors: list[Variable] = list(dict.fromkeys(v for p in self.parts for v in p.tensors))
+        self._values_of_tensors = jaxify(self._inputs, self._tensors)
+
+    @cached_property
+    def _summands(self):
+        """A function of the inputs: tensors whose elements add to the log density."""
+        return jaxify(self._inputs, [s for _, t in self.graph.terms for s in all_summands(t, self.graph)])
+
+    # ------------------------------------------------------------ the model around the block
+    def running(self, traced: bool) -> AbstractContextManager:
+        if self.width_of_jax:
+            return default_settings()
+        if traced:
+            refuse_another_width()
+            return default_settings()
+        return model_settings()
+
+    def stale(self) -> bool:
+        """Whether pm.Data changed since the graph was built."""
+        return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
+
+    def default_inputs(self):
+        return [self.start[v.name] for v in self.graph.others]
+
+    def split(self, point: dict[str, Any]):
+        missing = [
+            name for name in [*self.names, *(str(v.name) for v in self.graph.others)] if name not in point
+        ]
+        if missing:
+            raise ValueError(
+                f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives "
+                "it."
+            )
+        inputs = [np.asarray(point[v.name]) for v in self.graph.others]
+        return self.space.ravel(point), inputs, {k: np.asarray(v) for k, v in point.items()}
+
+    def join(self, x: np.ndarray, point: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+        out = dict(self.start if point is None else point)
+        out.update(
+            {name: part.astype(self.start[name].dtype) for name, part in self.space.unravel(x).items()}
+        )
+        return out
+
+    # ------------------------------------------------------------ a state in a context
+    def prepare(self, inputs: Sequence[Any]) -> Context:
+        given = zip(inputs, self.graph.others, strict=True)
+        others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in given]
+        values = self._values_of_leaves(*others)
+        leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
+        untouched = values[len(self.leaves) :]
+        # what the parts keep holds for every x: what padding reads of x is masked
+        state = self._state(jnp.asarray(self.space.lower), leaves)
+        parts = [p.context(state) for p in self.parts]
+        return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), parts)
+
+    def _in_blocks(self, x) -> list[Any]:
+        return [x[start : start + v.size] for start, v in self.space.blocks]
+
+    def _state(self, x, leaves: list[Any]) -> dict[Variable, Any]:
+        state = dict(zip(self.leaves, leaves, strict=True))
+        state.update(zip(self.graph.values, self._in_blocks(x), strict=True))
+        return state
+
+    def _values(self, x, context: Context) -> list[Any]:
+        """Of `_inputs`, in their shapes."""
+        blocks = zip(self._in_blocks(x), self.space.variables, strict=True)
+        leaves = zip(self.leaves, context.leaves, strict=True)
+        return [
+            *(values.reshape(v.shape) for values, v in blocks),
+            *(a.reshape(self.graph.shape(v)) for v, a in leaves),
+        ]
+
+    def here(self, x, context: Context, tensors: Sequence[Any] | None = None) -> Here:
+        """x in a context; with the parts' `tensors` where they are given."""
+        values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
+        return Here(x, self._state(x, context.leaves), values)
+
+    def _tensors_at(self, x, context: Context) -> tuple[Any, ...]:
+        """The parts' `tensors` at x."""
+        return tuple(map(jnp.asarray, self._values_of_tensors(*self._values(x, context))))
+
+    # ------------------------------------------------------------ the log density
+    def logdensity(self, x, context: Context):
+        """() nats, of the terms that depend on the block; of a centred context, less that at its centre."""
+        if context.since is not None:
+            return change(self._summands(*self._values(x, context)), context.since)
+        return jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
+
+    def centred(self, x, context: Context) -> Context:
+        return context._replace(since=reference(self._summands(*self._values(x, context))))
+
+    @cached_property
+    def _rounding(self):
+        terms = [t.sum() for _, t in self.graph.terms]
+        return rounding_of(pt.add(pt.constant(0.0), *terms), [*self.graph.values, *self.graph.others])
+
+    def rounding(self, point: dict[str, np.ndarray]) -> float:
+        """By how much the log density may be off at a point, in nats over the spacing of floats at 1 (see
+        `rounding_of`).
+        """
+        with np.errstate(all="ignore"):
+            return float(self._rounding(*self.graph.arguments(point)))
+
+    # ------------------------------------------------------------ differences
+    @property
+    def exact(self) -> bool:
+        return all(p.exact for p in self.parts)
+
+    @property
+    def local(self) -> bool:
+        return self.plan.local is not None
+
+    def differences(self, x, context: Context):
+        """(d, K) nats."""
+        here = self._whole(x, context)
+        ats = [p.at(here) for p in self.parts]
+        blocks = []
+        for n, v in enumerate(self.space.variables):
+            total = self._sum(n, here, ats, context)
+            total = jnp.zeros((v.size, v.K)) if total is None else total
+            blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
+        return self._masked(x, jnp.concatenate(blocks))
+
+    def _whole(self, x, context: Context) -> Here:
+        """x in a context, with the parts' `tensors`."""
+        return self.here(x, context, self._tensors_at(x, context) if self._tensors else None)
+
+    def _sum(self, n: int, here: Here, ats: Sequence[Any], context: Context, rows=None, candidates=None):
+        """(r, K) nats, the differences of all parts, or None where no part depends on the variable."""
+        total = None
+        for part, at, own in zip(self.parts, ats, context.parts, strict=True):
+            if n in part.variables:
+                d = part.differences(n, here, at, part.context_of(n, own, rows), rows, candidates)
+                total = d if total is None else total + d
+        return total
+
+    def factors(self, context: Context) -> list[Factors | None]:
+        """Every part as factors, None where it is no sum of functions of a few sites."""
+        pairs = zip(self.parts, context.parts, strict=True)
+        return [part.factors(c, lambda x: self._whole(x, context)) for part, c in pairs]
+
+    def _masked(self, x, d, sites=None):
+        values, inside = self.space.neighbours(x, sites)
+        now = x if sites is None else x[sites]
+        return masked(d, values, inside, now)
+
+    def touched(self, sites):
+        """(L, m) int, the sites whose differences change with x at each of `sites` (L,), d for none."""
+        tables = [
+            np.where(table < v.size, start + table, self.space.d)
+            for (start, v), table in zip(self.space.blocks, self.plan.local, strict=True)
+        ]
+        every = jnp.asarray(np.concatenate(tables, axis=1))
+        return every.at[sites].get(mode="fill", fill_value=self.space.d)
+
+    def update(self, x, differences, sites, context: Context):
+        here, local = self.here(x, context), self.plan.local
+        assert local is not None
+        for n, ((start, v), table) in enumerate(zip(self.space.blocks, local, strict=True)):
+            if table.shape[1] == 0:
+                continue
+            rows = jnp.asarray(table).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
+            safe = jnp.minimum(rows, v.size - 1)
+            d = self._sum(n, here, [()] * len(self.parts), context, safe)
+            d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
+            d = jnp.pad(d, ((0, 0), (0, self.space.K - v.K)))
+            d = self._masked(x, d, start + safe)
+            where = jnp.where(rows < v.size, start + rows, self.space.d)
+            differences = differences.at[where].set(d, mode="drop")
+        return differences
+
+    # ------------------------------------------------------------ conditionals of some sites
+    @property
+    def interactions(self) -> Interactions:
+        return self.plan.interactions
+
+    def rows(self, n: int, rows, context: Context):
+        rows = self._shortened(n, rows)
+        own = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
+
+        def at(x, candidates=None):
+            here, total = self.here(x, context), None
+            for (part, _), c in zip(self._sparse(n, context), own, strict=True):
+                d = part.differences(n, here, (), c, rows, candidates)
+                total = d if total is None else total + d
+            return self._masked_rows(n, x, total, rows, candidates)
+
+        return at
+
+    def logits(self, n: int, rows, context: Context):
+        v, rows = self.space.variables[n], self._shortened(n, rows)
+        tables = self.plan.tables
+        if any(part is not tables for part, _ in self._sparse(n, context)):
+            of = self.rows(n, np.arange(v.size) if rows is None else rows, context)
+            return lambda x: log_odds(of(x)) if (v.counts == 2).all() else of(x)
+        return tables.logits(n, rows, context.parts[self.parts.index(tables)])
+
+    def joint(self, context: Context):
+        tables = self.plan.tables
+        return tables.joint(context.parts[self.parts.index(tables)])
+
+    def unaries(self, n: int, x, inside, context: Context):
+        v, here, total = self.space.variables[n], self.here(x, context), None
+        for part, c in self._sparse(n, context):
+            w = part.log_weights(n, here, (), part.context_of(n, c, None), inside)
+            total = w if total is None else total if w is None else total + w
+        total = jnp.zeros((v.size, v.K)) if total is None else total
+        return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
+
+    def _sparse(self, n: int, context: Context) -> list[tuple[Part, Any]]:
+        """The parts that do not mix all sites and depend on variable n, with their contexts."""
+        pairs = zip(self.parts, context.parts, strict=True)
+        return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
+
+    def _shortened(self, n: int, rows):
+        """None, which means slices instead of gathers, where `rows` are all the sites of the variable."""
+        size = self.space.variables[n].size
+        return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
+
+    def _masked_rows(self, n: int, x, d, rows, candidates):
+        values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
+        return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
+
+    # ------------------------------------------------------------ one site at a time
+    def carried(self, x, context: Context) -> tuple[Any, ...]:
+        return self._carried(x, self._tensors_at(x, context), context)
+
+    def _carried(self, x, tensors: tuple[Any, ...], context: Context) -> tuple[Any, ...]:
+        """The tensors in which the sites mix, and what the parts compute of them."""
+        here = self.here(x, context, tensors)
+        return tensors, tuple(p.at(here) for p in self.parts)
+
+    def row(self, n: int, site, x, carried, context: Context, candidates=None):
+        (tensors, ats), rows = carried, site[None]
+        total = self._sum(n, self.here(x, context, tensors), ats, context, rows, candidates)
+        return self._masked_rows(n, x, total, rows, candidates)
+
+    def moved(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
+        here = self.here(x, context, carried[0])
+        then = dict(here.tensors)
+        for part in self.parts:
+            if n in part.variables:
+                then.update(part.moved(n, here, site[None], value[None]))
+        return self._carried(x, tuple(then.values()), context)
+
+    # ------------------------------------------------------------ what is said of it
+    def cost(self, one_site: bool, stretches: bool = False) -> float:
+        """Counted operations of one transition, see `Plan.cost`."""
+        return self.plan.cost(one_site, stretches)
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        return self.plan.describe()
+
+
+def masked(d, values, inside, now):
+    """(r, K) differences, 0 at the current values `now` (r,), -inf where they are nan or not `inside`."""
+    d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
+    return jnp.where(inside & (values == now[:, None]), 0.0, d)

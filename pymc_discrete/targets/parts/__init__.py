@@ -1,0 +1,3 @@
+"""The ways in which differences of a log density are found, one module each, behind one interface
+(`Part`).
+"""
