@@ -1,13 +1,13 @@
 """Importing and building start no JAX backend, and the layers import one way."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "pymc_discrete"
+from tests.tools.processes import ROOT, run_python
+
+PACKAGE = ROOT / "pymc_discrete"
 LAYERS = (
     "targets",
     "kernels",
@@ -85,8 +85,7 @@ print("quiet")
 
 
 def test_import_build_and_describe_start_no_backend():
-    done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, timeout=300)
-    assert "quiet" in done.stdout, done.stderr[-2000:]
+    assert "quiet" in run_python(BUILD)
 
 
 def imports(path: Path) -> set[str]:
