@@ -1,5 +1,5 @@
-"""Models that several tests share. Those that are to be enumerated return the values of each site, and the options
-of the target.
+"""Models that several tests share. Those that are to be enumerated return the values of each site, and the
+options of the target.
 """
 
 import functools

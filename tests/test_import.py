@@ -70,10 +70,11 @@ for build in (scalar, tables, windowed, linear, dense):
                 step(model=model).sweeps
                 started(f"ReparameterizedSlice on {build.__name__}")
             continue
+        if step is pmd.PerturbAndMaxProduct and build in (windowed, dense):
+            continue
+        exact = step in (pmd.BlockGibbs, pmd.TreeGibbs, pmd.PerturbAndMaxProduct)
         for options in ({}, {"blocked": False}, {"differences": "gradient"}):
-            if options == {"differences": "gradient"} and (build is scalar or step in (pmd.BlockGibbs, pmd.TreeGibbs)):
-                continue
-            if step is pmd.PerturbAndMaxProduct and (options == {"differences": "gradient"} or build in (windowed, dense)):
+            if options == {"differences": "gradient"} and (build is scalar or exact):
                 continue
             built = step(model=model, **options)
             started(f"{step.__name__}(**{options}) on {build.__name__}")

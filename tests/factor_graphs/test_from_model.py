@@ -179,9 +179,11 @@ REFUSED = {
     rarely_dear: "'cap' is no factor graph: Maximum joins more than two of its sites",
     one_of_many: "'three' joins 3 sites in one element, a table of up to 27000 entries",
     elsewhere: "'product' is no factor graph: Prod.* joins more than two",
-    neural: r"'network' is no factor graph: .*nats more than their pairs do.*v @ W @ h with the hidden units h as variables.*AutoStep",
+    neural: r"'network' is no factor graph: .*nats more than their pairs do"
+    r".*v @ W @ h with the hidden units h as variables.*AutoStep",
     count: r"'k' has more than 256 values or no bound.*support=\{'k': \(lower, upper\)\}",
-    crowd: r"'product' joins 4 sites in one element, a table of up to 10000 entries that is no sum over pairs: a factor graph takes 4096",
+    crowd: "'product' joins 4 sites in one element, a table of up to 10000 entries that is no sum over pairs"
+    ": a factor graph takes 4096",
     determinant: "'y' is no factor graph",
     at_most: "'few' joins many sites and is infinite or nan at some of their values",
 }

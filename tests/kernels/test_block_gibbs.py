@@ -405,7 +405,8 @@ def test_refuses_estimates():
         cholesky()
     with pytest.raises(
         ValueError,
-        match=r"BlockGibbs needs exact conditionals, and those of 'g' are not: 'y' is dense \(.*\).*PathAuxiliary.*exact",
+        match=r"BlockGibbs needs exact conditionals, and those of 'g' are not: 'y' is dense \(.*\)"
+        r".*PathAuxiliary.*exact",
     ):
         pmd.BlockGibbs(model=model)
     assert pmd.BlockGibbs(model=model, differences="exact").target.exact

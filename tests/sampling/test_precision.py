@@ -35,17 +35,20 @@ with pm.Model() as model:
     step = pmd.GibbsWithGradients(n_flips=2)
 states = np.array(list(itertools.product(range(2), range(2), range(2), range(3))))
 logp = np.array([
-    np.log([0.7, 0.3])[a] + np.log([0.4, 0.6])[b] + np.log(0.5) + np.log([0.2, 0.5, 0.3])[k] + 1.1 * a * b - 0.9 * (d == b) + 0.5 * k * d
+    np.log([0.7, 0.3])[a] + np.log([0.4, 0.6])[b] + np.log(0.5) + np.log([0.2, 0.5, 0.3])[k]
+    + 1.1 * a * b - 0.9 * (d == b) + 0.5 * k * d
     for a, b, d, k in states
 ])
 prob = np.exp(logp) / np.exp(logp).sum()
 _, target = step.target.at(model.initial_point())
 assert target.differences(states[0]).dtype == np.float32, "float64 in a float32 process"
-assert np.allclose([float(target.logdensity(s)) for s in states] - logp, 0, atol=2e-6)  # a few roundings of numbers near 1
+# a few roundings of numbers near 1
+assert np.allclose([float(target.logdensity(s)) for s in states] - logp, 0, atol=2e-6)
 N = 50_000
 start = np.random.default_rng(0).choice(len(prob), N, p=prob)
-run = jax.jit(jax.vmap(lambda key, x: step.kernel.step(key, step.kernel.init(x, target), target, step.params)[0].x))
-end = np.asarray(run(jax.random.split(jax.random.key(1), N), states[start]))
+kernel = step.kernel
+run = jax.vmap(lambda key, x: kernel.step(key, kernel.init(x, target), target, step.params)[0].x)
+end = np.asarray(jax.jit(run)(jax.random.split(jax.random.key(1), N), states[start]))
 observed = np.bincount(np.ravel_multi_index(end.T, (2, 2, 2, 3)), minlength=len(prob))
 assert stats.chisquare(observed, prob * N).pvalue > 1e-4
 assert (end != states[start]).any(axis=1).mean() > 0.2

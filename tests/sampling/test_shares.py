@@ -27,7 +27,7 @@ with labels_and_count():
         options = {{key: (eval(v) if key == "devices" else v) for key, v in options.items()}}
         idata = pmd.sample(20, tune=60, random_seed=5, **options, **QUIET)
         if jax.process_index() == 0:
-            np.savez({file!r} + name, **{{k: idata["posterior"][k].values for k in idata["posterior"].data_vars}})
+            np.savez({file!r} + name, **{{k: v.values for k, v in idata["posterior"].data_vars.items()}})
 """
 
 

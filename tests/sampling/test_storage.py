@@ -176,7 +176,8 @@ def run(checkpoint, file=None):
         k = pm.Poisson("k", 2.0)
         pm.Potential("e", 0.5 * (x[1:] * x[:-1]).sum() + 0.1 * k * x[0])
         step = [pmd.DiscreteLangevin("x"), pmd.BlockGibbs("k")]
-        idata = pmd.sample({draws}, tune=200, chains=2, chunk=10, random_seed=7, step=step, checkpoint=checkpoint, **QUIET)
+        options = dict(tune=200, chains=2, chunk=10, random_seed=7, step=step, **QUIET)
+        idata = pmd.sample({draws}, checkpoint=checkpoint, **options)
     if file:
         for group in ("posterior", "sample_stats"):
             np.savez(file + group, **{{name: a.values for name, a in idata[group].data_vars.items()}})

@@ -479,12 +479,14 @@ EDGES = [
     (
         about_one,
         50,
-        r"50 of 1000 trajectories .* log density is -inf, through 'z': .* of 'u'\. The p of 'z' must sum to 1",
+        r"50 of 1000 trajectories .* log density is -inf, through 'z': .* of 'u'\. "
+        "The p of 'z' must sum to 1",
     ),
     (
         cut,
         50,
-        r"50 of 1000 trajectories .* log density is -inf, through 'cut': .* of 'u'\. Write the model without it",
+        r"50 of 1000 trajectories .* log density is -inf, through 'cut': .* of 'u'\. "
+        "Write the model without it",
     ),
     (cut, 5, None),
 ]

@@ -366,14 +366,16 @@ def run(**options):
         with pm.Model():
             x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.55]))
             pm.Poisson("k", 2.0 + x.sum())
-            idata = pm.sample(20, tune=5, chains=2, step=pmd.GibbsWithGradients(), random_seed=1, progressbar=False,
-                              compute_convergence_checks=False, **options)
+            quiet = dict(progressbar=False, compute_convergence_checks=False)
+            step = pmd.GibbsWithGradients()
+            idata = pm.sample(20, tune=5, chains=2, step=step, random_seed=1, **quiet, **options)
         return idata["posterior"]["k"].values.tolist()
     except Exception as e:
         return f"{type(e).__name__}: {e}"
 
 if __name__ == "__main__":
-    for name, options in {"fresh": dict(cores=2, mp_ctx="fork"), "one": dict(cores=1), "after": dict(cores=2, mp_ctx="fork")}.items():
+    forked = dict(cores=2, mp_ctx="fork")
+    for name, options in {"fresh": forked, "one": dict(cores=1), "after": forked}.items():
         print(json.dumps([name, run(**options)]), flush=True)
 """
 

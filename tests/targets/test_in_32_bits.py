@@ -42,20 +42,27 @@ EXPRESSIONS = {
     "many that each stay": lambda k: -(10**9) * k[:2] + 10**9 * k[1:],
     "equality": lambda k: -1.5 * pt.eq(squares(k[0]), (50_000 + k[1]) * (50_000 + k[2])),
     "inequality": lambda k: -1.5 * cast(pt.neq(squares(k[:-1]), squares(k[1:])).sum()),
-    "order": lambda k: cast((squares(k[:-1]) < squares(k[1:])).sum() + 2 * (squares(k[0]) >= 50_001 * (50_000 + k[1]))),
+    "order": lambda k: cast(
+        (squares(k[:-1]) < squares(k[1:])).sum() + 2 * (squares(k[0]) >= 50_001 * (50_000 + k[1]))
+    ),
     "order beside floats": lambda k: cast((squares(k) > 2.50015e9).sum()),
     "a maximum": lambda k: (pt.maximum(squares(k[0]), 50_000 * (50_001 + k[1])) - squares(k[2])) / 1e5,
     "a minimum": lambda k: (pt.minimum(-squares(k[0]), -50_000 * (50_001 + k[1])) + squares(k[2])) / 1e5,
     "an absolute value": lambda k: abs(squares(k[0]) - squares(k[1])) / 1e5 + abs(-squares(k[2])) / 1e9,
     "clipped": lambda k: pt.clip(squares(k[0]) - squares(k[1]), -7, 2 * 10**9) / 10.0,
     "a sign": lambda k: cast(pt.sign(squares(k[0]) - squares(k[1])) * pt.sign(squares(k[2]))),
-    "a condition": lambda k: pt.switch(squares(k[0]) - squares(k[1]), 1.0, 0.25) + cast(pt.cast(squares(k[2]) - squares(k[1]), "bool")),
+    "a condition": lambda k: (
+        pt.switch(squares(k[0]) - squares(k[1]), 1.0, 0.25)
+        + cast(pt.cast(squares(k[2]) - squares(k[1]), "bool"))
+    ),
     "a choice": lambda k: pt.switch(pt.eq(k[0], 1), squares(k[1]), 3 * squares(k[2])) / 1e9,
     "an index": lambda k: pt.constant(TABLE)[pt.clip(squares(k[0]) - squares(k[1]) + 3, 0, 6)],
     "a selection": lambda k: squares(k)[::2].sum() / 1e9 + pt.concatenate([squares(k), k])[1] / 1e9,
-    "put in its place": lambda k: (pt.set_subtensor(k[:1], squares(k[1:2])).sum() + pt.inc_subtensor(squares(k)[1:], k[1:]).sum()) / 1e9,
+    "put in its place": lambda k: (
+        (pt.set_subtensor(k[:1], squares(k[1:2])).sum() + pt.inc_subtensor(squares(k)[1:], k[1:]).sum()) / 1e9
+    ),
     "a shorter type": lambda k: cast(pt.cast(squares(k), "int16").sum()) / 1e4,
-}  # fmt: skip
+}
 
 
 STATES = np.array(list(itertools.product(range(4), repeat=3)))
@@ -124,12 +131,18 @@ def test_differences(name):
 MANY = 10**7 * np.arange(11, 31) + np.arange(20) ** 3  # their sum is 4e9
 MOST = MANY // 2  # theirs is not past 2^31
 LINEAR = {
-    "a large sum is met": lambda x: -3.0 * pt.eq(pt.dot(pt.constant(MANY), x), pt.dot(pt.constant(MANY), 1 - x) + MANY[3]),
-    "a sum is met": lambda x: -3.0 * pt.eq(pt.dot(pt.constant(MOST), x), int(MOST[:5].sum())) + 1.0 * (pt.dot(MOST, x) > 10**9),
-    "two sums are in order": lambda x: 2.0 * (pt.dot(pt.constant(MANY), x) < pt.dot(pt.constant(MANY[::-1].copy()), x)),
+    "a large sum is met": lambda x: (
+        -3.0 * pt.eq(pt.dot(pt.constant(MANY), x), pt.dot(pt.constant(MANY), 1 - x) + MANY[3])
+    ),
+    "a sum is met": lambda x: (
+        -3.0 * pt.eq(pt.dot(pt.constant(MOST), x), int(MOST[:5].sum())) + 1.0 * (pt.dot(MOST, x) > 10**9)
+    ),
+    "two sums are in order": lambda x: (
+        2.0 * (pt.dot(pt.constant(MANY), x) < pt.dot(pt.constant(MANY[::-1].copy()), x))
+    ),
     "running sums are met": lambda x: -1.0 * pt.eq(pt.cumsum(MANY * x), pt.cumsum(MANY * x)[::-1]).sum(),
     "a matrix of sums": lambda x: -1.0 * pt.eq(*pt.dot(pt.constant(np.stack([MANY, MANY[::-1]])), x)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -174,12 +187,21 @@ def test_of_another_block_and_beside_nuts():
 # ---------------------------------------------------------------- refusals
 POWER = 10**9
 REFUSED = {
-    "a remainder": (lambda k: cast(pt.mod(squares(k[0]), 7)), r"In 'e' the integer expression .* of 'k' reads an integer that may"),
-    "a division": (lambda k: cast(squares(k[0]) // (1 + k[1])), r"In 'e' .* of 'k' may leave 32 bits. Write it in floats"),
+    "a remainder": (
+        lambda k: cast(pt.mod(squares(k[0]), 7)),
+        r"In 'e' the integer expression .* of 'k' reads an integer that may",
+    ),
+    "a division": (
+        lambda k: cast(squares(k[0]) // (1 + k[1])),
+        r"In 'e' .* of 'k' may leave 32 bits. Write it in floats",
+    ),
     "the largest": (lambda k: cast(squares(k).max()), r"In 'e' .* of 'k' may leave 32 bits"),
     "an order": (lambda k: cast(pt.sort(squares(k))[0]), r"In 'e' .* of 'k' may leave 32 bits"),
-    "a constant": (lambda k: cast(k[0] * 3 * POWER), r"a constant is or holds the integer 3000000000, which 32 bits do not hold"),
-}  # fmt: skip
+    "a constant": (
+        lambda k: cast(k[0] * 3 * POWER),
+        r"a constant is or holds the integer 3000000000, which 32 bits do not hold",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -312,12 +334,43 @@ def test_bounds_hold_for_every_state():
     k, m = (pt.tensor(name, dtype="int64", shape=(3,)) for name in "km")
     matrix = np.random.default_rng(0).integers(-5, 6, size=(4, 3))
     made = [
-        k + m, k - m, k * m, -k, abs(k), pt.sqr(k), k**3, pt.maximum(k, m), pt.minimum(k, m), pt.clip(k, -1, 1), pt.switch(k > 0, k, 5 * m),
-        k // 3, k % 4, k.sum(), k.prod(), k.max(), pt.cumsum(k), pt.cumprod(k), pt.dot(matrix, k), pt.dot(k, matrix.T), pt.dot(k, m),
-        k[::2] * 2, pt.set_subtensor(k[0], 7 * m[1]), pt.inc_subtensor(k[[0, 0]], m[:2]), pt.bitwise_and(k, m), pt.bitwise_or(k, m),
-        pt.invert(k), pt.sign(k), pt.concatenate([k, 3 * m]), pt.stack([k[0], m[1]]), pt.outer(k, m), pt.eq(k, m).sum(),
-        pt.cast(100 * k, "int8"), pt.sort(k), pt.arange(k[0], 1 + abs(m[0]) + abs(k[0])), pt.diag(k),
-    ]  # fmt: skip
+        k + m,
+        k - m,
+        k * m,
+        -k,
+        abs(k),
+        pt.sqr(k),
+        k**3,
+        pt.maximum(k, m),
+        pt.minimum(k, m),
+        pt.clip(k, -1, 1),
+        pt.switch(k > 0, k, 5 * m),
+        k // 3,
+        k % 4,
+        k.sum(),
+        k.prod(),
+        k.max(),
+        pt.cumsum(k),
+        pt.cumprod(k),
+        pt.dot(matrix, k),
+        pt.dot(k, matrix.T),
+        pt.dot(k, m),
+        k[::2] * 2,
+        pt.set_subtensor(k[0], 7 * m[1]),
+        pt.inc_subtensor(k[[0, 0]], m[:2]),
+        pt.bitwise_and(k, m),
+        pt.bitwise_or(k, m),
+        pt.invert(k),
+        pt.sign(k),
+        pt.concatenate([k, 3 * m]),
+        pt.stack([k[0], m[1]]),
+        pt.outer(k, m),
+        pt.eq(k, m).sum(),
+        pt.cast(100 * k, "int8"),
+        pt.sort(k),
+        pt.arange(k[0], 1 + abs(m[0]) + abs(k[0])),
+        pt.diag(k),
+    ]
     f = pytensor.function([k, m], made, mode="FAST_COMPILE")
     for (low, high), (bottom, top) in (((-3, 2), (0, 4)), ((1, 3), (-4, -1)), ((0, 2), (0, 3))):
         limits = [integer_bounds(v, {k: (low, high), m: (bottom, top)}) for v in made]

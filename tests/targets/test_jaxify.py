@@ -51,9 +51,7 @@ def check_lp(model, idata):
 
 def sampled(model, step=None):
     with model:
-        return pm.sample(
-            8, tune=8, chains=1, cores=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False
-        )  # fmt: skip
+        return pm.sample(8, tune=8, chains=1, cores=1, step=step, random_seed=1, **QUIET)
 
 
 @pytest.mark.parametrize("bessel", [False, True], ids=["Python", "Bessel"])
