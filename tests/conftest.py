@@ -2,6 +2,9 @@
 
 import pytest
 
+# failed assertions of what tests share show their values too
+pytest.register_assert_rewrite("tests.models", "tests.tools")
+
 
 def pytest_addoption(parser):
     parser.addoption("--runslow", action="store_true", help="run the statistical tests too")

@@ -84,7 +84,10 @@ WINDOW = r"window.*'k'.*'auto', 'geometric' or an integer of at least 1"
 FLIPS = r"n_flips must be 'adapt' or a number of at least 1"
 TRANSITIONS = r"transitions must be 'auto' or an integer of at least 1"
 BALANCING = r"balancing must be one of 'sqrt', 'barker', 'min', 'max'"
-TRUNCATED = r"'g' is pm.Truncated of Geometric, which PyMC writes in floats.*pm.Categorical\('g', logit_p=pm.logp\(pm.Geometric.dist"
+TRUNCATED = (
+    r"'g' is pm.Truncated of Geometric, which PyMC writes in floats"
+    r".*pm.Categorical\('g', logit_p=pm.logp\(pm.Geometric.dist"
+)
 CONSTRAINED = r"is a constrained vector.*Categorical draws.*marginalise"
 
 # what is built: (model, vars, options); the exception; a regex of its message

@@ -1,0 +1,457 @@
+"""Block Gibbs against enumeration: the sweep's own matrix, what the compiled sweep does, and the conditionals
+it reads.
+"""
+
+import functools
+import importlib
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.kernels import block_gibbs, loop
+from pymc_discrete.targets.colours import colour_classes, links_of
+from pymc_discrete.targets.dependence import Dependence
+from tests.models import (
+    DENSE,
+    binary,
+    bounded,
+    categorical,
+    geometric,
+    hidden_markov,
+    ising,
+    mixed,
+    mixture,
+    n_mixture,
+    quadratic,
+    softplus,
+    totals,
+    visited,
+    wide,
+    windowed,
+)
+from tests.tools.enumeration import Enumerated, check_runs, enumerate_target, run_steps
+from tests.tools.oracle import assert_close
+from tests.tools.transition_matrices import groups_of, site_matrix
+
+
+def uneven():
+    """Colours of unequal sizes, and a term that reads one site often."""
+    n = pm.Poisson("n", 1.0, shape=8)
+    pm.Potential("bound", pt.switch(n > 1, -np.inf, 0.0))
+    pm.Potential("pairs", 0.3 * (n[[0, 0, 1]] * n[[1, 2, 2]]).sum())
+    y = np.append(np.full(80, 0.5), np.linspace(0, 1, 8))
+    pm.Normal(
+        "y", n[np.append(np.full(80, 3), np.arange(8))], np.append(np.full(80, 9.0), np.ones(8)), observed=y
+    )
+    return [range(2)] * 8, {"window": 2}
+
+
+def far():
+    """One count with stretches of four strides."""
+    k = pm.DiscreteUniform("k", 0, 299)
+    pm.Normal("y", k, 20.0, observed=141.3)
+    return [range(300)], {}
+
+
+SMALL = (binary, categorical, bounded, windowed, geometric, mixed, visited)
+FORMS = ("as it is", "loop of colours", "scan", "function")
+
+
+# ---------------------------------------------------------------- the sweep, enumerated
+
+
+def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
+    """(S, S) all groups in order or all in reverse, by a fair coin; (S, S) all in order."""
+    forward, backward = np.eye(len(e.states)), np.eye(len(e.states))
+    for group in groups_of(e.target):
+        G = np.eye(len(e.states))
+        for i in group:
+            P = site_matrix(e, i)
+            np.testing.assert_allclose(G @ P, P @ G, atol=1e-13)  # sites of a colour do not interact
+            G = G @ P
+        forward, backward = forward @ G, G @ backward
+    return (forward + backward) / 2, forward
+
+
+@functools.cache
+def small(build, form):
+    with pm.Model() as model:
+        ranges, options = build()
+        if form == "scan":
+            together = pt.cumsum(pt.concatenate([v.flatten() for v in model.free_RVs]))
+            pm.Potential("dense", -0.2 * pt.sqr(together - 2).sum())
+    with pytest.MonkeyPatch.context() as patch:
+        if form == "scan":  # so few sites would not count as dense
+            patch.setattr(Dependence, "largest", 0)
+        target = pmd.target_from_model(model, **options)
+    if form == "function":
+        target = pmd.target_from_logdensity(target.logdensity, target.space)
+    e = enumerate_target(target, ranges)
+    return e, *sweep_matrices(e)
+
+
+CASES = [
+    *itertools.product(SMALL, FORMS),
+    *((build, "as it is") for build in DENSE),
+    *itertools.product((wide, far), ("as it is", "function")),
+    *((uneven, form) for form in FORMS[:2]),
+]
+FEW = [
+    (binary, "as it is"),
+    (bounded, "loop of colours"),
+    (mixed, "as it is"),
+    (windowed, "scan"),
+    (quadratic, "as it is"),
+    (softplus, "as it is"),
+    (totals, "as it is"),
+    (visited, "as it is"),
+    (wide, "as it is"),
+]
+
+
+def marked(cases):
+    return [
+        pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}")
+        for c in cases
+    ]
+
+
+@pytest.mark.parametrize(("build", "form"), marked(CASES))
+def test_sweep_is_reversible_and_irreducible(build, form):
+    e, P, forward = small(build, form)
+    assert bool(e.target.scanned) == (form in ("scan", "function") or build in DENSE)
+    flow = e.pi[:, None] * P
+    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
+    assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
+    assert np.abs(e.pi @ forward - e.pi).max() <= 1e-12
+    for matrix in (P, forward):
+        assert (np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum() == 1
+
+
+@pytest.mark.parametrize(("build", "form"), marked(CASES))
+def test_compiled_sweeps_do_what_was_enumerated(build, form, monkeypatch):
+    if form == "loop of colours":
+        monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
+    e, P, _ = small(build, form)
+    check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
+
+
+@pytest.mark.parametrize(("build", "form"), marked(CASES))
+def test_sweeps_of_a_draw_keep_their_order(build, form, monkeypatch):
+    if form == "loop of colours":
+        monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
+    e, _, forward = small(build, form)
+    kernel, params = block_gibbs()
+
+    def step(key, state, target, params):
+        return loop(kernel, key, state, target, params, 1)
+
+    check_runs(
+        run_steps(e, kernel._replace(step=step), params, seed=100 + CASES.index((build, form))), forward
+    )
+
+
+def test_the_checks_see_a_window_about_the_value():
+    e, P, _ = small(windowed, "as it is")
+    Q = np.exp(e.logp)[None] * (np.abs(e.states[:, None] - e.states[None]).max(-1) <= 2)
+    assert np.abs(e.pi @ (Q / Q.sum(1, keepdims=True)) - e.pi).max() > 1e-3
+    assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
+
+
+# ---------------------------------------------------------------- colours
+
+
+def partly_dense():
+    """One variable in a linear map, half of another in a sum, and one that no dense term reads."""
+    r = np.random.default_rng(4)
+    g, h = pm.Bernoulli("g", 0.3, shape=6), pm.Categorical("h", p=[0.2, 0.5, 0.3], shape=8)
+    k = pm.Poisson("k", 3.0, shape=5)
+    pm.Normal(
+        "y", pt.dot(r.normal(size=(9, 6)), g * pm.Normal("b", 0, 1, shape=6)), 1.0, observed=r.normal(size=9)
+    )
+    pm.Potential("sum", -0.1 * pt.sqr(h[:4].sum() - 3) - 0.3 * pt.eq(h[1:], h[:-1]).sum())
+    pm.Normal("w", k + h[:5], 1.5, observed=r.normal(3, 1, 5))
+
+
+def logistic():
+    r = np.random.default_rng(5)
+    g, k = pm.Bernoulli("g", 0.3, shape=7), pm.Poisson("k", 2.0, shape=2)
+    eta = pt.dot(r.normal(size=(12, 7)), g) + 0.3 * pt.dot(r.normal(size=(12, 2)), k)
+    pm.Bernoulli("y", logit_p=eta, observed=r.integers(0, 2, 12))
+
+
+def hub():
+    """A count that 80 others read: too uneven to pad."""
+    r = np.random.default_rng(6)
+    k = pm.Poisson("k", 4.0, shape=81)
+    pm.Normal("y", k[1:] * k[0], 5.0, observed=r.normal(12, 5, 80))
+
+
+def two_sites_of_many():
+    """Elements of three sites, bounds of their own, and sites that only some elements read."""
+    k = pm.DiscreteUniform("k", np.arange(12) % 3, 3 + np.arange(12) % 2, shape=12)
+    pm.Potential("three", 0.1 * (k[:4] * k[4:8] * k[8:]).sum() - 0.2 * pt.sqr(k[2:5] - 1).sum())
+
+
+CONDITIONALS = (
+    binary,
+    ising,
+    hidden_markov,
+    mixture,
+    n_mixture,
+    mixed,
+    partly_dense,
+    logistic,
+    hub,
+    two_sites_of_many,
+)
+
+
+@functools.cache
+def target_of(build):
+    """(target in a context of its own, a start of positive density)."""
+    with pm.Model() as model:
+        build()
+    r = np.random.default_rng(7)
+    point = {
+        k: v + 0.3 * r.normal(size=v.shape) if v.dtype.kind == "f" else v
+        for k, v in model.initial_point().items()
+    }
+    x, target = pmd.target_from_model(model, [v.name for v in model.discrete_value_vars]).at(point)
+    return target, x
+
+
+@pytest.mark.parametrize(
+    ("build", "number"), [(mixture, 1), (n_mixture, 1), (hidden_markov, 2), (ising, 2), (hub, 2)]
+)
+def test_number_of_colours(build, number):
+    target, _ = target_of(build)
+    assert len(target.colours) == number
+    assert not target.scanned
+
+
+@pytest.mark.parametrize("build", CONDITIONALS)
+def test_every_site_is_drawn_once(build):
+    target, _ = target_of(build)
+    assert sorted(itertools.chain(*groups_of(target))) == list(range(target.space.d))
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        [(0, 1), (1, 2), (2, 0)],
+        [(i, j) for i in range(5) for j in range(i)],
+        [],
+        [(0, 3), (3, 1), (1, 4), (4, 2)],
+    ],
+)
+def test_colours_have_no_link_inside(edges):
+    links = links_of([np.array(edges, int).reshape(-1, 2)], 6)
+    classes = colour_classes(links, np.arange(6))
+    assert sorted(np.concatenate(classes)) == list(range(6))
+    colour = {int(i): c for c, sites in enumerate(classes) for i in sites}
+    assert all(colour[a] != colour[b] for a, b in links.tolist())
+
+
+@pytest.mark.parametrize("build", CONDITIONALS)
+def test_conditionals_equal_differences(build):
+    """Colour by colour from static and from traced sites, site by site with what is carried, moving on the
+    way.
+    """
+    target, x = target_of(build)
+    want = jax.jit(lambda target, x: target.differences(x))
+    for n, sites in target.colours:
+        start, v = target.space.blocks[n]
+        static = jax.jit(lambda target, x, n=n, sites=sites: target.rows(n, sites)(x))
+        traced = jax.jit(lambda target, x, sites, n=n: target.rows(n, sites)(x))
+        fresh = want(target, x)[start + sites, : v.K]
+        assert_close(static(target, x), fresh)
+        assert_close(traced(target, x, sites), fresh)
+        if v.finite:
+            logits = np.asarray(
+                jax.jit(lambda target, x, n=n, sites=sites: target.logits(n, sites)(x))(target, x)
+            )
+            if logits.shape[1] == 1:
+                assert_close(logits, fresh[:, 1:] - fresh[:, :1])
+            else:
+                assert_close(logits - logits.max(1, keepdims=True), fresh - fresh.max(1, keepdims=True))
+        values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+        x = x.copy()
+        for i in start + sites[::2]:
+            possible = np.flatnonzero(inside[i] & (np.asarray(want(target, x))[i] > -np.inf))
+            x[i] = values[i, possible[-1]]
+    carried = jax.jit(lambda target, x: target.carried(x))(target, x)
+    for n, sites in target.scanned:
+        start, v = target.space.blocks[n]
+        row = jax.jit(lambda target, site, x, carried, n=n: target.row(n, site, x, carried))
+        moved = jax.jit(lambda target, site, value, x, carried, n=n: target.moved(n, site, value, x, carried))
+        for i in sites:
+            assert_close(row(target, i, x, carried), want(target, x)[start + i, : v.K][None])
+            values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+            value = values[start + i, np.flatnonzero(inside[start + i])[-1]]
+            carried = moved(target, i, value, x, carried)
+            x = x.copy()
+            x[start + i] = value
+
+
+WINDOWED = [
+    *((b, f) for b in (n_mixture, partly_dense, hub, logistic, visited) for f in ("as it is", "function")),
+    (mixed, "as it is"),
+]
+
+
+@pytest.mark.parametrize(("build", "form"), WINDOWED)
+def test_differences_at_candidates_equal_changes_of_the_log_density(build, form):
+    """Any values, also the present one, one twice and some outside the support; static and traced sites,
+    drawn together and scanned.
+    """
+    target, x = target_of(build)
+    target = pmd.target_from_logdensity(target.logdensity, target.space) if form == "function" else target
+    logdensity, r = jax.jit(jax.vmap(target.logdensity)), np.random.default_rng(11)
+    base = np.asarray(logdensity(x[None]))[0]
+
+    def asked(n, sites):
+        """((r, K) candidates, (r, K) brute force)"""
+        start, v = target.space.blocks[n]
+        candidates = (
+            x[start + sites][:, None]
+            + np.array([-9, -1, 0, 0, 2, 2, 3, 40])
+            + r.integers(-1, 2, (len(sites), 1))
+        )
+        y = np.repeat(np.repeat(x[None, None], len(sites), 0), candidates.shape[1], 1)
+        y[np.arange(len(sites)), :, start + sites] = candidates
+        change = np.asarray(logdensity(y.reshape(-1, len(x)))).reshape(candidates.shape) - base
+        within = (candidates >= v.lower[sites][:, None]) & (candidates <= v.upper[sites][:, None])
+        return candidates, np.where(within, change, -np.inf)
+
+    checked = 0
+    for n, sites in target.colours:
+        if target.space.variables[n].finite:
+            continue
+        candidates, brute = asked(n, sites)
+        static = jax.jit(lambda target, x, c, n=n, sites=sites: target.rows(n, sites)(x, c))
+        traced = jax.jit(lambda target, x, c, sites, n=n: target.rows(n, sites)(x, c))
+        assert_close(static(target, x, candidates), brute)
+        assert_close(traced(target, x, candidates, sites), brute)
+        checked += len(sites)
+    carried = jax.jit(lambda target, x: target.carried(x))(target, x)
+    for n, sites in target.scanned:
+        if target.space.variables[n].finite:
+            continue
+        row = jax.jit(lambda target, site, x, c, carried, n=n: target.row(n, site, x, carried, c))
+        for i, c, want in zip(sites, *asked(n, sites), strict=True):
+            assert_close(row(target, i, x, c[None], carried), want[None])
+            checked += 1
+    assert checked == target.space.windowed.sum() > 0
+
+
+@pytest.mark.parametrize("build", [ising, n_mixture, partly_dense])
+def test_no_stale_cache(build):
+    target, x = target_of(build)
+    kernel, params = block_gibbs()
+
+    @jax.jit
+    def run(key, target):
+        state, info = loop(kernel, key, kernel.init(x, target), target, params, 20)
+        again, _ = kernel.step(key, state, target, params)
+        return [(s, kernel.refresh(s, target)) for s in (state, again)], info
+
+    pairs, info = run(jax.random.key(3), target)
+    assert 0.3 < float(info.accept) <= 1
+    for state, fresh in pairs:
+        assert (np.asarray(state.x) != x).sum() > 1
+        assert_close(state.logdensity, fresh.logdensity)
+        assert_close(state.differences, fresh.differences)
+
+
+# ---------------------------------------------------------------- starts, refusals
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("top", [4, 400])
+def test_an_impossible_start_is_left(top, together):
+    with pm.Model() as model:
+        x = pm.DiscreteUniform("x", 0, top, shape=3)
+        pm.Potential(
+            "e", pt.switch(x.sum() < 8, -np.inf, 0.0) if together else pt.switch(x < 3, -np.inf, 0.0).sum()
+        )
+    target = pmd.target_from_model(model).at(model.initial_point())[1]
+    kernel, params = block_gibbs()
+
+    def sweep(state, key):
+        state, _ = kernel.step(key, state, target, params)
+        return state, state.logdensity
+
+    _, logp = jax.jit(lambda keys: jax.lax.scan(sweep, kernel.init(jnp.zeros(3, int), target), keys))(
+        jax.random.split(jax.random.key(0), 40)
+    )
+    possible = np.asarray(logp) > -np.inf
+    assert possible[-1]
+    assert (np.diff(possible.astype(int)) >= 0).all()  # and never entered again
+
+
+def cholesky():
+    X = np.random.default_rng(17).normal(size=(80, 60))
+    g = pm.Bernoulli("g", 0.3, shape=60)
+    pm.MvNormal("y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (4.0 * g), X.T), observed=np.zeros(80))
+
+
+def test_refuses_estimates():
+    with pm.Model() as model:
+        cholesky()
+    with pytest.raises(
+        ValueError,
+        match=r"BlockGibbs needs exact conditionals, and those of 'g' are not: 'y' is dense \(.*\)"
+        r".*PathAuxiliary.*exact",
+    ):
+        pmd.BlockGibbs(model=model)
+    assert pmd.BlockGibbs(model=model, differences="exact").target.exact
+    with pytest.raises(ValueError, match=r"BlockGibbs needs exact conditionals.*gradient"):
+        pmd.BlockGibbs(model=model, differences="gradient")
+    with pytest.raises(TypeError, match=r"BlockGibbs has no option 'n_flips'"):
+        pmd.BlockGibbs(model=model, n_flips=2)
+    kernel, params = block_gibbs()
+    with pm.Model() as model:
+        binary()
+    target = pmd.target_from_model(model, differences="gradient")
+    with pytest.raises(ValueError, match=r"exact conditionals"):
+        kernel.step(jax.random.key(0), kernel.init(np.zeros(4, int), target), target, params)
+
+
+# ---------------------------------------------------------------- beside NUTS
+@pytest.mark.slow
+def test_mixture_beside_nuts():
+    """Against the marginalised likelihood on a grid of mu; 5 Monte Carlo standard errors of at least 400
+    effective draws.
+    """
+    y = np.array([-2.1, -1.4, 0.3, 1.2, 1.9, 2.6])
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 2, shape=2)
+        z = pm.Categorical("z", p=[0.3, 0.7], shape=6)
+        pm.Normal("y", mu[z], 1.0, observed=y)
+        step = pmd.BlockGibbs()
+        idata = pm.sample(
+            2000,
+            tune=1000,
+            chains=4,
+            cores=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    grid = np.linspace(-8, 8, 401)
+    a, b = np.meshgrid(grid, grid, indexing="ij")
+    one, two = (w * np.exp(-((y - m[..., None]) ** 2) / 2) for w, m in ((0.3, a), (0.7, b)))
+    post = np.exp(-(a**2 + b**2) / 8) * np.prod(one + two, axis=-1)
+    post /= post.sum()
+    want = (post[..., None] * two / (one + two)).sum((0, 1))
+    got = idata["posterior"]["z"].values.mean((0, 1))
+    assert np.abs(got - want).max() < 5 * 0.5 / np.sqrt(400)
+    mean = np.array([(post * a).sum(), (post * b).sum()])
+    sd = np.sqrt(np.array([(post * a**2).sum(), (post * b**2).sum()]) - mean**2)
+    assert (np.abs(idata["posterior"]["mu"].values.mean((0, 1)) - mean) < 5 * sd / np.sqrt(400)).all()

@@ -1,0 +1,195 @@
+"""Discrete Langevin kernels against enumeration."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.kernels import discrete_langevin
+from tests.models import SMALL, binary, bounded, categorical, geometric, mixed, wide, windowed
+from tests.tools.enumeration import check_matrix, check_runs, enumerate_target, run_steps, small
+from tests.tools.transition_matrices import langevin_matrix
+
+BALANCINGS = ("sqrt", "barker", "min", "max")
+STEPS = (0.2, 1.0, 6.0)
+CASES = list(itertools.product(SMALL, ("exact", "gradient"), ("dlp", "dlmc")))
+IDS = [f"{b.__name__}-{how}-{p}" for b, how, p in CASES]
+
+
+def nominal(e):
+    return e.target.space.nominal
+
+
+def scale_of(e):
+    """A preconditioner: any positive numbers."""
+    return np.linspace(0.7, 2.3, e.target.space.d)
+
+
+@pytest.mark.parametrize(("build", "how", "proposal"), CASES, ids=IDS)
+def test_matrix(build, how, proposal):
+    e = small(build, how)
+    for h, balancing, scale in itertools.product(STEPS, BALANCINGS, (1.0, scale_of(e))):
+        P, proposed = langevin_matrix(e, proposal, h, balancing, scale, nominal(e))
+        check_matrix(P, e.pi, proposed)
+
+
+def test_categories_are_nominal_and_counts_are_not():
+    assert nominal(small(categorical, "exact")).all()
+    assert not nominal(small(bounded, "exact")).any()
+    np.testing.assert_array_equal(nominal(small(mixed, "exact")), [False, True, False])
+
+
+FEW = [
+    (binary, "exact", "dlp", 1.0, "sqrt", False),
+    (binary, "gradient", "dlmc", 0.2, "barker", False),
+    (categorical, "exact", "dlmc", 1.0, "sqrt", False),
+    (bounded, "gradient", "dlp", 6.0, "max", True),
+    (windowed, "exact", "dlmc", 6.0, "min", False),
+    (mixed, "exact", "dlp", 1.0, "sqrt", True),
+    (geometric, "gradient", "dlp", 6.0, "sqrt", True),
+]
+# the matrices above are of every step size; what is compiled takes them in turn
+MORE = [(b, how, p, STEPS[i % 3], BALANCINGS[i % 4], bool(i % 2)) for i, (b, how, p) in enumerate(CASES)]
+ALL = FEW + [c for c in MORE if c not in FEW]
+
+
+@pytest.mark.parametrize(
+    ("build", "how", "proposal", "h", "balancing", "scaled"),
+    [
+        pytest.param(
+            *c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{'-'.join(map(str, c[1:]))}"
+        )
+        for c in ALL
+    ],
+)
+def test_compiled_steps_do_what_was_enumerated(build, how, proposal, h, balancing, scaled):
+    e = small(build, how)
+    scale = scale_of(e) if scaled else 1.0
+    kernel, params = discrete_langevin(proposal, h, balancing=balancing)
+    case = ALL.index((build, how, proposal, h, balancing, scaled))
+    ends = run_steps(e, kernel, {**params, "scale": scale}, seed=case)
+    check_runs(ends, langevin_matrix(e, proposal, h, balancing, scale, nominal(e))[0])
+    if case < len(FEW):
+        with pytest.raises(AssertionError):
+            check_runs(ends, langevin_matrix(e, proposal, h, balancing, scale, nominal(e), ratio=False)[0])
+
+
+@pytest.mark.parametrize(("proposal", "h"), [("dlp", 200.0), ("dlmc", 1.0)])
+def test_more_than_64_values(proposal, h):
+    """Half of the draws lie beyond 64, and most proposals are accepted."""
+    e = small(wide, "exact")
+    P, proposed = langevin_matrix(e, proposal, h, nominal=nominal(e))
+    check_matrix(P, e.pi, proposed)
+    check_runs(run_steps(e, *discrete_langevin(proposal, h), seed=1), P)
+
+
+def test_a_long_time_draws_from_every_conditional():
+    e = small(categorical, "exact")
+    P, _ = langevin_matrix(e, "dlmc", 1e6, nominal=nominal(e), adjusted=False)
+    for s, x in enumerate(e.states):
+        p = np.ones(len(e.states))
+        for i in range(2):
+            w = np.exp(e.differences[s, i])
+            p = p * (w / w.sum())[e.states[:, i]]
+        np.testing.assert_allclose(P[s], p, atol=1e-12, err_msg=str(x))
+
+
+# ---------------------------------------------------------------- unadjusted
+def ising():
+    x = pm.Bernoulli("x", np.full((2, 3), 0.5), shape=(2, 3))
+    s = 2 * x - 1
+    pm.Potential("e", 0.3 * ((s[:, 1:] * s[:, :-1]).sum() + (s[1:] * s[:-1]).sum()))
+
+
+@pytest.mark.slow
+def test_the_bias_of_the_unadjusted_chain_is_its_own_matrix_s():
+    with pm.Model() as model:
+        ising()
+    e = enumerate_target(pmd.target_from_model(model), [range(2)] * 6)
+    biases = []
+    for h in (2.0, 0.5, 0.1):
+        P, proposed = langevin_matrix(e, "dlp", h, adjusted=False)
+        np.testing.assert_allclose(proposed, 1, atol=1e-12)
+        values, vectors = np.linalg.eig(P.T)
+        stationary = np.real(vectors[:, np.argmax(np.real(values))])
+        stationary = stationary / stationary.sum()
+        biases.append(np.abs(stationary - e.pi).sum() / 2)
+        kernel, params = discrete_langevin("dlp", h, adjusted=False)
+        check_runs(run_steps(e, kernel, params, runs=1000 * 64, seed=int(10 * h)), P)
+    assert biases[0] > biases[1] > biases[2]
+    assert biases[2] < 0.01 < 0.1 < biases[0]
+
+
+def test_the_unadjusted_chain_reports_what_its_acceptance_would_have_been():
+    e = small(binary, "exact")
+    key = jax.random.key(0)
+    for h in STEPS:
+        infos = []
+        for adjusted in (True, False):
+            kernel, params = discrete_langevin("dlp", h, adjusted=adjusted)
+            infos.append(
+                kernel.step(key, kernel.init(jnp.asarray(e.states[3]), e.target), e.target, params)[1]
+            )
+        assert float(infos[0].accept) == float(infos[1].accept)
+        assert bool(infos[1].accepted)
+
+
+@pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
+@pytest.mark.parametrize("build", [mixed, bounded])
+def test_no_stale_cache(build, proposal):
+    e = small(build, "exact")
+    kernel, params = discrete_langevin(proposal, 1.0)
+    state, _ = pmd.kernels.loop(
+        kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 100
+    )
+    np.testing.assert_allclose(state.logdensity, e.target.logdensity(state.x), rtol=1e-12)
+    np.testing.assert_allclose(state.differences, e.target.differences(state.x), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
+@pytest.mark.parametrize("cliff", [60.0, 800.0, 5000.0])
+def test_a_bad_start_is_left(proposal, cliff):
+    """However deep the fall, the way back has a probability, which is not lost to underflow."""
+    space = pmd.Space.build({"x": (np.zeros(3), np.ones(3))})
+    target = pmd.target_from_logdensity(lambda x: -cliff * x.sum(), space)
+    kernel, params = discrete_langevin(proposal)
+    state, _ = pmd.kernels.loop(
+        kernel, jax.random.key(0), kernel.init(jnp.ones(3, int), target), target, params, 100
+    )
+    assert (np.asarray(state.x) == 0).all()
+
+
+@pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
+@pytest.mark.parametrize("build", [mixed, bounded])
+def test_what_is_known_of_a_state_belongs_to_its_step_size(build, proposal):
+    e = small(build, "exact")
+    kernel, params = discrete_langevin(proposal, 0.5)
+    state, _ = pmd.kernels.loop(
+        kernel, jax.random.key(1), kernel.init(e.states[0], e.target), e.target, params, 50
+    )
+    for change in ({}, {"step_size": 2.0}, {"scale": 3.0}):
+        given = {**params, **change}
+        steps = [
+            kernel.step(jax.random.key(2), s, e.target, given)
+            for s in (state, kernel.init(state.x, e.target))
+        ]
+        (one, info_one), (other, info_other) = steps
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_allclose(info_one.accept, info_other.accept, rtol=1e-12)
+
+
+@pytest.mark.parametrize("balancing", ["sqrt", "barker", "min", "max"])
+def test_a_site_that_is_certain_beyond_measure_stops_no_other(balancing):
+    space = pmd.Space.build({"x": (np.zeros(3), np.full(3, 2))})
+    target = pmd.target_from_logdensity(lambda x: -1e9 * (x[0] != 1) + 0.3 * x[1:].sum(), space)
+    kernel, params = discrete_langevin("dlmc", 1.0, balancing=balancing)
+    state, info = pmd.kernels.loop(
+        kernel, jax.random.key(0), kernel.init(jnp.array([1, 0, 0]), target), target, params, 100
+    )
+    assert float(info.accept) == pytest.approx(1.0)
+    assert state.x[0] == 1
+    assert (np.asarray(state.x[1:]) > 0).any()

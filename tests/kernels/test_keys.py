@@ -1,0 +1,228 @@
+"""No random number is used twice: the keys of whole runs, of every sampler, its tuning included."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete import learning
+from pymc_discrete.kernels import block_gibbs, gibbs_with_gradients
+from tests.tools.keys import collected
+from tests.tools.running import QUIET
+
+DRAWS = 6
+
+
+def sites():
+    """Binary, nominal, bounded and unbounded sites, more colours than are unrolled, and pairs that make a
+    cycle.
+    """
+    x = pm.Bernoulli("x", 0.4, shape=11)
+    z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=3)
+    k = pm.Poisson("k", 2.0, shape=2)
+    pm.Potential(
+        "e",
+        0.3 * (x[:, None] * x[None, :]).sum()
+        + 0.5 * pt.eq(z, pt.roll(z, 1)).sum()
+        + 0.1 * k[0] * k[1]
+        + 0.2 * k[0] * z[0],
+    )
+
+
+def dense():
+    """Sites that are scanned."""
+    x, k = pm.Bernoulli("x", 0.4, shape=4), pm.Poisson("k", 2.0, shape=2)
+    pm.Potential("e", pt.softplus(pt.dot(np.ones((3, 6)), pt.concatenate([x, k]))).sum())
+
+
+def cycle():
+    z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=5)
+    pm.Potential("e", 0.5 * pt.eq(z, pt.roll(z, 1)).sum())
+
+
+def chain():
+    z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=5)
+    pm.Potential("e", 0.5 * pt.eq(z[1:], z[:-1]).sum())
+
+
+def spins():
+    s = 2 * pm.Bernoulli("x", 0.5, shape=(3, 3)) - 1
+    pm.Potential("e", 0.3 * (s * pt.roll(s, 1, 0)).sum())
+
+
+def continuous():
+    a, b = pm.Normal("a", shape=3), pm.HalfNormal("b")
+    pm.Normal("y", a.sum(), b, observed=1.0)
+
+
+SLOW = (
+    "gwg",
+    "pafs of flips",
+    "pas",
+    "dula",
+    "tree gibbs",
+    "tree gibbs beside others",
+)  # whose parts are in others
+STEPS = {
+    "gwg": (sites, pmd.GibbsWithGradients, {}),
+    "gwg several": (sites, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
+    "pafs": (sites, pmd.PathAuxiliary, {}),
+    "pafs of flips": (spins, pmd.PathAuxiliary, {"path_length": (1, 4)}),
+    "pas": (sites, pmd.PathAuxiliary, {"recompute": True, "path_length": 3}),
+    "no backtrack": (sites, pmd.PathAuxiliary, {"backtrack": False}),
+    "pas, no backtrack": (
+        sites,
+        pmd.PathAuxiliary,
+        {"recompute": True, "backtrack": False, "path_length": 3},
+    ),
+    "dmala": (sites, pmd.DiscreteLangevin, {}),
+    "dlmc": (sites, pmd.DiscreteLangevin, {"proposal": "dlmc"}),
+    "dula": (spins, pmd.DiscreteLangevin, {"adjusted": False, "step_size": 0.5}),
+    "block gibbs": (sites, pmd.BlockGibbs, {"transitions": 2}),
+    "a scan": (dense, pmd.BlockGibbs, {"transitions": 2}),
+    "tree gibbs": (chain, pmd.TreeGibbs, {"transitions": 2}),
+    "tree gibbs on a cycle": (cycle, pmd.TreeGibbs, {"transitions": 2}),
+    "tree gibbs beside others": (sites, pmd.TreeGibbs, {"transitions": 2}),
+    "pmp": (spins, pmd.PerturbAndMaxProduct, {"n_sweeps": 3}),
+    "slice": (continuous, pmd.ReparameterizedSlice, {"sweeps": 2}),
+}
+
+
+@pytest.mark.filterwarnings(
+    "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
+)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in STEPS]
+)
+def test_steps(name):
+    build, kind, options = STEPS[name]
+    with pm.Model() as model:
+        build()
+    with collected() as keys:
+        step = kind(model=model, **options)
+        for chain in range(2):
+            step.setup_chain(np.random.default_rng(chain), tune=DRAWS, draws=DRAWS)
+            point = model.initial_point()
+            for _ in range(DRAWS):
+                point, _ = step.step(point)
+            step.stop_tuning()
+            for _ in range(DRAWS):
+                point, _ = step.step(point)
+    keys.check(least=4 * DRAWS)
+
+
+def test_settling():
+    with pm.Model() as model:
+        sites()
+    with collected() as keys:
+        step = pmd.GibbsWithGradients(model=model, transitions=1)
+        step.setup_chain(np.random.default_rng(0), tune=40, draws=1)
+        step.adaptation = step.adaptation._replace(still=100)
+        point = model.initial_point()
+        for _ in range(4):
+            point, _ = step.step(point)
+            step.adaptation = step.adaptation._replace(still=100)
+    keys.check(least=100)
+
+
+@pytest.mark.parametrize("step", ["kernels", "sweeps"])
+def test_sample(step, monkeypatch):
+    """Several blocks and chains, tuning with chains that are helped on, thinned and in chunks."""
+    monkeypatch.setattr("pymc_discrete.sampling.run.TUNING_CHUNK", 5)
+    monkeypatch.setattr("pymc_discrete.sampling.run.PATIENCE", 0)
+    monkeypatch.setattr("pymc_discrete.kernels.adaptation.PATIENCE", 0)
+    with pm.Model() as model:
+        sites()
+        mu, s = pm.Normal("mu"), pm.Normal("s")
+        pm.Normal("y", mu + s + model["x"].sum(), 1.0, observed=1.0)
+        made = {
+            "kernels": [
+                pmd.ReparameterizedSlice("s"),
+                pmd.GibbsWithGradients("x"),
+                pmd.PathAuxiliary("z"),
+                pmd.DiscreteLangevin("k"),
+            ],
+            "sweeps": [pmd.BlockGibbs("x"), pmd.TreeGibbs("z"), pmd.BlockGibbs("k")],
+        }[step]
+        with collected() as keys:
+            pmd.sample(
+                6,
+                tune=11,
+                chains=3,
+                step=made,
+                thin=2,
+                chunk=4,
+                random_seed=1,
+                devices=jax.devices()[:1],
+                **QUIET,
+            )
+    keys.check(least=3 * 23 * 5)
+
+
+SAMPLERS = {
+    "pmp": (learning.PMP(2), 3),
+    "persistent pmp": (learning.PersistentPMP(2), 3),
+    "chains": (learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=2), 2),
+    "fresh chains": (learning.ContrastiveDivergence(*block_gibbs(), transitions=2, persistent=False), 2),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_learning(name):
+    sampler, chains = SAMPLERS[name]
+    data = {"v": np.eye(3, dtype=int)}
+    with collected() as keys:
+        learning.fit(learning.RBM(3, 2), data, sampler=sampler, iterations=3, chains=chains, batch=2, seed=4)
+    keys.check(least=3 * chains)
+    with collected() as keys:
+        learning.fit(
+            learning.Ising(3),
+            {"x": np.eye(3, dtype=int)},
+            sampler=sampler,
+            iterations=3,
+            chains=chains,
+            batch=None,
+            seed=4,
+        )
+    keys.check(least=3 * chains)
+
+
+def test_energy_posterior():
+    with pm.Model(), collected() as keys:
+        pm.Normal("x", shape=2)
+        fit = pmd.fit_energy_posterior(iterations=3, chains=2, n_steps=3, random_seed=1, progressbar=False)
+        fit.sample(3, tune=3, chains=2, thin=2, random_seed=2)
+    keys.check(least=3 * 2 * 3 * 3)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_differentiable_slice(checkpoint):
+    with collected() as keys:
+        pmd.differentiable_slice_sample(
+            jax.random.key(0), lambda p, x: -p * x @ x, 1.0, jnp.ones(2), 7, checkpoint=checkpoint
+        )
+    keys.check(least=21)
+
+
+def normal_twice(key):
+    return jax.random.normal(key), jax.lax.fori_loop(
+        0, 3, lambda t, total: total + jax.random.uniform(key), 0.0
+    )
+
+
+def children_of_a_drawn_key(key):
+    return jax.random.normal(key), jax.vmap(jax.random.normal)(jax.random.split(key, 3))
+
+
+@pytest.mark.parametrize(
+    ("reuse", "message"),
+    [(normal_twice, "were used more than once"), (children_of_a_drawn_key, "keys made of them too")],
+)
+def test_reuse_is_found(reuse, message):
+    with collected() as keys:
+        jax.jit(reuse)(jax.random.key(0))
+    with pytest.raises(AssertionError, match=message):
+        keys.check(least=1)

@@ -1,0 +1,516 @@
+"""What the log says of a run: each line with a situation that brings it and one that must not."""
+
+import logging
+import re
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from arviz_base import from_dict
+from pymc.exceptions import SamplingError
+
+import pymc_discrete as pmd
+from pymc_discrete.sampling.convergence import check_convergence, complaints, movement
+from pymc_discrete.sampling.nuts import OPTIONS, Edge, NutsBlock
+from pymc_discrete.sampling.points import Points
+from pymc_discrete.steps.standing import Leaving, leaving
+from pymc_discrete.steps.ties import ties
+from pymc_discrete.targets.names import said_alike, shown
+from tests.tools.running import QUIET
+
+CHAINS, DRAWS = 4, 400
+
+
+@pytest.fixture
+def log(caplog):
+    """A function that gives the lines logged since it was last called."""
+    caplog.set_level(logging.INFO, logger="pymc")
+
+    def lines():
+        found = [r.getMessage() for r in caplog.records]
+        caplog.clear()
+        return found
+
+    return lines
+
+
+# ---------------------------------------------------------------- names
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["a"], "'a'"),
+        (["z1", "z2", "z3"], "'z1', 'z2', 'z3'"),
+        ([f"z{n}" for n in range(150)], "z0 ... z149 (150 variables)"),
+        (["k", *(f"z_{i}_{j}" for i in range(2) for j in range(3))], "'k', z_0_0 ... z_1_2 (6 variables)"),
+        ("abcdefghijkl", "'a', 'b', 'c', 'd', 'e', 'f', 'g', ... 'l' (12 variables in all)"),
+    ],
+)
+def test_names(names, text):
+    assert shown(names) == text
+
+
+def test_texts_that_differ_in_names_only_are_one():
+    texts = {f"z{n}": f"every element of 'z{n + 1}' depends on at most 2 sites" for n in range(9)} | {
+        "k": "no term depends on it"
+    }
+    several, one = said_alike(texts)
+    assert several == (
+        [f"z{n}" for n in range(9)],
+        "every element of z1 ... z9 (9 variables) depends on at most 2 sites",
+    )
+    assert one == (["k"], "no term depends on it")
+
+
+@pytest.mark.parametrize(
+    ("lower", "shift", "said"),
+    [(0, 0, "index from 0 to 2 into 2 entries in 'y'"), (1, 0, "from 1 to 2 into 2"), (1, 1, None)],
+)
+def test_indices_out_of_bounds(lower, shift, said, log):
+    """More values than entries, labels that count from 1, and the same made right."""
+    with pm.Model():
+        z = pm.DiscreteUniform("z", lower, 2, shape=5)
+        pm.Normal("y", pt.constant(np.array([0.0, 3.0]))[z - shift], 1, observed=np.arange(5.0))
+        pmd.AutoStep()
+    found = [line for line in log() if line.startswith("'z' gives an index")]
+    assert len(found) == (said is not None)
+    assert all(said in line for line in found)
+
+
+def test_elements_with_bounds_of_their_own_are_not_out_of_bounds(log):
+    """One vector with a bound for each element, and two scalars of one kind that count from 0 and from 1."""
+    two, three = pt.constant(np.array([0.0, 1.0])), pt.constant(np.array([0.0, 1.0, 2.0]))
+    with pm.Model():
+        v = pm.DiscreteUniform("v", [0, 0], [1, 2])
+        a, b = pm.DiscreteUniform("a", 0, 1), pm.DiscreteUniform("b", 1, 2)
+        pm.Normal("y", two[v[0]] + three[v[1]] + two[a] + two[b - 1], 1, observed=1.0)
+        pmd.BlockGibbs()
+    assert not [line for line in log() if "gives an index" in line]
+
+
+def test_what_is_impossible_is_named():
+    """The term, whatever variable the chain is stuck with."""
+    with pm.Model():
+        k, rate = pm.Bernoulli("k", 0.5), pm.Gamma("rate", 2, 1)
+        pm.Poisson("counts", rate + k, observed=[1, -2])
+        with pytest.raises(SamplingError, match=r"-inf, through 'counts': .*observed values outside"):
+            pmd.sample(5, tune=5, chains=1, random_seed=1, **QUIET)
+        step = pmd.BlockGibbs()
+        step.setup_chain(np.random.default_rng(1), tune=0, draws=5)
+        with pytest.raises(SamplingError, match=r"-inf, through 'counts': the start of 'k'"):
+            step.step(pm.modelcontext(None).initial_point())
+
+
+def test_two_valued_ties_name_a_step_that_moves_both():
+    flips = np.repeat(np.random.default_rng(1).integers(0, 2, (4, 8)), 50, axis=1)
+    (found,) = ties({"z[0]": flips, "z[1]": 1 - flips}, {})
+    assert "PathAuxiliary(path_length=5, recompute=True)" in found.text
+
+
+def test_many_variables_take_two_lines(log):
+    with pm.Model():
+        for n in range(12):
+            pm.Bernoulli(f"z{n}", 0.3)
+        pmd.AutoStep()
+    said = log()
+    assert len(said) == 2
+    assert all("z0 ... z11 (12 variables)" in text and len(text) < 250 for text in said)
+
+
+def series(n, labels):
+    """A correlated series about means, of labels or in proportion to indicators."""
+    away = np.arange(n)[:, None] - np.arange(n)
+    cov = np.exp(-0.5 * (away / 5.0) ** 2) + 0.1 * np.eye(n)
+    with pm.Model() as model:
+        z, mu = pm.Bernoulli("z", 0.4, shape=n), pm.Normal("mu", 0, 1, shape=2)
+        pm.MvNormal("y", mu=mu[z] if labels else mu[0] * z, cov=cov, observed=np.linspace(-1, 1, n))
+    return model
+
+
+@pytest.mark.parametrize(("labels", "said"), [(True, True), (False, False)])
+def test_a_gradient_of_what_labels_choose_is_reported(labels, said, log):
+    with series(150, labels):
+        step = pmd.AutoStep("z")
+    assert type(step).__name__ == "DiscreteLangevin"
+    assert any("'z' chooses among values" in line and "differences='exact'" in line for line in log()) == said
+
+
+# ---------------------------------------------------------------- compiling
+def small():
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", np.full(3, 0.4))
+        pm.Potential("e", 0.5 * (x[1:] * x[:-1]).sum())
+    return model
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.0, True), (1e6, False)])
+def test_what_takes_long_to_compile_is_named(seconds, said, monkeypatch, log):
+    monkeypatch.setattr("pymc_discrete.steps.compiling.SECONDS", seconds)
+    with small() as model:
+        step = pmd.BlockGibbs()
+        step.step(model.initial_point())
+        lines = log()
+        assert ("Compiling BlockGibbs for 'x' ..." in lines) == said
+        step.step(model.initial_point())
+        assert log() == []  # it is compiled
+        pmd.sample(10, tune=10, chains=1, step=step, random_seed=1, **QUIET)
+    assert ("Compiling the chains: BlockGibbs for 'x' ..." in log()) == said
+
+
+# ---------------------------------------------------------------- labels that chains call differently
+SITES, R = 30, np.random.default_rng(0)
+TRUTH = R.integers(0, 3, SITES)
+
+
+def labelled(*orders, noise=0.02, K=3):
+    """(chains, draws, sites) of labels that each chain calls by its own order, some wrong at random."""
+    draws = np.stack([np.broadcast_to(np.asarray(order)[TRUTH % K], (DRAWS, SITES)) for order in orders])
+    return np.where(R.random(draws.shape) < noise, R.integers(0, K, draws.shape), draws)
+
+
+def merged():
+    """One chain takes two of three labels for one."""
+    draws = labelled((0, 1, 2), (0, 1, 2))
+    draws[1][draws[1] == 2] = 1
+    return draws
+
+
+SWITCHED = [
+    # labels, the density of each chain; what is said, or None
+    (
+        labelled((0, 1, 2), (1, 2, 0)),
+        (0, 0),
+        "labels of chain 1 in another order (in chain 1, 0 is 2, 1 is 0, 2 is 1 in chain 0)",
+    ),
+    (
+        labelled((0, 1, 2), (0, 1, 2), (2, 1, 0), (0, 2, 1)),
+        (0, 0, 0, 0),
+        "labels of chains 2, 3 in another order",
+    ),
+    (
+        labelled((0, 1), (1, 0), K=2),
+        (0, 0),
+        "labels of chain 1 in another order (in chain 1, 0 is 1, 1 is 0 in chain 0)",
+    ),
+    (labelled((0, 1, 2), (0, 1, 2)), (0, 0), None),
+    (labelled((0, 1, 2), (1, 2, 0)), (0, 40), None),  # another mode: no symmetry keeps its density
+    (merged(), (0, 0), None),
+    (labelled((0, 1, 2), (1, 2, 0))[:, :, :2], (0, 0), None),  # of two sites any two can be exchanged
+    (R.integers(0, 3, (2, DRAWS, SITES)), (0, 0), None),
+]
+
+
+@pytest.mark.parametrize("scalars", [False, True])
+@pytest.mark.parametrize(("draws", "density", "said"), SWITCHED)
+def test_labels_in_another_order_are_recognised_first(draws, density, said, scalars, log):
+    sites, K = draws.shape[2], 3
+    lp = np.random.default_rng(1).normal(size=draws.shape[:2]) + np.asarray(density)[:, None]
+    with pm.Model() as model:
+        if scalars:
+            for n in range(sites):
+                pm.Categorical(f"z{n}", np.full(K, 1 / K))
+            posterior = {f"z{n}": draws[..., n] for n in range(sites)}
+        else:
+            pm.Categorical("z", np.full(K, 1 / K), shape=sites)
+            posterior = {"z": draws}
+    check_convergence(from_dict({"posterior": posterior, "sample_stats": {"lp": lp}}), model)
+    lines = log()
+    assert any("label switching" in line for line in lines) == (said is not None)
+    if said is not None:
+        assert said in lines[0]
+        assert lines[0].startswith(
+            f"z0 ... z{sites - 1} ({sites} variables) differ " if scalars else "'z' differs "
+        )
+
+
+def test_switched_labels_that_stand_still_are_no_other_mode(log):
+    with pm.Model() as model:
+        pm.Categorical("z", np.full(3, 1 / 3), shape=SITES)
+    for orders, said in (
+        (((0, 1, 2), (1, 2, 0)), "as labels do that are switched"),
+        (((0, 1, 2), (0, 1, 1)), "try another step"),
+    ):
+        draws = labelled(*orders, noise=0.0)
+        check_convergence(
+            from_dict({"posterior": {"z": draws}, "sample_stats": {"lp": np.zeros(draws.shape[:2])}}), model
+        )
+        assert said in "".join(line for line in log() if "disagrees between chains" in line)
+
+
+# ---------------------------------------------------------------- what never moves
+def known(probability, several=True, joint=False):
+    return Leaving(np.array([several]), np.full((2, 1), probability), joint)
+
+
+STOOD = [
+    # draws (chains, draws); what is known of leaving; what is said
+    (
+        np.zeros((2, 200)),
+        None,
+        "'k' never moved in any chain, and all agree: either the data leave one value only, or the step "
+        "cannot",
+    ),
+    (
+        np.zeros((2, 200)),
+        known(0.0),
+        "all agree: given everything else, other values have a probability below 1e-09",
+    ),
+    (
+        np.zeros((2, 200)),
+        known(0.0, joint=True),
+        None,
+    ),  # drawn from its own distribution: one value has all of it
+    (np.zeros((2, 200)), known(3e-4), None),
+    (
+        np.zeros((2, 200)),
+        known(0.3),
+        "all agree: though given everything else other values are probable: the step cannot move it",
+    ),
+    (np.full((2, 200), 3), known(0.0, several=False), None),
+    (np.zeros((2, 50)), known(0.0), None),  # too few draws to tell
+    (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], known(3e-4), None),
+    (
+        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
+        known(1e-12),
+        "'k' never moved in 1 of 2 chains (0), and did in others: that chain is",
+    ),
+    (
+        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
+        known(0.2),
+        "'k' never moved in 1 of 2 chains (0), and did in others",
+    ),
+    (
+        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
+        None,
+        "'k' never moved in 1 of 2 chains (0), and did in others",
+    ),
+    (np.repeat([[0], [1]], 5, axis=1), known(0.5), None),  # once in 500 such runs of a fair coin
+    (np.repeat([[0], [1]], 5, axis=1), known(1e-12), "'k' disagrees between chains"),
+    (
+        np.repeat([[0], [1]], 200, axis=1),
+        known(3e-4),
+        "'k' disagrees between chains: it never moved within a chain and differs from",
+    ),
+]
+
+
+@pytest.mark.parametrize(("draws", "leaves", "said"), STOOD)
+def test_standing_still_is_reported_where_it_is_odd(draws, leaves, said):
+    found = complaints("k", *movement(draws), draws.shape[1], leaves)
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
+
+
+def test_grammar_of_several_elements():
+    draws = np.zeros((2, 200, 3))
+    draws[1, :, :2] = 1
+    (found,) = complaints("k", *movement(draws), 200)
+    assert "2 of its 3 elements never moved within a chain and differ from chain to chain" in found
+
+
+def test_leaving_is_the_conditional():
+    with pm.Model() as model:
+        pm.Bernoulli("b", [3e-4, 0.3])
+        pm.DiscreteUniform("d", 3, 3)
+        k = pm.DiscreteUniform("k", 0, 6, shape=3)
+        pm.Potential("nine", pt.switch(pt.eq(k.sum(), 9), 0.0, -np.inf))
+    target, point = (
+        pmd.target_from_model(model),
+        {"b": np.array([0, 1]), "d": np.array(3), "k": np.array([3, 2, 4])},
+    )
+    found = leaving(target, [point, point], joint=False, complete=True)
+    np.testing.assert_allclose(found["b"].probability, [[3e-4, 0.7]] * 2)
+    np.testing.assert_array_equal(found["k"].probability, np.zeros((2, 3)))
+    assert [found[name].several.tolist() for name in "bdk"] == [[True, True], [False], [True, True, True]]
+    assert [found[name].joint for name in "bdk"] == [True, True, False]
+    assert not leaving(target, [point], joint=False, complete=False)[
+        "b"
+    ].joint  # another step draws what may hold it
+
+
+def nine():
+    k = pm.DiscreteUniform("k", 0, 6, shape=3, initval=[3, 3, 3])
+    pm.Potential("nine", pt.switch(pt.eq(k.sum(), 9), 0.0, -np.inf))
+
+
+def rare():
+    pm.Bernoulli("b", 3e-4)
+
+
+def single():
+    pm.DiscreteUniform("d", 3, 3)
+
+
+NEVER = "'k' never moved in {}: given everything else, other values have a probability below 1e-09"
+
+
+@pytest.mark.parametrize(("build", "said"), [(nine, True), (rare, False), (single, False)])
+def test_what_never_moves_is_reported_by_both_samplers(build, said, log):
+    with pm.Model():
+        build()
+        step = pmd.BlockGibbs()
+        log()
+        idata = pmd.sample(400, tune=10, chains=2, random_seed=1, step=step, progressbar=False)
+        ours = [line for line in log() if "never moved" in line]
+        pm.sample(
+            400,
+            tune=10,
+            chains=2,
+            cores=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+        theirs = [line for line in log() if "never moved" in line]
+    assert all((a.values == a.values[:, :1]).all() for a in idata["posterior"].data_vars.values())
+    assert len(ours) == said
+    assert len(theirs) == 2 * said  # a step sees one chain
+    if said:
+        assert ours[0].startswith(NEVER.format("any chain, and all agree"))
+        assert theirs[0].startswith(NEVER.format("the 400 draws of a chain"))
+
+
+# ---------------------------------------------------------------- ties
+def walk(share, seed, size=1):
+    """(chains, draws, size) autoregressive series."""
+    out, rng = np.zeros((CHAINS, DRAWS, size)), np.random.default_rng(seed)
+    for t in range(1, DRAWS):
+        out[:, t] = share * out[:, t - 1] + rng.normal(size=(CHAINS, size))
+    return out
+
+
+def around(x, scale=0.3):
+    return x + scale * np.random.default_rng(9).normal(size=x.shape)
+
+
+SLOW_WALK, QUICK = walk(0.98, 1)[..., 0], walk(0.0, 2)[..., 0]
+PARTS = walk(0.98, 3, 3)
+PARTS -= PARTS.mean(-1, keepdims=True)
+TIED = [
+    # counts, continuous series; what is said
+    (
+        {"'N'": np.round(10 * SLOW_WALK)},
+        {"'p'": -np.exp(0.2 * around(SLOW_WALK))},
+        r"'N' is tied to 'p' \(correlation -",
+    ),
+    ({"'N'": np.round(10 * QUICK)}, {"'p'": around(QUICK, 0.1)}, None),  # tied, and yet quick
+    ({"'N'": np.round(10 * SLOW_WALK)}, {"'p'": QUICK}, None),
+    ({"'N'": np.zeros((CHAINS, DRAWS))}, {"'p'": QUICK}, None),
+    (
+        {f"the sum of '{n}'": np.round(10 * PARTS[..., i]) for i, n in enumerate("abc")},
+        {},
+        r"The sum of 'a', the sum of 'b', the sum of 'c' are tied to one another: their total varies little",
+    ),
+    ({f"'{n}'": np.round(10 * walk(0.98, seed)[..., 0]) for seed, n in enumerate("ab")}, {}, None),
+]
+
+
+@pytest.mark.parametrize(("counts", "others", "said"), TIED)
+def test_ties_are_named_where_they_slow(counts, others, said):
+    found = ties(counts, others)
+    assert len(found) == (said is not None)
+    assert said is None or re.match(said, found[0].text)
+
+
+@pytest.mark.parametrize("nominal", [False, True])
+def test_ties_of_a_model_name_sums_and_elements(nominal, log):
+    slow, other = walk(0.98, 5, 2), walk(0.0, 6, 8)
+    counts = np.concatenate([np.round(3 * slow), np.round(30 * other)], axis=2) + 500
+    with pm.Model() as model:
+        pm.Categorical("n", np.full(1000, 1e-3), shape=10) if nominal else pm.Poisson("n", 5.0, shape=10)
+        pm.Poisson("total", 5.0)
+        pm.Normal("mu", shape=(2, 2))
+    draws = {
+        "n": counts,
+        "total": np.round(9 * slow[..., 1]),
+        "mu": np.concatenate([other[..., :2], around(slow, 0.1)], axis=2),
+    }
+    draws["mu"] = draws["mu"].reshape(CHAINS, DRAWS, 2, 2)
+    check_convergence(
+        from_dict({"posterior": draws, "sample_stats": {"lp": np.zeros((CHAINS, DRAWS))}}), model
+    )
+    said = [line.split(" (")[0] for line in log() if "tied to" in line]
+    # the sum of "n" is quick, and the values of a category count nothing
+    elements = [] if nominal else ["'n[0]' is tied to 'mu[1, 0]'", "'n[1]' is tied to 'mu[1, 1]'"]
+    assert sorted(said) == [*elements, "'total' is tied to 'mu[1, 1]'"]
+
+
+def waterbuck():
+    p, N = pm.Uniform("p", initval=0.3), pm.NegativeBinomial("N", mu=300.0, alpha=1.0, initval=200)
+    pm.Binomial("y", n=N, p=p, observed=[53, 57, 66, 67, 72])
+
+
+def separate():
+    p, N = pm.Uniform("p"), pm.Poisson("N", 200.0)
+    pm.Binomial("y", n=100, p=p, observed=[53, 57, 66, 67, 72])
+    pm.Normal("x", N, 3.0, observed=190.0)
+
+
+@pytest.mark.parametrize(("build", "said"), [(waterbuck, True), (separate, False)])
+def test_a_chain_of_pm_sample_names_its_ties(build, said, log):
+    with pm.Model() as model:
+        build()
+        step = pmd.BlockGibbs("N")
+    step.setup_chain(np.random.default_rng(1), tune=0, draws=500)
+    point, rng = model.initial_point(), np.random.default_rng(2)
+    log()
+    for _ in range(500):
+        N = point["N"]
+        p = rng.beta(1 + 315, 1 + 5 * N - 315) if said else rng.beta(316, 186)
+        point, _ = step.step({**point, "p_interval__": np.log(p / (1 - p))})
+    found = [line for line in log() if "tied to" in line]
+    assert len(found) == said
+    assert not said or found[0].startswith("'N' is tied to 'p' (correlation -0.9")
+
+
+# ---------------------------------------------------------------- where the density ends
+def about_one():
+    e = pt.exp(pm.Normal("u", 0, 1, shape=3))
+    pm.Categorical("z", p=(e + 1e-5) / e.sum(), shape=4)  # sums to 1 within 1e-5 where e.sum() > 3 only
+
+
+def cut():
+    u = pm.Normal("u", 0, 1, shape=3)
+    pm.Potential("cut", pt.switch(u.sum() > 0, 0.0, -np.inf))
+
+
+EDGES = [
+    (
+        about_one,
+        50,
+        r"50 of 1000 trajectories .* log density is -inf, through 'z': .* of 'u'\. "
+        "The p of 'z' must sum to 1",
+    ),
+    (
+        cut,
+        50,
+        r"50 of 1000 trajectories .* log density is -inf, through 'cut': .* of 'u'\. "
+        "Write the model without it",
+    ),
+    (cut, 5, None),
+]
+
+
+@pytest.mark.parametrize(("build", "count", "said"), EDGES)
+def test_an_edge_of_the_density_is_named(build, count, said):
+    with pm.Model() as model:
+        build()
+        block = NutsBlock(model, ["u"], model.initial_point(), Points([]), 10, 0.8, **OPTIONS)
+    state = block.start()._replace(edge=Edge(np.array([0, count]), np.array([np.zeros(3), np.full(3, -3.0)])))
+    points = {name: np.stack([value, value]) for name, value in model.initial_point().items()}
+    found = block.conclusions(state, points, 1000)
+    assert len(found) == (said is not None)
+    assert said is None or re.match(said, found[0])
+
+
+def test_steps_beyond_the_edge_are_counted(log):
+    with pm.Model():
+        about_one()
+        idata = pmd.sample(
+            300, tune=200, chains=2, random_seed=1, initvals={"u": np.ones(3)}, progressbar=False
+        )
+    (line,) = [line for line in log() if "log density is -inf" in line]
+    divergences = int(idata["sample_stats"]["diverging"].sum())
+    assert line.startswith(f"{divergences} of 600 trajectories")  # all of them
+    assert divergences > 60

@@ -1,0 +1,270 @@
+"""What PyMC asks of a step, of every step but the one that test_step.py looks at in detail; and tuning."""
+
+import functools
+import pickle
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from tests.tools.running import draws_of, equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
+
+STEPS = {
+    "gwg": functools.partial(pmd.GibbsWithGradients, n_flips="adapt"),
+    "pafs": pmd.PathAuxiliary,
+    "pas": functools.partial(pmd.PathAuxiliary, recompute=True, transitions=5),
+    "no backtrack": functools.partial(pmd.PathAuxiliary, backtrack=False),
+    "dmala": pmd.DiscreteLangevin,
+    "dlmc": functools.partial(pmd.DiscreteLangevin, proposal="dlmc"),
+    "block gibbs": pmd.BlockGibbs,
+    "tree gibbs": pmd.TreeGibbs,
+    "auto": pmd.AutoStep,
+}
+TUNED = {
+    "gwg": "n_flips",
+    "pafs": "path_length",
+    "pas": "path_length",
+    "no backtrack": "path_length",
+} | dict.fromkeys(("dmala", "dlmc"), "step_size")
+
+
+@pytest.fixture(scope="module")
+def discrete():
+    """Binary, categorical, bounded and unbounded sites, all discrete."""
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", np.array([[0.3, 0.6], [0.55, 0.2]]))
+        z = pm.Categorical("z", np.array([0.2, 0.5, 0.3]))
+        k = pm.Poisson("k", 2.0)
+        b = pm.DiscreteUniform("b", 1, 4, shape=6)
+        pm.Potential(
+            "e",
+            1.1 * x[0, 0] * x[0, 1]
+            + 0.2 * k * x[1, 0]
+            - 0.3 * k * pt.eq(z, 1)
+            + 0.1 * (b[1:] * b[:-1]).sum(),
+        )
+    return model
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.55]))
+        z = pm.Categorical("z", np.array([0.2, 0.5, 0.3]))
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu + x.sum() + z, 0.7, observed=1.5)
+    return model
+
+
+@pytest.fixture(scope="module", params=STEPS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def step(kind, discrete):
+    return STEPS[kind](model=discrete)
+
+
+def test_draws_and_statistics(kind, step, discrete):
+    step.setup_chain(np.random.default_rng(0), tune=5, draws=5)
+    before = discrete.initial_point()
+    kept = {k: v.copy() for k, v in before.items()}
+    for point, stats in walk(step, before):
+        assert list(point) == list(before)
+        assert all(point[k].dtype == before[k].dtype and point[k].shape == before[k].shape for k in before)
+        assert stats.keys() == step.stats_dtypes_shapes.keys()
+        assert 0 <= stats["accept"] <= 1
+    assert all(np.array_equal(kept[k], before[k]) for k in kept)
+
+
+def test_setup_chain_starts_anew(step, discrete):
+    def chain(seed, tune):
+        step.setup_chain(np.random.default_rng(seed), tune=tune, draws=5)
+        tuned = walk(step, discrete.initial_point(), 10)
+        step.stop_tuning()
+        return tuned + walk(step, tuned[-1][0])
+
+    first = chain(0, 10)
+    chain(1, 10)
+    assert equal_walks(first, chain(0, 10))
+
+
+def test_saved_and_sent(step, discrete):
+    step.setup_chain(np.random.default_rng(0), tune=20, draws=5)
+    point = walk(step, discrete.initial_point(), 8)[-1][0]
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    sent = pickle.loads(pickle.dumps(step))
+    rest = walk(step, point)
+    assert equal_walks(rest, walk(sent, point))
+    step.sampling_state = state
+    assert equal_walks(rest, walk(step, point))
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_tuning(name, discrete):
+    """The acceptance goes where it should, the value stays where it was put, and the statistics say so."""
+    step = STEPS[name](model=discrete)
+    param = TUNED[name]
+    lower, upper = step.kernel.tuned.bounds(step.target.space)
+    step.setup_chain(np.random.default_rng(0), tune=200, draws=200)
+    tuned = walk(step, discrete.initial_point(), 200)
+    step.stop_tuning()
+    drawn = walk(step, tuned[-1][0], 200)
+    shown = [stats[f"discrete_{param}"] for _, stats in drawn]
+    assert len(set(shown)) == 1
+    assert lower <= shown[0] <= upper
+    assert len({stats[f"discrete_{param}"] for _, stats in tuned}) > 2
+    accept = np.mean([stats["accept"] for _, stats in drawn])
+    at_bound = shown[0] < 1.1 * lower or shown[0] > 0.9 * upper
+    # 200 draws of several transitions: a standard error below 0.02; Robbins-Monro over 200 draws leaves as
+    # much
+    assert at_bound or abs(accept - 0.574) < 0.06
+
+
+def test_beside_nuts(kind, mixed):
+    idata = sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30, progressbar=True)
+    # float64 sums of a few terms
+    np.testing.assert_allclose(lp_of(idata), logp_of(mixed, idata), rtol=1e-10) if lp_of(
+        idata
+    ).any() else None
+    assert "accept" in idata["sample_stats"]
+    assert same_draws(idata, sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30))
+
+
+def test_unadjusted_warns(discrete):
+    with pytest.warns(UserWarning, match="biased"):
+        step = pmd.DiscreteLangevin(adjusted=False, model=discrete)
+    step.setup_chain(np.random.default_rng(0), tune=0, draws=5)
+    stats = [s for _, s in walk(step, discrete.initial_point(), 20)]
+    assert all(s["accepted"] == 1 for s in stats)
+    assert any(s["accept"] < 1 for s in stats)
+
+
+def test_below_target_at_the_lower_bound_says_so_once(caplog):
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", 0.5, shape=4)
+        pm.Potential("parity", -6.0 * pt.mod(x.sum(), 2))
+    step = pmd.PathAuxiliary(model=model)
+    for seed in range(2):
+        step.setup_chain(np.random.default_rng(seed), tune=100, draws=5)
+        walk(step, model.initial_point(), 100)
+        caplog.clear()
+        step.stop_tuning()
+        assert sum("lower bound" in r.message for r in caplog.records) == 1
+
+
+def test_a_chain_that_stands_still_says_so(caplog):
+    r = np.random.default_rng(1)
+    x = np.linspace(-2, 2, 30)
+    y = 1 + 2 * x + r.normal(size=30)
+    y[[5, 20]] += 40
+    with pm.Model() as model:
+        outlier = pm.Bernoulli("outlier", 0.1, shape=30)
+        pm.Normal("y", 1 + 2 * x, pm.math.switch(outlier, 10.0, 1.0), observed=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step = pmd.GibbsWithGradients(differences="gradient", model=model)
+        step.setup_chain(np.random.default_rng(0), tune=100, draws=5)
+        point = walk(step, model.initial_point(), 100)[-1][0]
+        step.stop_tuning()
+    assert {5, 20} <= set(
+        np.flatnonzero(point["outlier"])
+    )  # 1,600 nats up, where no move of the step itself leads
+    assert any(
+        "fewer than one in a hundred moves of 'outlier' was accepted" in r.message for r in caplog.records
+    )
+
+
+def test_dispersed_starts():
+    with pm.Model() as model:
+        x = pm.DiscreteUniform("x", 0, 9, shape=20)
+        pm.Potential("impossible", pt.switch(x[0] < 3, -np.inf, 0.0))
+    step = pmd.GibbsWithGradients(start="dispersed", transitions=1, model=model)
+    point = {"x": np.full(20, 5)}
+    starts = []
+    for seed in (0, 1, 0):
+        step.setup_chain(np.random.default_rng(seed), tune=0, draws=1)
+        starts.append(step.step(point)[0]["x"])
+    assert np.array_equal(starts[0], starts[2])
+    assert (starts[0] != starts[1]).sum() > 10
+    assert (starts[0] != 5).sum() > 10
+    assert np.min(starts, axis=0)[0] >= 3
+
+
+# ---------------------------------------------------------------- the automatic choice
+def partly_dense():
+    r = np.random.default_rng(11)
+    X = r.normal(size=(80, 30))
+    g = pm.Bernoulli("g", 0.3, shape=30)
+    pm.MvNormal(
+        "y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (0.05 * g), X.T), observed=1.5 * r.normal(size=80)
+    )
+    z = pm.Bernoulli("z", 0.4, shape=5)
+    pm.Normal("w", z, 1.0, observed=np.linspace(-1, 2, 5))
+
+
+def test_what_is_chosen(mixed, caplog):
+    with caplog.at_level("INFO", "pymc.discrete"):
+        step = pmd.AutoStep(model=mixed)
+    assert isinstance(step, pmd.BlockGibbs)
+    assert any(
+        "AutoStep: BlockGibbs for 'x', 'z': conditionals are exact (" in r.message for r in caplog.records
+    )
+    only = pmd.AutoStep("z", model=mixed, transitions=3)
+    assert [v.name for v in only.vars] == ["z"]
+    assert only.transitions == 3
+    with pm.Model() as model:
+        partly_dense()
+    steps = pmd.AutoStep(model=model, window={"g": 1}).methods
+    assert [type(s) for s in steps] == [pmd.BlockGibbs, pmd.DiscreteLangevin]
+    assert [[v.name for v in s.vars] for s in steps] == [["z"], ["g"]]
+    with pytest.raises(TypeError, match="AutoStep has no option 'n_flips'"):
+        pmd.AutoStep(model=mixed, n_flips=2)
+    with pytest.raises(ValueError, match="'mu' is continuous"):
+        pmd.AutoStep("mu", model=mixed)
+
+
+def test_several_blocks_sample():
+    with pm.Model() as model:
+        partly_dense()
+    idata = sample_with_pymc(model, lambda: pmd.AutoStep(), draws=10, tune=10, progressbar=True)
+    assert set(draws_of(idata)) == {"g", "z"}
+    assert (np.diff(draws_of(idata)["z"], axis=1) != 0).any()
+
+
+def test_registered(mixed):
+    from pymc.step_methods import STEP_METHODS
+
+    before = list(STEP_METHODS)
+    kept = sample_with_pymc(mixed, None, draws=5, tune=5, chains=1)
+    with pmd.registered():
+        assert STEP_METHODS[0] is pmd.AutoStep
+        with mixed:
+            ours = sample_with_pymc(mixed, None, draws=20, tune=20)
+    assert list(STEP_METHODS) == before
+    assert "discrete_n_moved" in ours["sample_stats"]
+    assert "discrete_n_moved" not in kept["sample_stats"]
+    pmd.register()
+    pmd.register()
+    assert STEP_METHODS.count(pmd.AutoStep) == 1
+    with pmd.registered():
+        pass
+    assert pmd.AutoStep in STEP_METHODS
+    pmd.unregister()
+    assert list(STEP_METHODS) == before
+
+
+def test_registered_leaves_what_it_cannot_take():
+    with pm.Model() as model:
+        pm.Bernoulli("x", 0.3)
+        pm.Multinomial("counts", n=5, p=np.ones(3) / 3)
+    with pmd.registered(), model:
+        _, chosen = pm.sampling.mcmc.assign_step_methods(model)
+    assert {c.__name__: [v.name for v in vs] for c, vs in chosen.items()} == {
+        "AutoStep": ["x"],
+        "Metropolis": ["counts"],
+    }

@@ -1,0 +1,101 @@
+"""Targets against PyMC's own log density, over all neighbours of random points."""
+
+import jax
+import numpy as np
+import pymc as pm
+
+import pymc_discrete as pmd
+
+RNG = lambda seed: np.random.default_rng(seed)
+both = jax.jit(lambda target, x: (target.logdensity(x), target.differences(x)))
+
+
+def oracle(model):
+    """The model's log density; where PyMC refuses parameters or an index, the density is zero."""
+    f = model.compile_logp(mode="FAST_COMPILE")
+
+    def logp(point):
+        try:
+            with np.errstate(all="ignore"):
+                value = float(f(point))
+        except (pm.logprob.utils.ParameterValueError, IndexError):
+            return -np.inf
+        return -np.inf if np.isnan(value) else value
+
+    return logp
+
+
+def random_points(model, target, r, n=2):
+    """Points of positive density: continuous variables jittered, discrete ones walked to random
+    neighbours.
+    """
+    logp, found = oracle(model), []
+    for _ in range(100):
+        start = {
+            k: v + 0.3 * r.normal(size=np.shape(v)) if v.dtype.kind == "f" else v
+            for k, v in model.initial_point().items()
+        }
+        x, at = target.at(start)
+        values, inside = (np.asarray(a) for a in at.space.neighbours(x))
+        y = np.array([r.choice(np.append(v[i], now)) for v, i, now in zip(values, inside, x, strict=True)])
+        for z in (y, np.where(r.random(len(x)) < 0.3, y, x)):
+            point = at.point(z)
+            if np.isfinite(logp(point)):
+                found.append(point)
+                break
+        if len(found) == n:
+            return found, logp
+    raise AssertionError("no point of positive density")
+
+
+def compare(model, names=None, *, how="auto", tolerance=1e-9, **options):
+    """(got, want) differences over all finite neighbours; asserts where they must be 0, -inf or (if exact)
+    equal.
+
+    The tolerance is relative to 1 + |log density|: PyMC's value is a difference of sums, good to about 1e-13
+    of their size; what is above that is the difference between PyTensor's unrewritten and rewritten formulas.
+    """
+    target = pmd.target_from_model(model, names, differences=how, **options)
+    exact = target.exact
+    points, logp = random_points(model, target, RNG(1))
+    got, want = [], []
+    for point in points:
+        x, at = target.at(point)
+        density, d = map(np.asarray, both(at, x))
+        values, inside = (np.asarray(a) for a in at.space.neighbours(x))
+        assert d.shape == values.shape == inside.shape == (at.space.d, at.space.K)
+        assert not np.isnan(d).any()
+        current = values == x[:, None]
+        assert (d[inside & current] == 0).all()
+        assert (d[~inside] == -np.inf).all()
+        base = logp(point)
+        moves = [(i, k) for i, k in np.argwhere(inside & ~current)]
+        there = np.array([np.where(np.arange(len(x)) == i, values[i, k], x) for i, k in moves])
+        densities = np.asarray(jax.jit(jax.vmap(lambda t, y: t.logdensity(y), (None, 0)))(at, there))
+        for (i, k), y, then in zip(moves, there, densities, strict=True):
+            true = logp(at.point(y)) - base
+            size = tolerance * (1 + abs(base) + (abs(true) if np.isfinite(true) else 0))
+            np.testing.assert_allclose(
+                then - density,
+                true,
+                atol=size,
+                rtol=0,
+                err_msg=f"log density at {at.space.sites[i]} -> {y[i]}",
+            )
+            if exact:
+                np.testing.assert_allclose(
+                    d[i, k], true, atol=size, rtol=0, err_msg=f"difference of {at.space.sites[i]} -> {y[i]}"
+                )
+            if np.isfinite(true):
+                got.append(d[i, k])
+                want.append(true)
+    return target, np.array(got), np.array(want)
+
+
+def assert_close(got, want):
+    """Equal where infinite; elsewhere to rounding: sums of about 100 terms of size up to 1e2, over 100
+    transitions.
+    """
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
+    finite = np.isfinite(want)
+    np.testing.assert_allclose(np.asarray(got)[finite], np.asarray(want)[finite], rtol=1e-10, atol=1e-10)

@@ -1,0 +1,43 @@
+"""Test statistics of draws, and of counts under known probabilities."""
+
+import arviz as az
+import numpy as np
+from scipy import stats
+
+LARGEST_Z = 5.0
+
+
+def zs_of_proportions(draws, states, prob):
+    """z of every marginal probability that enough draws bear on; draws (chain, draw, sites)."""
+    zs = []
+    for site in range(states.shape[1]):
+        for value in np.unique(states[:, site]):
+            p = prob[states[:, site] == value].sum()
+            hit = (draws[:, :, site] == value).astype(float)
+            if p == 1:
+                assert hit.all()
+                continue
+            ess = float(np.nan_to_num(az.ess(hit, method="mean"), nan=1.0))
+            if p * (1 - p) * ess >= 15:
+                zs.append((hit.mean() - p) / np.sqrt(p * (1 - p) / ess))
+    return np.array(zs)
+
+
+def z_of_moments(draws, mean, sd):
+    """z of the mean and of the variance of draws (chain, draw)."""
+    first = (draws.mean() - mean) / (sd / np.sqrt(float(az.ess(draws, method="mean"))))
+    squares = (draws - mean) ** 2
+    return first, (squares.mean() - sd**2) / np.sqrt(squares.var() / float(az.ess(squares, method="mean")))
+
+
+def g_test(got, p) -> float:
+    """p value of counts `got` under probabilities `p`, cells of expectation below 5 put together."""
+    want = p * got.sum()
+    rare = want < 5
+    if rare.any():
+        got, want = np.append(got[~rare], got[rare].sum()), np.append(want[~rare], want[rare].sum())
+        if want[-1] < 1e-6:  # impossible ones only
+            got, want = got[:-1], want[:-1]
+    if len(want) < 2:
+        return 1.0
+    return float(stats.power_divergence(got, want * got.sum() / want.sum(), lambda_="log-likelihood").pvalue)
