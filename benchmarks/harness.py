@@ -2,8 +2,8 @@
 
 A script describes itself by a `Benchmark` and calls `main` with it. In the parent process `rows` lists what
 is to be measured. Each row is measured by `measure` in a child process of its own, so that no row profits
-from the caches, threads or memory of another. The child is the parent's own command with `--one KEY` added, so
-that it reads the same options. It prints its record as JSON, on a line that starts with RESULT. The parent
+from the caches, threads or memory of another. The child is the parent's own command with `--one KEY` added,
+so that it reads the same options. It prints its record as JSON, on a line that starts with RESULT. The parent
 adds every record to `OUT.jsonl` as it arrives, and at the end prints the tables and writes them to `OUT.md`.
 
 This module imports nothing of the package that is measured.
