@@ -1,4 +1,4 @@
-"""Where the time of a draw goes: milliseconds per sub-step of pm.sample, and our steps' host share.
+"""Where the time of a draw goes: milliseconds per step method of pm.sample, and the host's share of ours.
 
 python -m benchmarks.profile_step A gwg-1 --draws 1000
 

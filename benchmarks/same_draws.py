@@ -151,8 +151,12 @@ def by_step(model, make):
     return digest(np.array(a) for a in arrays)
 
 
-def by_sample(model, pmd, step, dtype):
-    """Digest of what pmd.sample returns with a step."""
+def by_sample(model, pmd, make, dtype):
+    """Digest of what pmd.sample returns with the step that `make` builds, or with its default for None."""
+    step = None
+    if make is not None:
+        with model:
+            step = make()
     options = {"chains": 2, "random_seed": 5, "progressbar": False, "compute_convergence_checks": False}
     idata = pmd.sample(DRAWS, tune=TUNE, model=model, step=step, dtype=dtype, **options)
     return digest(
@@ -160,15 +164,6 @@ def by_sample(model, pmd, step, dtype):
         for group in ("posterior", "sample_stats")
         for name in sorted(idata[group].data_vars)
     )
-
-
-def by_sliced_sample(model, pmd, continuous, dtype):
-    return by_sample(model, pmd, within(model, lambda: pmd.ReparameterizedSlice(continuous)), dtype)
-
-
-def within(model, make):
-    with model:
-        return make()
 
 
 def digest(arrays):
@@ -196,23 +191,21 @@ def draws_of(name, dtype, words):
     warnings.simplefilter("ignore")
     with warnings.catch_warnings(), pm.Model() as model:
         next(m for m in MODELS if m.__name__ == name)(pm, pt)
-    discrete = [v.name for v in model.discrete_value_vars]
     free = {rv.name for rv in model.free_RVs}
+    discrete = [v.name for v in model.discrete_value_vars if v.name in free]
     continuous = [rv.name for rv in model.free_RVs if model.rvs_to_values[rv] in model.continuous_value_vars]
-    discrete = [n for n in discrete if n in free]
-    asked = {k: (lambda make=make: by_step(model, lambda: make(discrete))) for k, make in steps(pmd).items()}
+    runs = {k: partial(by_step, model, partial(make, discrete)) for k, make in steps(pmd).items()}
     if continuous:
-        asked["ReparameterizedSlice"] = lambda: by_step(model, lambda: pmd.ReparameterizedSlice(continuous))
-        asked["pmd.sample, ReparameterizedSlice"] = partial(by_sliced_sample, model, pmd, continuous, dtype)
-    asked["pmd.sample"] = lambda: by_sample(model, pmd, None, dtype)
+        sliced = partial(pmd.ReparameterizedSlice, continuous)
+        runs["ReparameterizedSlice"] = partial(by_step, model, sliced)
+        runs["pmd.sample, ReparameterizedSlice"] = partial(by_sample, model, pmd, sliced, dtype)
+    runs["pmd.sample"] = partial(by_sample, model, pmd, None, dtype)
     for step in IN_ONE_PROGRAM:
-        make = steps(pmd)[step]
-        asked[f"pmd.sample, {step}"] = lambda make=make: by_sample(
-            model, pmd, within(model, lambda: make(discrete)), dtype
-        )
+        make = partial(steps(pmd)[step], discrete)
+        runs[f"pmd.sample, {step}"] = partial(by_sample, model, pmd, make, dtype)
     results = {}
-    for sampler, run in asked.items():
-        if words and not any(w in sampler for w in words):
+    for sampler, run in runs.items():
+        if words and not any(word in sampler for word in words):
             continue
         try:
             results[sampler] = run()

@@ -109,7 +109,7 @@ def log_density(images):
     r, c, a, b = np.indices((rows, columns, SIZE, SIZE))
     i, j = r - a, c - b
     inside = (i >= 0) & (i < h) & (j >= 0) & (j < w)
-    place = np.where(inside, i * w + j, h * w)  # index h * w stands for a place outside, which is always off
+    place = np.where(inside, i * w + j, h * w)  # h * w stands for a place outside, always off
     odds = lambda p: np.log(p / (1 - p))
 
     def density(S, W):

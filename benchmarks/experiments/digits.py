@@ -48,7 +48,7 @@ class RBMGibbs(NamedTuple):
 
     def conditional(self, key, graph):
         W, _, c = parameters(graph)
-        v = graph.unary[0].argmax(axis=0)  # clamped
+        v = graph.unary[0].argmax(axis=0)  # the visible units are fixed
         return jnp.concatenate([v, jax.random.bernoulli(key, jax.nn.sigmoid(v @ W + c)).astype(int)])
 
 
@@ -99,7 +99,7 @@ def main():
 
 
 def digits():
-    """(1797, 64) int of 0, 1, and which digit each is."""
+    """(1797, 64) int of 0, 1, and the digits that they show."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()

@@ -80,6 +80,7 @@ def main():
 
 
 def measured(result):
+    """A row of the table."""
     x = result.records["x"]  # (chains, steps, sites)
     low = x.sum(-1) % 2 == 0
     left = (x[:, 1:] != x[:, :-1]).any(-1) & low[:, :-1]

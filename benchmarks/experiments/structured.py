@@ -29,7 +29,7 @@ STEP_SIZE = 0.2  # of DMALA; its acceptance here is 0.7
 
 
 def sampler(name, sweeps, n):
-    # the density is linear in every spin, so that the gradient gives exact differences
+    # the log density is linear in every spin, so that the gradient gives exact differences
     options = {"persistent": False, "differences": "gradient"}
     if name == "PMP":
         return learning.PMP(n_sweeps=sweeps)
