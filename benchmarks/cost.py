@@ -5,28 +5,23 @@ python -m benchmarks.cost --items memory --draws 1000 4000 --chains 4
 python -m benchmarks.cost --items compile --models A C
 """
 
-import argparse
 import contextlib
-import json
-import logging
-import os
 import resource
-import sys
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
+from benchmarks import harness
+from benchmarks.harness import CannotRun
 from benchmarks.models import MODELS
-from benchmarks.run import RESULT, environment, origins, record_of
 
 MEMORY_MODEL = "I"
-CHUNK = 50  # what pmd.sample takes by default for 1000 draws: a size of its own is compiled
+CHUNK = 50  # what pmd.sample chooses for 1000 draws; every size of a chunk is compiled separately
 
 
-# ---------------------------------------------------------------- in the child process
+# ---------------------------------------------------------------- measurements
 def memory(draws, chains, checkpoint, checks):
-    """Largest resident memory of pmd.sample, and of what there was before."""
+    """Largest resident memory of the process, before and after a call of pmd.sample."""
     import pymc_discrete as pmd
 
     model, _ = MODELS[MEMORY_MODEL].pymc()
@@ -52,16 +47,16 @@ def most_resident():
 
 
 def first_draw(model, sampler):
-    """Seconds from the call to the first draw, and those of the imports before."""
+    """Seconds from the call to the first draw, and those of the imports and of building the model before."""
     start = time.perf_counter()
     run = FIRST[sampler](MODELS[model])
-    begun = time.perf_counter()
+    call = time.perf_counter()
     run()
-    return {"import_seconds": begun - start, "first_draw_seconds": time.perf_counter() - begun}
+    return {"import_seconds": call - start, "first_draw_seconds": time.perf_counter() - call}
 
 
 class FirstDraw(Exception):
-    """Raised by a callback when the first draw is there."""
+    """Raised by a callback after the first draw."""
 
 
 def stop(*_, **__):
@@ -114,7 +109,7 @@ def first_of_numpyro(spec):
     from benchmarks.samplers import start_at
 
     if spec.numpyro is None:
-        raise ValueError(spec.numpyro_missing)
+        raise CannotRun(spec.numpyro_missing)
     model = spec.numpyro()
     kernel = DiscreteHMCGibbs(NUTS(model, **start_at(spec))) if spec.continuous else DiscreteGibbs(model)
     mcmc = MCMC(kernel, num_warmup=1, num_samples=1, progress_bar=False)
@@ -129,112 +124,12 @@ FIRST = {
 }
 
 
-def one(item, *rest):
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    try:
-        found = memory(*map(int, rest)) if item == "memory" else first_draw(*rest)
-        return {"status": "ok"} | found | environment()
-    except Exception as error:
-        return {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:300]} | environment()
+# ---------------------------------------------------------------- rows
+ITEMS = ("memory", "compile")
 
 
-# ---------------------------------------------------------------- in the parent
-def memory_records(args):
-    for draws in args.draws:
-        for chains in args.chains:
-            for checkpoint in (0, 1):
-                row = (draws, chains, checkpoint, int(args.checks))
-                what = {
-                    "item": "memory",
-                    "draws": draws,
-                    "chains": chains,
-                    "checkpoint": bool(checkpoint),
-                    "checks": args.checks,
-                }
-                yield record_of(what, ["benchmarks.cost", "--one", "memory", *map(str, row)], args.limit)
-
-
-def compile_records(args):
-    """Twice each: with an empty PyTensor cache, and with what the first run left there. JAX keeps nothing on
-    disk.
-    """
-    for model in args.models:
-        for sampler in FIRST:
-            with tempfile.TemporaryDirectory() as scratch:
-                env = os.environ | {
-                    "PYTENSOR_FLAGS": f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={scratch}".lstrip(
-                        ","
-                    )
-                }
-                for cache in ("cold", "warm"):
-                    what = {"item": "compile", "model": model, "sampler": sampler, "cache": cache}
-                    yield record_of(
-                        what, ["benchmarks.cost", "--one", "compile", model, sampler], args.limit, env
-                    )
-
-
-def memory_table(records):
-    spec = MODELS[MEMORY_MODEL]
-    checks = "with" if records[0]["checks"] else "without"
-    yield f"## Memory of pmd.sample, {spec.title}"
-    yield from (
-        "",
-        *origins(records),
-        f"Largest resident memory, {checks} convergence checks; before: after a run of two draws.",
-        "",
-    )
-    yield "| draws | chains | draws themselves, MB | checkpoint | MB before | MB at most | MB more per MB of draws | s |"
-    yield "|---" * 8 + "|"
-    for r in records:
-        row = f"| {r['draws']} | {r['chains']} | "
-        if r["status"] != "ok":
-            yield row + f"{r['status']}: {r['reason']} |" + " |" * 5
-            continue
-        mb = [r[key] / 2**20 for key in ("draws_bytes", "before_bytes", "most_bytes")]
-        more = (mb[2] - mb[1]) / mb[0]
-        yield (
-            row
-            + f"{mb[0]:.0f} | {'yes' if r['checkpoint'] else 'no'} | {mb[1]:.0f} | {mb[2]:.0f} | {more:.2f} | {r['seconds']:.1f} |"
-        )
-    yield ""
-
-
-def compile_table(records):
-    """A row per sampler, a column per model: seconds with an empty and with a warm PyTensor cache."""
-    models = list(dict.fromkeys(r["model"] for r in records))
-    yield "## Seconds until the first draw"
-    yield from (
-        "",
-        *origins(records),
-        "One chain, a fresh process; PyTensor's cache empty / warm. Importing is not counted.",
-        "",
-    )
-    yield f"| sampler | importing | {' | '.join(models)} |"
-    yield "|---" * (2 + len(models)) + "|"
-    for sampler in FIRST:
-        mine = [r for r in records if r["sampler"] == sampler]
-        importing = min((r["import_seconds"] for r in mine if r["status"] == "ok"), default=float("nan"))
-        cells = []
-        for model in models:
-            seconds = [
-                f"{r['first_draw_seconds']:.1f}" if r["status"] == "ok" else "cannot"
-                for r in mine
-                if r["model"] == model
-            ]
-            cells.append(" / ".join(seconds))
-        yield f"| {sampler} | {importing:.1f} | {' | '.join(cells)} |"
-    yield ""
-    reasons = {f"{r['sampler']}, {r['model']}: {r['reason']}" for r in records if r["status"] != "ok"}
-    yield from [*(f"- {reason}" for reason in sorted(reasons)), ""]
-
-
-ITEMS = {"memory": (memory_records, memory_table), "compile": (compile_records, compile_table)}
-
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--items", nargs="+", default=list(ITEMS), choices=list(ITEMS))
+def options(p):
+    harness.choice(p, "--items", ITEMS)
     p.add_argument("--draws", nargs="+", type=int, default=[1000, 4000, 16_000], help="of memory")
     p.add_argument("--chains", nargs="+", type=int, default=[4, 64], help="of memory")
     p.add_argument(
@@ -242,30 +137,103 @@ def main():
     )
     p.add_argument("--models", nargs="+", default=list("ABCDEF"), choices=list(MODELS), help="of compile")
     p.add_argument("--limit", type=float, default=900, help="seconds for a row")
-    p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
-    p.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
-    args = p.parse_args()
-    if args.one:
-        print(RESULT + json.dumps(one(*args.one)), flush=True)
-        return
-    lines, kept = [], []
-    for item in args.items:
-        records = []
-        for record in ITEMS[item][0](args):
-            records.append(record)
-            print(
-                *(v for k, v in record.items() if k not in ("hardware", "versions", "commit", "date")),
-                file=sys.stderr,
-                flush=True,
-            )
-        lines += ITEMS[item][1](records)
-        kept += records
-    print("\n".join(lines))
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.with_name(args.out.name + ".md").write_text("\n".join(lines))
-        args.out.with_name(args.out.name + ".jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
 
+
+SHORT = {"draws": [100], "chains": [2], "models": ["C"]}
+
+
+def rows(args, records):
+    if "memory" in args.items:
+        for draws in args.draws:
+            for chains in args.chains:
+                for checkpoint in (False, True):
+                    size = {"draws": draws, "chains": chains, "checkpoint": checkpoint}
+                    yield harness.Row({"item": "memory", **size, "checks": args.checks})
+    if "compile" in args.items:
+        # Twice each: with an empty PyTensor cache, and with what the first run left there. JAX keeps
+        # nothing on disk.
+        for model in args.models:
+            for sampler in FIRST:
+                with harness.empty_pytensor_cache() as env:
+                    for cache in ("cold", "warm"):
+                        key = {"item": "compile", "model": model, "sampler": sampler, "cache": cache}
+                        yield harness.Row(key, env)
+
+
+def measure(args, item, **key):
+    return memory(**key) if item == "memory" else first_draw(key["model"], key["sampler"])
+
+
+def progress(r):
+    if r["item"] == "memory":
+        return f"{(r['most_bytes'] - r['before_bytes']) / 2**20:.0f} MB more, {r['seconds']:.1f} s"
+    return f"importing {r['import_seconds']:.1f} s, first draw {r['first_draw_seconds']:.1f} s"
+
+
+# ---------------------------------------------------------------- tables
+def markdown(args, records):
+    lines = []
+    for item in dict.fromkeys(r["item"] for r in records):
+        lines += TABLES[item]([r for r in records if r["item"] == item])
+    return "\n".join(lines)
+
+
+MEMORY_COLUMNS = [
+    "draws", "chains", "draws themselves, MB", "checkpoint", "MB before", "MB at most",
+    "MB more per MB of draws", "s",
+]  # fmt: skip
+
+
+def memory_table(records):
+    checks = "with" if records[0]["checks"] else "without"
+    lines = []
+    for r in records:
+        if r["status"] != "ok":
+            lines.append([r["draws"], r["chains"], f"{r['status']}: {r['reason']}"])
+            continue
+        draws, before, most = (r[key] / 2**20 for key in ("draws_bytes", "before_bytes", "most_bytes"))
+        memory = [f"{before:.0f}", f"{most:.0f}", f"{(most - before) / draws:.2f}"]
+        checkpoint = "yes" if r["checkpoint"] else "no"
+        lines.append([r["draws"], r["chains"], f"{draws:.0f}", checkpoint, *memory, f"{r['seconds']:.1f}"])
+    return [
+        f"## Memory of pmd.sample, {MODELS[MEMORY_MODEL].title}",
+        "",
+        *harness.origins(records),
+        f"Largest resident memory, {checks} convergence checks; before: after a run of two draws.",
+        "",
+        *harness.table(MEMORY_COLUMNS, lines),
+        "",
+    ]
+
+
+def compile_table(records):
+    """A row per sampler, a column per model: seconds with an empty and with a warm PyTensor cache."""
+    models = list(dict.fromkeys(r["model"] for r in records))
+    lines = []
+    for sampler in FIRST:
+        mine = [r for r in records if r["sampler"] == sampler]
+        importing = min((r["import_seconds"] for r in mine if r["status"] == "ok"), default=float("nan"))
+        cells = []
+        for model in models:
+            runs = [r for r in mine if r["model"] == model]
+            seconds = [f"{r['first_draw_seconds']:.1f}" if r["status"] == "ok" else "cannot" for r in runs]
+            cells.append(" / ".join(seconds))
+        lines.append([sampler, f"{importing:.1f}", *cells])
+    reasons = {f"{r['sampler']}, {r['model']}: {r['reason']}" for r in records if r["status"] != "ok"}
+    return [
+        "## Seconds until the first draw",
+        "",
+        *harness.origins(records),
+        "One chain, a fresh process; PyTensor's cache empty / warm. Importing is not counted.",
+        "",
+        *harness.table(["sampler", "importing", *models], lines),
+        "",
+        *(f"- {reason}" for reason in sorted(reasons)),
+        "",
+    ]
+
+
+TABLES = {"memory": memory_table, "compile": compile_table}
 
 if __name__ == "__main__":
-    main()
+    harness.main(harness.Benchmark(__doc__, rows, measure, markdown, progress, options, short=SHORT))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Many chains on an accelerator, in float64 and float32, and how near the lattice sweeps come to its memory bandwidth.
+# Many chains on an accelerator, in float64 and float32, and the share of its memory bandwidth that sweeps use.
 #   benchmarks/gpu.sh                     on a machine with a GPU: results/many-chains-gpu.{jsonl,md}
-#   SHORT=1 benchmarks/gpu.sh             small sizes, to try it on a CPU: results/many-chains-gpu-short.{jsonl,md}
+#   SHORT=1 benchmarks/gpu.sh             small sizes, for a CPU: results/many-chains-gpu-short.{jsonl,md}
 # PYTHON names the interpreter; further arguments go to benchmarks.many_chains (--models C --resume).
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def chessboard(side):
-    """The sites of either colour, counted row by row: no two of one colour are neighbours."""
+    """The sites of either colour, numbered row by row. No two sites of the same colour are neighbours."""
     colour = np.indices((side, side)).sum(0).ravel() % 2
     return [np.flatnonzero(colour == c) for c in (0, 1)]
 
@@ -79,7 +79,7 @@ def ising_summaries(a):
 
 # ---------------------------------------------------------------- F: Potts
 POTTS_SIDE, COLOURS = 30, 4
-POTTS_COUPLING = 0.9  # critical at log(1 + sqrt(4)) = 1.0986 on the infinite lattice
+POTTS_COUPLING = 0.9  # the critical value on the infinite lattice is log(1 + sqrt(4)) = 1.0986
 
 
 def equal_neighbours(x):
@@ -124,8 +124,8 @@ def potts_thrml():
 
 
 def potts_summaries(a):
-    """The largest colour's share plays the part of |magnetisation|; that of one colour tells whether colours
-    change places.
+    """The largest colour's share corresponds to |magnetisation|; the share of one colour shows whether the
+    largest colour changes.
     """
     shares = np.stack([(a["x"] == k).mean((-2, -1)) for k in range(COLOURS)])
     return {

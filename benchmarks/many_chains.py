@@ -1,5 +1,5 @@
-"""Many chains at once, ours and others': total ESS per second of wall time, and sweeps per second of the
-lattices.
+"""Many chains at once, of this package and of its peers: total ESS per second of wall time, and sweeps per
+second of the lattices.
 
 python -m benchmarks.many_chains --out benchmarks/results/many-chains-NAME
 python -m benchmarks.many_chains --models C I --chains 1 4 --samplers sample thrml --seconds 2
@@ -7,29 +7,26 @@ python -m benchmarks.many_chains --models C I --chains 1 4 --samplers sample thr
 All cores are used. ESS is ArviZ's bulk ESS of all chains together, of the model's worst summary.
 """
 
-import argparse
-import json
-import logging
+import contextlib
 import math
-import sys
 import time
-import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks import lattices
+from benchmarks import harness, lattices
+from benchmarks.harness import CannotRun
 from benchmarks.models import MODELS
-from benchmarks.recorder import CannotRun, Done, Recorder
-from benchmarks.run import RESULT, disagreements, environment, origins, record_of, spread
+from benchmarks.recorder import Done, Recorder
 from benchmarks.samplers import CHUNKS, SMALLEST_CHUNK, SWEEPS_PER_DRAW, discrete_gibbs, run_sample
+from benchmarks.scores import disagreements
 
 PM_CHAINS, PM_CORES, PM_DRAWS = 4, 2, 2000
-STATE_BYTES = {"sample": 8, "sample-32": 4, "thrml": 1}  # of a site, as the chains hold it
+STATE_BYTES = {"sample": 8, "sample-32": 4, "thrml": 1}  # of a site in the memory of a chain
 
 
-# ---------------------------------------------------------------- samplers; `recorder.sweeps` are those per draw of a chain
+# ---------------------------------------------------------------- samplers
+# Each sets `recorder.sweeps`, the number of sweeps over all sites that one draw of a chain takes.
 def sample(spec, seed, recorder, chains, **options):
     recorder.sweeps = SWEEPS_PER_DRAW
     run_sample(spec, seed, recorder, chains, **options)
@@ -56,11 +53,7 @@ def pm_sample(spec, seed, recorder, chains):
     import pymc_discrete as pmd
 
     model, names = spec.pymc()
-    begun, tuned, ended = (
-        {},
-        {},
-        {},
-    )  # by chain: the clock at the first draw, at the last of tuning, at the last
+    begun, tuned, ended = {}, {}, {}  # times by chain: of the first draw, the last of tuning, the last
 
     def callback(trace, draw):
         now = time.perf_counter()
@@ -86,7 +79,7 @@ def pm_sample(spec, seed, recorder, chains):
     recorder.sweeps = step.transitions
     recorder.ready(min(begun.values()) - start, sum(tuned[c] - begun[c] for c in begun) / PM_CORES)
     arrays = {v.name: np.stack(trace.get_values(v.name, combine=False)) for v in model.free_RVs}
-    recorder.limit = 0.0  # this is all
+    recorder.limit = 0.0  # all draws are there: end the run
     recorder.add_chains(arrays, sum(ended[c] - tuned[c] for c in begun) / PM_CORES)
 
 
@@ -113,11 +106,8 @@ def thrml(spec, seed, recorder, chains):
         jax.random.randint(jax.random.key(seed + n), (chains, len(b)), 0, values).astype(dtype)
         for n, b in enumerate(blocks)
     ]
-    run = (
-        jax.jit(jax.vmap(lambda key, state: sample_states(key, program, schedule, state, [], blocks)))
-        .lower(keys(0), states)
-        .compile()
-    )
+    sweeps = jax.vmap(lambda key, state: sample_states(key, program, schedule, state, [], blocks))
+    run = jax.jit(sweeps).lower(keys(0), states).compile()
     compiled = time.perf_counter()
     burn_in = math.ceil(spec.tune / size)
     for n in range(burn_in):
@@ -152,151 +142,132 @@ NOTES = {
     "sample": "pmd.sample, all chains in one program",
     "sample-32": "the same with dtype='float32'",
     "pm.sample": f"pm.sample with pmd.AutoStep(), {PM_CORES} worker processes, {PM_DRAWS} draws",
-    "numpyro": "DiscreteHMCGibbs(NUTS) under jax.vmap, since its Gibbs kernels take no 'vectorized'; on C, F and I its DiscreteGibbs "
-    "alone, on D without the two missing counts",
+    "numpyro": "DiscreteHMCGibbs(NUTS) under jax.vmap, since its Gibbs kernels take no 'vectorized'; on C, F "
+    "and I its DiscreteGibbs alone, on D without the two missing counts",
     "thrml": "two-colour block Gibbs, vmap over chains, every sweep observed",
 }
 OURS = {"sample", "sample-32", "pm.sample"}
 
 
-# ---------------------------------------------------------------- one row (in the child process)
-def run_one(model, sampler, chains, args):
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    spec = MODELS[model] if args.tune is None else replace(MODELS[model], tune=args.tune)
-    recorder = Recorder(spec, math.inf, args.seconds, math.inf, args.draws)
-    recorder.sweeps = None
-    start = time.perf_counter()
-    record = {"tune": spec.tune}
-    try:
-        SAMPLERS[sampler](spec, args.seed, recorder, chains)
-    except Done:
-        record |= {"total_seconds": time.perf_counter() - start} | recorder.result()
-        record |= speed(spec, recorder, chains)
-    except CannotRun as reason:
-        record |= {"status": "cannot run", "reason": str(reason)}
-    except Exception as error:
-        record |= {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:500]}
-    return record | environment()
+# ---------------------------------------------------------------- rows
+def options(p):
+    harness.choice(p, "--models", MODELS)
+    harness.choice(p, "--samplers", SAMPLERS, default=[name for name in SAMPLERS if name != "sample-32"])
+    p.add_argument("--chains", nargs="+", type=int, default=[4, 64, 1024], help="and 1 on the lattices")
+    p.add_argument("--seconds", type=float, default=20, help="sample at least this long")
+    p.add_argument("--draws", type=int, default=100, help="draws per chain at least")
+    p.add_argument("--tune", type=int, help="draws of tuning; by default the model's")
+    p.add_argument("--limit", type=float, default=1800, help="seconds for a row in all")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument(
+        "--bandwidth",
+        type=int,
+        metavar="MB",
+        help="compare the memory traffic of the sweeps with that of a copy of so many MB",
+    )
 
 
-def speed(spec, recorder, chains):
-    """Of all chains together, but for `us_per_draw`."""
-    draws_per_second = recorder.draws * chains / recorder.seconds
-    found = {"us_per_draw": 1e6 / draws_per_second}
-    if spec.sites:
-        found |= {"sweeps_per_second": recorder.sweeps * draws_per_second}
-        found |= {"site_updates_per_second": recorder.sweeps * spec.sites * draws_per_second}
-    return found
+SHORT = {
+    "models": ["C"],
+    "samplers": ["sample", "numpyro", "thrml"],
+    "chains": [4],
+    "seconds": 0.5,
+    "draws": 25,
+    "tune": 50,
+    "bandwidth": 64,
+}
 
 
-# ---------------------------------------------------------------- all rows (in the parent)
-def rows(args):
-    """(model, sampler, chains) of what is asked for; one chain alone on the lattices."""
+def rows(args, records):
+    """Every model, sampler and number of chains that is asked for; on the lattices also one chain alone."""
     for model in args.models:
         for sampler in args.samplers:
             if sampler == "thrml" and MODELS[model].thrml is None:
                 continue
             alone = [1] if MODELS[model].sites and sampler in STATE_BYTES else []
             for chains in sorted({*alone, *args.chains}):
-                yield model, sampler, chains
+                key = {"model": model, "sampler": sampler, "chains": chains, "seed": args.seed}
+                yield harness.Row(key, skipped=reason_to_skip(model, sampler, chains, records))
 
 
-def run_row(model, sampler, chains, args, records):
-    what = {"model": model, "sampler": sampler, "chains": chains, "seed": args.seed}
+def reason_to_skip(model, sampler, chains, records):
+    """Empty where the row is to be run."""
     if sampler == "pm.sample" and chains != PM_CHAINS:
-        return what | {"status": "not run", "reason": "more chains would take hours"} | environment()
-    slow = [
-        r
-        for r in records
-        if (r["model"], r["sampler"]) == (model, sampler) and r.get("reason", "").startswith("no result")
-    ]
-    if slow:
-        return (
-            what
-            | {"status": "not run", "reason": f"{slow[0]['chains']} chains already took too long"}
-            | environment()
-        )
-    command = ["benchmarks.many_chains", "--one", model, sampler, str(chains), "--seed", str(args.seed)]
-    command += ["--seconds", str(args.seconds), "--draws", str(args.draws)]
-    command += [] if args.tune is None else ["--tune", str(args.tune)]
-    return record_of(what, command, args.limit)
+        return "more chains would take hours"
+    for r in records:
+        too_long = r.get("reason", "").startswith(harness.NO_RESULT)
+        if (r["model"], r["sampler"]) == (model, sampler) and too_long:
+            return f"{r['chains']} chains already took too long"
+    return ""
 
 
-def run_all(args, path):
-    if path and not args.resume:
-        path.unlink(missing_ok=True)
-    records = [json.loads(line) for line in path.read_text().splitlines()] if path and path.exists() else []
-    have = {(r["model"], r["sampler"], r["chains"]) for r in records}
-    for row in rows(args):
-        if row in have:
-            continue
-        records.append(record := run_row(*row, args, records))
-        told = (
-            record.get("reason")
-            or f"{record['us_per_draw']:.3g} us per draw, {record['min_ess_per_second']:.3g} ESS/s"
-        )
-        print(*row, told, file=sys.stderr, flush=True)
-        if path:
-            with path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-    return records
+def measure(args, model, sampler, chains, seed):
+    spec = MODELS[model] if args.tune is None else replace(MODELS[model], tune=args.tune)
+    recorder = Recorder(spec, math.inf, args.seconds, math.inf, args.draws)
+    recorder.sweeps = None
+    start = time.perf_counter()
+    with contextlib.suppress(Done):
+        SAMPLERS[sampler](spec, seed, recorder, chains)
+    total = {"tune": spec.tune, "total_seconds": time.perf_counter() - start}
+    return total | recorder.result() | speed(spec, recorder, chains)
+
+
+def speed(spec, recorder, chains):
+    """Rates of all chains together; `us_per_draw` is all seconds over all draws."""
+    draws_per_second = recorder.draws * chains / recorder.seconds
+    rates = {"us_per_draw": 1e6 / draws_per_second}
+    if spec.sites:
+        rates |= {"sweeps_per_second": recorder.sweeps * draws_per_second}
+        rates |= {"site_updates_per_second": recorder.sweeps * spec.sites * draws_per_second}
+    return rates
+
+
+def progress(r):
+    return f"{r['us_per_draw']:.3g} us per draw, {r['min_ess_per_second']:.3g} ESS/s"
 
 
 # ---------------------------------------------------------------- tables
 COLUMNS = [
-    "chains", "sampler", "compile s", "tune s", "draws per chain", "sampling s", "us per draw", "min ESS", "min ESS/s",
-    "ratio to best peer", "slowest summary", "sweeps/s", "site updates/s",
+    "chains", "sampler", "compile s", "tune s", "draws per chain", "sampling s", "us per draw", "min ESS",
+    "min ESS/s", "ratio to best peer", "slowest summary", "sweeps/s", "site updates/s",
 ]  # fmt: skip
 MEASURED = [
-    "compile_seconds",
-    "tune_seconds",
-    "draws",
-    "sampling_seconds",
-    "us_per_draw",
-    "min_ess",
+    "compile_seconds", "tune_seconds", "draws", "sampling_seconds", "us_per_draw", "min_ess",
     "min_ess_per_second",
-]
+]  # fmt: skip
 
 
-def markdown(records, copy=None):
+def markdown(args, records):
     out = []
     for model in dict.fromkeys(r["model"] for r in records):
         mine = [r for r in records if r["model"] == model]
-        out += [f"## {model}: {MODELS[model].title}", "", *origins(mine), "", *table(mine), ""]
+        out += [f"## {model}: {MODELS[model].title}", "", *harness.origins(mine), "", *table(mine), ""]
         out += [f"- {line}" for line in footnotes(mine)] + [""]
-    return "\n".join(out + (bytes_moved(records, copy) if copy else []))
+    return "\n".join(out + (traffic(records, bandwidth(args.bandwidth)) if args.bandwidth else []))
 
 
 def table(records):
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
+    lines = []
     for chains in sorted({r["chains"] for r in records}):
         here = [r for r in records if r["chains"] == chains]
         peers = [r["min_ess_per_second"] for r in here if r["status"] == "ok" and r["sampler"] not in OURS]
         for r in here:
-            label = f"**{r['sampler']}**" if r["sampler"] in OURS else r["sampler"]
+            label = harness.label(r["sampler"], r["sampler"] in OURS)
             if r["status"] != "ok":
-                lines.append(f"| {chains} | {label} | {r['status']} |" + " |" * (len(COLUMNS) - 3))
+                lines.append([chains, label, r["status"]])
                 continue
             ratio = f"{r['min_ess_per_second'] / max(peers):.2g}" if any(peers) else "no peer"
-            of_sites = [
-                f"{r[key]:.3g}" if r.get(key) else ""
-                for key in ("sweeps_per_second", "site_updates_per_second")
-            ]
-            cells = [
-                str(chains),
-                label,
-                *(spread([r[key]]) for key in MEASURED),
-                ratio,
-                r["worst"],
-                *of_sites,
-            ]
-            lines.append("| " + " | ".join(cells) + " |")
-    return lines
+            rates = [r.get("sweeps_per_second"), r.get("site_updates_per_second")]
+            cells = [chains, label, *(harness.spread([r[key]]) for key in MEASURED), ratio, r["worst"]]
+            lines.append([*cells, *(f"{rate:.3g}" if rate else "" for rate in rates)])
+    return harness.table(COLUMNS, lines)
 
 
 def footnotes(records):
-    yield f"{records[0].get('tune', 'no')} draws of tuning; us per draw: of one chain, all chains' seconds over all their draws"
+    yield (
+        f"{records[0].get('tune', 'no')} draws of tuning; us per draw: of one chain, all chains' seconds "
+        "over all their draws"
+    )
     for name in dict.fromkeys(r["sampler"] for r in records):
         mine = [r for r in records if r["sampler"] == name]
         precision = " and ".join(sorted({r["precision"] for r in mine if r["status"] == "ok"}))
@@ -320,60 +291,24 @@ def bandwidth(megabytes, repeats=20):
     return 2 * a.nbytes / min(seconds)
 
 
-def bytes_moved(records, copy):
-    """What the sweeps read and write of the state at least, beside what a copy does."""
+def traffic(records, copy):
+    """Bytes per second of state that the sweeps read and write at least, and of a copy, which is `copy`."""
     import jax
 
-    lines = [
+    lines = []
+    for r in records:
+        if r.get("sweeps_per_second") and r["sampler"] in STATE_BYTES:
+            state = 2 * STATE_BYTES[r["sampler"]] * r["site_updates_per_second"]
+            lines.append([r["model"], r["chains"], r["sampler"], f"{state / 1e9:.3g}", f"{state / copy:.2g}"])
+    return [
         f"## Bytes per second on {jax.devices()[0].device_kind}",
         "",
         f"A copy reads and writes {copy / 1e9:.3g} GB/s.",
         "",
+        *harness.table(["model", "chains", "sampler", "GB/s of state", "share of a copy"], lines),
+        "",
     ]
-    lines += ["| model | chains | sampler | GB/s of state | share of a copy |", "|---|---|---|---|---|"]
-    for r in records:
-        if r.get("sweeps_per_second") and r["sampler"] in STATE_BYTES:
-            moved = 2 * STATE_BYTES[r["sampler"]] * r["site_updates_per_second"]
-            lines.append(
-                f"| {r['model']} | {r['chains']} | {r['sampler']} | {moved / 1e9:.3g} | {moved / copy:.2g} |"
-            )
-    return [*lines, ""]
-
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    p.add_argument(
-        "--samplers", nargs="+", default=[s for s in SAMPLERS if s != "sample-32"], choices=list(SAMPLERS)
-    )
-    p.add_argument("--chains", nargs="+", type=int, default=[4, 64, 1024], help="and 1 on the lattices")
-    p.add_argument("--seconds", type=float, default=20, help="sample at least this long")
-    p.add_argument("--draws", type=int, default=100, help="draws per chain at least")
-    p.add_argument("--tune", type=int, help="draws of tuning; by default the model's")
-    p.add_argument("--limit", type=float, default=1800, help="seconds for a row in all")
-    p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
-    p.add_argument("--resume", action="store_true", help="keep the records in --out and run what is missing")
-    p.add_argument(
-        "--bandwidth",
-        type=int,
-        metavar="MB",
-        help="compare the sweeps' traffic with that of a copy of so many MB",
-    )
-    p.add_argument("--one", nargs=3, metavar=("MODEL", "SAMPLER", "CHAINS"), help=argparse.SUPPRESS)
-    args = p.parse_args()
-    if args.one:
-        model, sampler, chains = args.one
-        print(RESULT + json.dumps(run_one(model, sampler, int(chains), args)), flush=True)
-        return
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-    records = run_all(args, args.out.with_name(args.out.name + ".jsonl") if args.out else None)
-    text = markdown(records, bandwidth(args.bandwidth) if args.bandwidth else None)
-    print(text)
-    if args.out:
-        args.out.with_name(args.out.name + ".md").write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(harness.Benchmark(__doc__, rows, measure, markdown, progress, options, short=SHORT))

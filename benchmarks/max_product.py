@@ -1,30 +1,27 @@
-"""Max-product beside PGMax: seconds for 100 sweeps on a periodic Ising grid and on RBMs, alone and for a
-batch of perturbed unaries.
+"""Max-product beside PGMax: seconds for 100 sweeps on a periodic Ising grid and on RBMs, for one set of
+unaries and for batches of perturbed ones.
 
 python -m benchmarks.max_product --out benchmarks/results/NAME-max-product
 
 One core, each row in a process of its own. PGMax is no dependency: `pip install pgmax` beside this package.
 """
 
-import argparse
-import importlib.metadata
-import json
-import os
+import importlib.util
 import sys
 import time
 import types
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.run import RESULT, environment, keep, origins, publish, record_of
+from benchmarks import harness
 
 SWEEPS, DAMPING = 100, 0.5
 REPEATS, SECONDS = 10, 20.0  # the best of so many runs, or of those that fit into so many seconds
 SIDE, COUPLING = 25, 0.4
-FEW = 10  # sweeps after which both are compared: after 100 the rounding of float32 has grown to tenths of a nat on the large RBM
-CLOSE = 1e-4  # of the largest log odds, by which those of both may differ then
+# Both libraries are compared after COMPARED sweeps: after 100 the rounding errors of float32 have grown to
+# tenths of a nat on the large RBM. Their log odds may then differ by TOLERANCE times the largest of them.
+COMPARED, TOLERANCE = 10, 1e-4
 
 
 # ---------------------------------------------------------------- models, by arrays alone
@@ -36,15 +33,10 @@ class Grid(NamedTuple):
     def arrays(self):
         """(2, E) sites of every pair, (2, 2) table, (n, 2) unaries"""
         sites = np.arange(self.side**2).reshape(self.side, self.side)
-        pairs = np.stack(
-            [np.tile(sites.ravel(), 2), np.concatenate([np.roll(sites, -1, axis).ravel() for axis in (0, 1)])]
-        )
+        second = np.concatenate([np.roll(sites, -1, axis).ravel() for axis in (0, 1)])
         spins = np.array([-1.0, 1.0])
-        return (
-            pairs,
-            COUPLING * np.outer(spins, spins),
-            np.random.default_rng(0).normal(size=(self.side**2, 1)) * spins,
-        )
+        unary = np.random.default_rng(0).normal(size=(self.side**2, 1)) * spins
+        return np.stack([np.tile(sites.ravel(), 2), second]), COUPLING * np.outer(spins, spins), unary
 
 
 class RBM(NamedTuple):
@@ -54,9 +46,7 @@ class RBM(NamedTuple):
     hidden: int
 
     def arrays(self):
-        """(2, E) sites of every pair, (visible, hidden) weights, (n, 2) unaries; the hidden sites come after
-        the visible
-        """
+        """(2, E) sites of every pair, (visible, hidden) weights, (n, 2) unaries; visible sites come first"""
         r = np.random.default_rng(0)
         v, h = np.divmod(np.arange(self.visible * self.hidden), self.hidden)
         weights = r.normal(size=(self.visible, self.hidden)) / np.sqrt(self.visible)
@@ -77,7 +67,8 @@ def perturbed(model, batch):
     return unary + np.random.default_rng(1).gumbel(size=(batch, *unary.shape))
 
 
-# ---------------------------------------------------------------- the two: a function of unaries (n, 2), and how beliefs (n, 2) come of it
+# ---------------------------------------------------------------- libraries
+# (model, number of sweeps) -> (unaries (n, 2) -> messages, (unaries, messages) -> beliefs (n, 2))
 def ours(model, count):
     import pymc_discrete as pmd
     from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, max_product
@@ -92,9 +83,8 @@ def ours(model, count):
     graph = FactorGraph(space, [factor])
 
     def sweeps(unary):
-        return max_product.run(
-            graph.perturbed([unary.T]), MAX, n_sweeps=count, damping=DAMPING, tolerance=-1.0
-        ).messages  # never stops
+        options = {"n_sweeps": count, "damping": DAMPING, "tolerance": -1.0}  # never stops early
+        return max_product.run(graph.perturbed([unary.T]), MAX, **options).messages
 
     def beliefs(unary, messages):
         return max_product.fields(graph.perturbed([unary.T]), messages)[0].value().T
@@ -104,6 +94,8 @@ def ours(model, count):
 
 def pgmax(model, count):
     """As in its examples: pairwise factors, evidence updated within the compiled function."""
+    if importlib.util.find_spec("pgmax") is None:
+        raise harness.CannotRun("PGMax is not installed: pip install pgmax")
     import jax
     from jax.extend.backend import get_backend
 
@@ -114,9 +106,7 @@ def pgmax(model, count):
 
     pairs, parameters, unary = model.arrays()
     if isinstance(model, RBM):
-        parameters = np.zeros((pairs.shape[1], 2, 2)) + parameters.reshape(-1, 1, 1) * np.array(
-            [[0, 0], [0, 1]]
-        )
+        parameters = parameters.reshape(-1, 1, 1) * np.array([[0.0, 0.0], [0.0, 1.0]])
     sites = vgroup.NDVarArray(num_states=2, shape=(len(unary),))
     graph = fgraph.FactorGraph(variable_groups=sites)
     variables = [sites[i] for i in range(len(unary))]
@@ -139,57 +129,74 @@ def pgmax(model, count):
 LIBRARIES = {"pymc_discrete": ours, "PGMax": pgmax}
 
 
-# ---------------------------------------------------------------- one row (in the child process)
-def built(name, model, unary, count=SWEEPS):
-    """A compiled function of `unary` (batch, n, 2), what makes beliefs of its result, and the seconds to
-    build the graph and to compile.
+# ---------------------------------------------------------------- rows
+PRECISIONS = [("pymc_discrete", "float32"), ("pymc_discrete", "float64"), ("PGMax", "float32")]
+
+
+def options(p):
+    harness.choice(p, "--models", MODELS)
+    p.add_argument("--batches", nargs="+", type=int, help="sizes of batches; by default those of the model")
+    p.add_argument("--limit", type=float, default=1800, help="seconds for a row in all")
+
+
+SHORT = {"models": ["Ising 25x25"], "batches": [1]}
+
+
+def rows(args, records):
+    for model in args.models:
+        for batch in args.batches or MODELS[model][1]:
+            for library, precision in PRECISIONS:
+                key = {"model": model, "library": library, "precision": precision, "batch": batch}
+                yield harness.Row(key)
+
+
+def compiled(library, model, unary, count=SWEEPS):
+    """A compiled function of unaries (batch, n, 2), the function from its result to beliefs, and seconds.
+
+    The seconds are those of building the graph and those of compiling.
     """
     import jax
 
     begin = time.perf_counter()
-    sweeps, beliefs = LIBRARIES[name](model, count)
-    middle = time.perf_counter()
+    sweeps, beliefs = LIBRARIES[library](model, count)
+    built = time.perf_counter()
     function = jax.jit(jax.vmap(sweeps) if len(unary) > 1 else lambda u: sweeps(u[0])).lower(unary).compile()
-    return function, beliefs, middle - begin, time.perf_counter() - middle
+    return function, beliefs, built - begin, time.perf_counter() - built
 
 
-def run_one(model, name, precision, batch):
+def measure(args, model, library, precision, batch):
     import jax
 
-    import pymc_discrete  # noqa: F401  which turns float64 on
+    import pymc_discrete  # noqa: F401  its import turns float64 on
 
     jax.config.update("jax_enable_x64", precision == "float64")
-    unary = jax.numpy.asarray(perturbed(MODELS[model][0], batch), precision)
-    function, _, build, compiling = built(name, MODELS[model][0], unary)
-    messages, taken = jax.block_until_ready(function(unary)), []
-    while len(taken) < 2 or (len(taken) < REPEATS and sum(taken) < SECONDS):
+    model, _ = MODELS[model]
+    unary = jax.numpy.asarray(perturbed(model, batch), precision)
+    function, _, build, compiling = compiled(library, model, unary)
+    messages, seconds = jax.block_until_ready(function(unary)), []
+    while len(seconds) < 2 or (len(seconds) < REPEATS and sum(seconds) < SECONDS):
         begin = time.perf_counter()
         jax.block_until_ready(function(unary))
-        taken.append(time.perf_counter() - begin)
-    width = {str(leaf.dtype) for leaf in jax.tree.leaves(messages)}
-    if width != {precision}:
-        raise RuntimeError(f"messages of {width}, not {precision}")
-    record = {
-        "status": "ok",
+        seconds.append(time.perf_counter() - begin)
+    dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(messages)}
+    if dtypes != {precision}:
+        raise RuntimeError(f"messages of {dtypes}, not {precision}")
+    return {
         "build_seconds": build,
         "compile_seconds": compiling,
-        "seconds": min(taken),
-        "runs": len(taken),
+        "seconds": min(seconds),
+        "runs": len(seconds),
+        **(agreement(model, unary) if library == "PGMax" and batch == 1 else {}),
     }
-    if name == "PGMax" and batch == 1:
-        record |= agreement(MODELS[model][0], unary)
-    there = environment()
-    there["versions"]["pgmax"] = installed("pgmax")
-    return record | there
 
 
 def agreement(model, unary):
-    """How far the log odds of both are apart after the same few sweeps, and how many sites are decoded
-    otherwise.
+    """The largest difference of the libraries' log odds after the same sweeps, and how many sites they decode
+    differently.
     """
     odds = []
-    for name in LIBRARIES:
-        function, beliefs, *_ = built(name, model, unary, FEW)
+    for library in LIBRARIES:
+        function, beliefs, *_ = compiled(library, model, unary, COMPARED)
         b = beliefs(unary[0], function(unary))
         odds.append(np.asarray(b[:, 1] - b[:, 0]))
     return {
@@ -199,106 +206,76 @@ def agreement(model, unary):
     }
 
 
-def installed(package):
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+def progress(r):
+    return f"{1e3 * r['seconds']:.3g} ms"
 
 
-# ---------------------------------------------------------------- table (in the parent)
+# ---------------------------------------------------------------- tables
 COLUMNS = ["batch", "library", "precision", "ms for 100 sweeps", "ours faster by", "compile s", "build s"]
 
 
-def markdown(records):
-    lines = [f"## Max-product: {SWEEPS} sweeps, damping {DAMPING}, one core", "", *origins(records), ""]
+def markdown(args, records):
+    lines = [f"## Max-product: {SWEEPS} sweeps, damping {DAMPING}, one core", ""]
+    lines += [*harness.origins(records), ""]
     notes = []
     for model in dict.fromkeys(r["model"] for r in records):
-        lines += [f"### {model}", "", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
         mine = [r for r in records if r["model"] == model]
-        theirs = {r["batch"]: r["seconds"] for r in mine if r["library"] == "PGMax" and r["status"] == "ok"}
-        for r in mine:
-            label = [
-                str(r["batch"]),
-                r["library"] if r["library"] == "PGMax" else f"**{r['library']}**",
-                r["precision"],
-            ]
-            if r["status"] != "ok":
-                lines.append("| " + " | ".join([*label, r["status"]]) + " |" + " |" * (len(COLUMNS) - 4))
-                notes.append(f"- {model}, batch {r['batch']}, {r['library']}: {r['reason']}")
-                continue
-            ratio = (
-                f"{theirs[r['batch']] / r['seconds']:.2g}x"
-                if r["library"] != "PGMax" and r["batch"] in theirs
-                else ""
-            )
-            cells = [
-                f"{1e3 * r['seconds']:.3g}",
-                ratio,
-                f"{r['compile_seconds']:.2g}",
-                f"{r['build_seconds']:.2g}",
-            ]
-            lines.append("| " + " | ".join([*label, *cells]) + " |")
-            if "difference" in r:
-                same = r["difference"] <= CLOSE * r["largest_log_odds"]
-                notes.append(
-                    f"- {model}: after {FEW} sweeps log odds of both differ by at most {r['difference']:.2g} "
-                    f"nats, the largest being {r['largest_log_odds']:.3g}; {r['decoded_otherwise']} sites "
-                    "are decoded otherwise"
-                    + ("." if same and not r["decoded_otherwise"] else ": **they disagree**.")
-                )
-        lines.append("")
+        lines += [f"### {model}", "", *table(mine), ""]
+        notes += footnotes(mine)
     return "\n".join([*lines, *notes, FOOTNOTE])
 
 
-FOOTNOTE = f"""- Grid: spins, coupling {COUPLING}, fields Normal(0, 1). RBM: weights Normal(0, variance 1 / visible), biases Normal(0, 1).
-  Every element of a batch has Gumbel noise of its own on its unaries.
-- PGMax: `PairwiseFactorGroup` of all pairs, `build_inferer(backend="bp")`, evidence updated inside the compiled function,
-  vmapped. Ours: `Pairwise` on the grid, `Bipartite` on the RBMs. Both update all messages at once, and as much of the old stays.
-- ms: best of up to {REPEATS} runs, after compiling. PGMax computes in float32 unless told otherwise, and so it does here; what ours is
-  faster by is against that, in either precision.
+def table(records):
+    """Of one model."""
+    peers = {r["batch"]: r["seconds"] for r in records if r["library"] == "PGMax" and r["status"] == "ok"}
+    lines = []
+    for r in records:
+        ours = r["library"] != "PGMax"
+        cells = [r["batch"], harness.label(r["library"], ours), r["precision"]]
+        if r["status"] != "ok":
+            lines.append([*cells, r["status"]])
+            continue
+        ratio = f"{peers[r['batch']] / r['seconds']:.2g}x" if ours and r["batch"] in peers else ""
+        setup = [f"{r[key]:.2g}" for key in ("compile_seconds", "build_seconds")]
+        lines.append([*cells, f"{1e3 * r['seconds']:.3g}", ratio, *setup])
+    return harness.table(COLUMNS, lines)
+
+
+def footnotes(records):
+    for r in records:
+        if r["status"] != "ok":
+            yield f"- {r['model']}, batch {r['batch']}, {r['library']}: {r['reason']}"
+        elif "difference" in r:
+            close = r["difference"] <= TOLERANCE * r["largest_log_odds"] and not r["decoded_otherwise"]
+            yield (
+                f"- {r['model']}: after {COMPARED} sweeps log odds of both differ by at most "
+                f"{r['difference']:.2g} nats, the largest being {r['largest_log_odds']:.3g}; "
+                f"{r['decoded_otherwise']} sites are decoded otherwise"
+                + ("." if close else ": **they disagree**.")
+            )
+
+
+FOOTNOTE = f"""- Grid: spins, coupling {COUPLING}, fields Normal(0, 1). RBM: weights Normal(0, variance 1 /
+  visible), biases Normal(0, 1). Every element of a batch has Gumbel noise of its own on its unaries.
+- PGMax: `PairwiseFactorGroup` of all pairs, `build_inferer(backend="bp")`, evidence updated inside the
+  compiled function, vmapped. Ours: `Pairwise` on the grid, `Bipartite` on the RBMs. Both update all messages
+  at once, and as much of the old stays.
+- ms: best of up to {REPEATS} runs, after compiling. PGMax computes in float32 unless told otherwise, and so
+  it does here; what ours is faster by is against that, in either precision.
 - Ours would stop at an exact fixed point, and is told not to. build s: making the graph, in Python.
 """
 
-ROWS = [("pymc_discrete", "float32"), ("pymc_discrete", "float64"), ("PGMax", "float32")]
-
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument(
-        "--models",
-        nargs="+",
-        default=list(MODELS),
-        choices=list(MODELS),
-        metavar="NAME",
-        help=", ".join(MODELS),
-    )
-    p.add_argument("--limit", type=float, default=1800, help="seconds for a row in all")
-    p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (table)")
-    p.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
-    args = p.parse_args()
-    if hasattr(os, "sched_setaffinity"):  # before JAX counts its threads
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if args.one:
-        *what, batch = args.one
-        print(RESULT + json.dumps(run_one(*what, int(batch))), flush=True)
-        return
-    records = []
-    for model in args.models:
-        for batch in MODELS[model][1]:
-            for name, precision in ROWS:
-                what = {"model": model, "library": name, "precision": precision, "batch": batch}
-                command = ["benchmarks.max_product", "--one", model, name, precision, str(batch)]
-                records.append(r := record_of(what, command, args.limit))
-                print(
-                    ", ".join(map(str, what.values())),
-                    r.get("reason") or f"{1e3 * r['seconds']:.3g} ms",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                keep(records, args.out)
-    publish(markdown(records), args.out)
-
-
 if __name__ == "__main__":
-    main()
+    harness.main(
+        harness.Benchmark(
+            __doc__,
+            rows,
+            measure,
+            markdown,
+            progress,
+            options,
+            short=SHORT,
+            one_core=True,
+            packages=("pgmax",),
+        )
+    )

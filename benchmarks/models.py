@@ -1,7 +1,7 @@
 """The benchmark models: in PyMC, in NumPyro and THRML where they can run them, and the summaries that are
 compared.
 
-The PyMC models A to E and their data are those of the acceptance suite (same seeds, same numbers). A summary
+The PyMC models A to E and their data are those of the acceptance tests (same seeds, same numbers). A summary
 is a scalar per draw; a run's score is the minimum ESS over its model's summaries.
 """
 
@@ -26,11 +26,11 @@ class ModelSpec:
     summaries: Callable  # {variable: (draws, ...)} -> {summary: (draws,)}
     numpyro: Callable | None = None  # () -> NumPyro model function
     thrml: Callable | None = None  # () -> (THRML's sampling program, its blocks)
-    sites: int = 0  # of a lattice
-    start_values: dict = field(default_factory=dict)  # for samplers whose form of the model holds none
+    sites: int = 0  # number of sites of a lattice; 0 for other models
+    start_values: dict = field(default_factory=dict)  # for samplers whose version of the model has none
     numpyro_missing: str = ""  # why there is no NumPyro model
-    continuous: bool = True  # whether the model has continuous variables (NUTS runs beside)
-    tune: int = 1000
+    continuous: bool = True  # whether the model has continuous variables, which NUTS samples
+    tune: int = 1000  # draws of tuning
     complete: Callable | None = None  # (arrays, rng) -> arrays with a marginalised variable drawn exactly
 
 
@@ -101,7 +101,7 @@ def mixture_numpyro():
 
     y = jnp.asarray(mixture_data())
 
-    def model():  # iid Normal(0, 5) restricted to increasing means, as PyMC's ordered transform has it
+    def model():  # iid Normal(0, 5) restricted to increasing means, as with PyMC's ordered transform
         mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.ordered_vector, (), (3,)))
         numpyro.factor("mu_prior", dist.Normal(0.0, 5.0).log_prob(mu).sum())
         z = numpyro.sample("z", dist.Categorical(jnp.full((y.shape[0], 3), 1 / 3)))
@@ -111,7 +111,7 @@ def mixture_numpyro():
 
 
 def mixture_draw_z(a, rng):
-    """Draw z exactly given mu, for samplers that marginalise it: argmax_k (log p(y_i | mu_k) + Gumbel)."""
+    """Adds z, drawn exactly given mu: argmax_k (log p(y_i | mu_k) + Gumbel)."""
     logp = -0.5 * (mixture_data()[:, None] - a["mu"][:, None, :]) ** 2
     return {**a, "z": (logp + rng.gumbel(size=logp.shape)).argmax(-1)}
 
@@ -132,7 +132,7 @@ def coal_mining():
 
     years, disasters = coal_data()
     with warnings.catch_warnings(), pm.Model() as model:
-        warnings.simplefilter("ignore")  # PyMC announces the imputation
+        warnings.simplefilter("ignore")  # PyMC warns that it imputes missing values
         tau = pm.DiscreteUniform("switchpoint", years.min(), years.max())
         early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
         pm.Poisson("disasters", pm.math.switch(tau >= years, early, late), observed=disasters)
@@ -140,17 +140,18 @@ def coal_mining():
 
 
 def coal_mining_numpyro():
-    """The two missing counts are left out (unbounded Poisson): all that is compared has the same posterior.
+    """The two missing counts, unbounded Poisson variables, are left out.
 
-    The switchpoint is an index from 0, as NumPyro's discrete Gibbs proposes 0..K-1 whatever the support.
+    This does not change the posterior of what is compared. The switchpoint is an index from 0, as NumPyro's
+    discrete Gibbs proposes 0..K-1 whatever the support.
     """
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
 
     years, disasters = coal_data()
-    seen = np.isfinite(disasters)
-    offset, counts = jnp.asarray(years[seen] - years.min()), jnp.asarray(disasters[seen].astype(int))
+    observed = np.isfinite(disasters)
+    offset, counts = jnp.asarray(years[observed] - years.min()), jnp.asarray(disasters[observed].astype(int))
 
     def model():
         tau = numpyro.sample("switchpoint_index", dist.DiscreteUniform(0, len(years) - 1))

@@ -1,4 +1,4 @@
-"""Where the time of a draw goes: milliseconds per sub-step of pm.sample, and our steps' host share.
+"""Where the time of a draw goes: milliseconds per step method of pm.sample, and the host's share of ours.
 
 python -m benchmarks.profile_step A gwg-1 --draws 1000
 
@@ -7,21 +7,19 @@ result is ready and "host" is the rest of the step: reading the point, random ke
 "outside the steps" is what pm.sample does between steps: recording the draw and the callback.
 """
 
-import argparse
 import contextlib
-import logging
 import time
-import warnings
 
 import numpy as np
 
+from benchmarks import harness
 from benchmarks.models import MODELS
 from benchmarks.recorder import Done, Recorder
 from benchmarks.samplers import SAMPLERS
 
 
 def timed(function, times, finish=lambda result: result):
-    """`function`, appending the seconds of every call to `times`; `finish` waits for its result."""
+    """`function`, with the seconds of every call appended to `times`; `finish` waits for its result."""
 
     def call(*args, **kwargs):
         start = time.perf_counter()
@@ -34,7 +32,7 @@ def timed(function, times, finish=lambda result: result):
 
 
 def instrument(method, steps):
-    """Time `method.step`, and its compiled draw as soon as there is one; append their row to `steps`."""
+    """Time `method.step`, and its compiled draw as soon as it exists; append a row with both to `steps`."""
     import jax
 
     variables = ", ".join(v.name for v in method.vars)
@@ -74,7 +72,7 @@ def instrumented(steps):
 
 
 class CountingRecorder(Recorder):
-    """Stops after a number of draws; the ESS plays no part."""
+    """Stops after a number of draws, whatever their ESS."""
 
     def __init__(self, spec, draws):
         super().__init__(spec, target=np.inf, limit=np.inf, min_seconds=np.inf)
@@ -97,31 +95,33 @@ def profile(model, sampler, draws, seed=0):
     def mean(times):  # ms, after tuning
         return 1e3 * np.mean(times[-recorder.draws :])
 
-    yield f"{model}, {sampler}: {total:.3f} ms per draw over {recorder.draws} draws"
-    yield ""
-    yield "| part | ms per draw | share |"
-    yield "|---|---|---|"
+    parts = []  # (name, ms per draw)
     for row in steps:
         ms = mean(row["step"])
-        yield f"| {row['name']} | {ms:.3f} | {ms / total:.0%} |"
+        parts.append((row["name"], ms))
         if row["draw"]:
             compiled = mean(row["draw"])
-            yield f"| ... of it compiled | {compiled:.3f} | {compiled / total:.0%} |"
-            yield f"| ... of it host | {ms - compiled:.3f} | {(ms - compiled) / total:.0%} |"
-    rest = total - sum(mean(row["step"]) for row in steps)
-    yield f"| outside the steps | {rest:.3f} | {rest / total:.0%} |"
+            parts += [("... of it compiled", compiled), ("... of it host", ms - compiled)]
+    parts.append(("outside the steps", total - sum(mean(row["step"]) for row in steps)))
+    return [
+        f"{model}, {sampler}: {total:.3f} ms per draw over {recorder.draws} draws",
+        "",
+        *harness.table(
+            ["part", "ms per draw", "share"],
+            [[name, f"{ms:.3f}", f"{ms / total:.0%}"] for name, ms in parts],
+        ),
+    ]
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = harness.parser(__doc__)
     p.add_argument("model", choices=list(MODELS))
     p.add_argument(
         "sampler", choices=list(SAMPLERS), metavar="sampler", help="one that goes through pm.sample"
     )
     p.add_argument("--draws", type=int, default=1000)
     args = p.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
+    harness.quiet()
     print("\n".join(profile(args.model, args.sampler, args.draws)))
 
 

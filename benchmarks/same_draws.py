@@ -4,8 +4,12 @@ last bit or not.
 python -m benchmarks.same_draws BEFORE AFTER [--models MODEL ...] [--samplers WORD ...]
 
 BEFORE and AFTER are folders with checkouts of this repository. The draws of a model are made in a process of
-their own. A row says of each sampler whether all draws are equal; the exit status is 1 where some are not.
-What a step or a model refuses must be refused by both.
+their own. A line for each model says how many samplers have equal draws and names those that differ; the exit
+status is 1 if there are any. A sampler that one checkout refuses must be refused by the other, with the same
+message.
+
+A child runs this file with the package of a checkout, which may be too old to have `benchmarks.harness`.
+Hence only the parent imports the harness, within the functions that it calls.
 """
 
 import argparse
@@ -13,7 +17,6 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
 import sys
 import warnings
 from functools import partial
@@ -22,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 TUNE, DRAWS = 30, 30
-RESULT = "SAME-DRAWS "
+RESULT = "BENCHMARK-RESULT "  # harness.RESULT, which a child cannot import
 DATA = np.random.default_rng(0)
 NORMAL, COUNTS = DATA.normal(size=(30, 8)), DATA.poisson(4.0, size=30)
 
@@ -60,10 +63,8 @@ def counts(pm, pt):
 
 
 def chain(pm, pt):
-    P, mu = (
-        pm.Dirichlet("P", np.ones((3, 3)) + np.eye(3)),
-        pm.Normal("mu", 0, 2, shape=3, initval=[-1.0, 0.0, 1.0]),
-    )
+    P = pm.Dirichlet("P", np.ones((3, 3)) + np.eye(3))
+    mu = pm.Normal("mu", 0, 2, shape=3, initval=[-1.0, 0.0, 1.0])
     z = pm.Categorical("z", p=np.ones(3) / 3, shape=30)
     pm.Potential("chain", pt.log(P[z[:-1], z[1:]]).sum())
     pm.Normal("y", mu[z], 1, observed=NORMAL[:, 1])
@@ -84,7 +85,7 @@ def covariances(pm, pt):
 
 
 def network(pm, pt):
-    """A density that no structure is seen in, and a Binomial prior."""
+    """A dense density, in which no structure can be detected, and a Binomial prior."""
     x = pm.Binomial("x", 3, 0.5, shape=8)
     pm.Potential("net", pt.tanh(pt.dot(pt.tanh(pt.dot(x, NORMAL[:8])), NORMAL[8:16])).sum())
 
@@ -110,8 +111,9 @@ IN_ONE_PROGRAM = (
 
 
 def steps(pmd):
-    """Every step, with every option that is a program of its own: {name: names of the discrete variables ->
-    step}.
+    """{name: function from the names of the discrete variables to a step}.
+
+    Every step is there, with every option that leads to another compiled program.
     """
     g, p, d = pmd.GibbsWithGradients, pmd.PathAuxiliary, pmd.DiscreteLangevin
     return {
@@ -134,24 +136,27 @@ def steps(pmd):
 
 
 def by_step(model, make):
-    """What a step draws for fixed values of the other variables."""
+    """Digest of the draws and statistics of a step, the other variables being fixed."""
     with model:
         step = make()
     point = model.initial_point()
     step.setup_chain(np.random.default_rng(3), tune=TUNE, draws=DRAWS)
-    seen = []
+    arrays = []
     for n in range(TUNE + DRAWS):
         if n == TUNE:
             step.stop_tuning()
         point, stats = step.step(point)
-        seen.append(
-            [np.asarray(point[name]) for name in sorted(point)]
-            + [np.asarray(v) for s in stats for _, v in sorted(s.items())]
-        )
-    return digest(a for draw in seen for a in draw)
+        arrays += [point[name] for name in sorted(point)]
+        arrays += [value for s in stats for _, value in sorted(s.items())]
+    return digest(np.array(a) for a in arrays)
 
 
-def by_sample(model, pmd, step, dtype):
+def by_sample(model, pmd, make, dtype):
+    """Digest of what pmd.sample returns with the step that `make` builds, or with its default for None."""
+    step = None
+    if make is not None:
+        with model:
+            step = make()
     options = {"chains": 2, "random_seed": 5, "progressbar": False, "compute_convergence_checks": False}
     idata = pmd.sample(DRAWS, tune=TUNE, model=model, step=step, dtype=dtype, **options)
     return digest(
@@ -161,20 +166,19 @@ def by_sample(model, pmd, step, dtype):
     )
 
 
-def by_sliced_sample(model, pmd, continuous, dtype):
-    return by_sample(model, pmd, made(model, lambda: pmd.ReparameterizedSlice(continuous)), dtype)
-
-
 def digest(arrays):
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for a in arrays:
-        found.update(str((a.dtype, a.shape)).encode())
-        found.update(np.ascontiguousarray(a).tobytes())
-    return found.hexdigest()[:16]
+        sha.update(str((a.dtype, a.shape)).encode())
+        sha.update(np.ascontiguousarray(a).tobytes())
+    return sha.hexdigest()[:16]
 
 
 def draws_of(name, dtype, words):
-    """{sampler: digest of its draws, or what it raised}, in the child process."""
+    """In a child process: {sampler: digest of its draws, or the error that it raised}.
+
+    words : only samplers with one of these in their names; empty for all
+    """
     import pymc as pm
     import pytensor
     import pytensor.tensor as pt
@@ -187,23 +191,21 @@ def draws_of(name, dtype, words):
     warnings.simplefilter("ignore")
     with warnings.catch_warnings(), pm.Model() as model:
         next(m for m in MODELS if m.__name__ == name)(pm, pt)
-    discrete = [v.name for v in model.discrete_value_vars]
     free = {rv.name for rv in model.free_RVs}
+    discrete = [v.name for v in model.discrete_value_vars if v.name in free]
     continuous = [rv.name for rv in model.free_RVs if model.rvs_to_values[rv] in model.continuous_value_vars]
-    discrete = [n for n in discrete if n in free]
-    asked = {k: (lambda make=make: by_step(model, lambda: make(discrete))) for k, make in steps(pmd).items()}
+    runs = {k: partial(by_step, model, partial(make, discrete)) for k, make in steps(pmd).items()}
     if continuous:
-        asked["ReparameterizedSlice"] = lambda: by_step(model, lambda: pmd.ReparameterizedSlice(continuous))
-        asked["pmd.sample, ReparameterizedSlice"] = partial(by_sliced_sample, model, pmd, continuous, dtype)
-    asked["pmd.sample"] = lambda: by_sample(model, pmd, None, dtype)
+        sliced = partial(pmd.ReparameterizedSlice, continuous)
+        runs["ReparameterizedSlice"] = partial(by_step, model, sliced)
+        runs["pmd.sample, ReparameterizedSlice"] = partial(by_sample, model, pmd, sliced, dtype)
+    runs["pmd.sample"] = partial(by_sample, model, pmd, None, dtype)
     for step in IN_ONE_PROGRAM:
-        make = steps(pmd)[step]
-        asked[f"pmd.sample, {step}"] = lambda make=make: by_sample(
-            model, pmd, made(model, lambda: make(discrete)), dtype
-        )
+        make = partial(steps(pmd)[step], discrete)
+        runs[f"pmd.sample, {step}"] = partial(by_sample, model, pmd, make, dtype)
     results = {}
-    for sampler, run in asked.items():
-        if words and not any(w in sampler for w in words):
+    for sampler, run in runs.items():
+        if words and not any(word in sampler for word in words):
             continue
         try:
             results[sampler] = run()
@@ -212,63 +214,59 @@ def draws_of(name, dtype, words):
     return results
 
 
-def made(model, make):
-    with model:
-        return make()
+# ---------------------------------------------------------------- comparison, in the parent process
+def draws_by(folder, name, dtype, words):
+    """`draws_of` a model by the package in a folder."""
+    from benchmarks import harness
 
-
-# ---------------------------------------------------------------- comparison
-def child(folder, name, dtype, words):
     command = [sys.executable, str(Path(__file__).resolve()), "--one", name, dtype, "--samplers", *words]
-    env = {
-        **os.environ,
-        "PYTHONPATH": str(folder),
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
-    }  # compiles in a third less time
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=3600)
-    for line in done.stdout.splitlines():
-        if line.startswith(RESULT):
-            return json.loads(line.removeprefix(RESULT))
-    raise SystemExit(f"{folder}, {name}, {dtype}: {done.stderr[-2000:]}")
+    # the lowest level of optimization compiles in a third less time
+    flags = {"PYTHONPATH": str(folder), "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    try:
+        return harness.result_of(command, 3600, env=os.environ | flags, cwd=folder)
+    except harness.NoResult as error:
+        raise SystemExit(f"{folder}, {name}, {dtype}: {error}\n{error.stderr[-2000:]}") from None
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("folders", nargs="*", type=Path)
-    p.add_argument("--models", nargs="+", default=[m.__name__ for m in MODELS])
-    p.add_argument(
-        "--samplers", nargs="*", default=[], help="only those with one of these words in their names"
-    )
-    p.add_argument("--dtypes", nargs="+", default=["float64", "float32"])
-    p.add_argument(
-        "--keep", type=Path, help="a file that keeps the draws of BEFORE, and gives them where it has them"
-    )
-    p.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    args = p.parse_args()
-    if args.one:
-        print(RESULT + json.dumps(draws_of(*args.one, args.samplers)), flush=True)
-        return
+def compare(args):
+    """The number of samplers that differ."""
     kept = json.loads(args.keep.read_text()) if args.keep and args.keep.exists() else {}
-    equal, differ, refused = 0, 0, 0
+    equal, differing, refused = 0, 0, 0
     for name in args.models:
         for dtype in args.dtypes:
-            before = kept.get(f"{name} {dtype}") or child(args.folders[0].resolve(), name, dtype, [])
-            kept[f"{name} {dtype}"] = before
+            key = f"{name} {dtype}"
+            before = kept[key] = kept.get(key) or draws_by(args.folders[0].resolve(), name, dtype, [])
             if args.keep:
                 args.keep.write_text(json.dumps(kept, indent=1))
             if len(args.folders) == 1:
                 print(name, dtype, len(before), "recorded", flush=True)
                 continue
-            after = child(args.folders[1].resolve(), name, dtype, args.samplers)
-            wrong = [s for s in after if after[s] != before.get(s)]
-            differ += len(wrong)
-            refused += sum(":" in r for s, r in after.items() if s not in wrong)
-            equal += sum(":" not in r for s, r in after.items() if s not in wrong)
-            print(f"{name} {dtype}: {len(after) - len(wrong)} of {len(after)} equal", flush=True)
-            for s in wrong:
-                print(f"  {s}: {before.get(s)} -> {after[s]}", flush=True)
-    print(f"{equal} equal to the last bit, {refused} refused with the same words, {differ} differ")
-    sys.exit(bool(differ))
+            after = draws_by(args.folders[1].resolve(), name, dtype, args.samplers)
+            wrong = [sampler for sampler in after if after[sampler] != before.get(sampler)]
+            right = [result for sampler, result in after.items() if sampler not in wrong]
+            differing += len(wrong)
+            refused += sum(":" in result for result in right)
+            equal += sum(":" not in result for result in right)
+            print(f"{key}: {len(right)} of {len(after)} equal", flush=True)
+            for sampler in wrong:
+                print(f"  {sampler}: {before.get(sampler)} -> {after[sampler]}", flush=True)
+    print(f"{equal} equal to the last bit, {refused} refused with the same words, {differing} differ")
+    return differing
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("folders", nargs="*", type=Path, help="BEFORE and AFTER; or BEFORE alone, with --keep")
+    p.add_argument("--models", nargs="+", default=[m.__name__ for m in MODELS])
+    p.add_argument("--samplers", nargs="*", default=[], help="only those with one of these in their names")
+    p.add_argument("--dtypes", nargs="+", default=["float64", "float32"])
+    p.add_argument("--keep", type=Path, help="a file with the draws of BEFORE: read, and completed")
+    p.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.one:
+        print(RESULT + json.dumps(draws_of(*args.one, args.samplers)), flush=True)
+    else:
+        sys.exit(bool(compare(args)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The samplers that are compared, one registered function each.
 
 A sampler is `run(spec, seed, recorder)`: it draws one chain of the model until `recorder.add` raises Done,
-and raises CannotRun where it does not take the model. To add one of our steps:
+and raises CannotRun where it does not support the model. To add one of our steps:
 
     sampler("dmala", ours=True)(our_step("DiscreteLangevin"))
 """
@@ -14,15 +14,15 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks.recorder import CannotRun
+from benchmarks.harness import CannotRun
 
 SAMPLERS = {}
 BUFFER_DRAWS, CHUNK_SECONDS = 2000, 1.0
-BUFFER_BYTES = 2**28  # where many chains would need more
-# draws that one chain of pmd.sample makes in 0.3 to 1 s on the CPU of the results: how often the host looks
+BUFFER_BYTES = 2**28  # an upper limit to the buffer of many chains
+# draws between two callbacks of pmd.sample, for one chain: 0.3 to 1 s on the CPU of the results
 CHUNKS = {"A": 700, "B": 5000, "C": 50_000, "D": 3000, "E": 2000, "F": 12_000, "I": 12_000}
 SMALLEST_CHUNK = 25
-SWEEPS_PER_DRAW = 1  # of a BlockGibbs with transitions=1, which is what pmd.sample takes
+SWEEPS_PER_DRAW = 1  # of BlockGibbs within pmd.sample, which sets transitions=1
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,13 @@ def run_pymc(spec, seed, recorder, step=None, change=None, complete=None, initva
 
     Compile seconds: from before the step is built to the end of the first draw, less a typical draw. The
     first draw after tuning is dropped, as a sampler may compile again there; its excess counts as compiling.
-    Sampling seconds are those between callbacks: all that pm.sample does for a draw, and none of our work.
+    Sampling seconds are those between callbacks: all that pm.sample does for a draw, and nothing of what the
+    recorder does.
 
     step : (pymc_discrete, discrete names) -> step; None is PyMC's own choice
-    change : model -> model, before the clock starts
-    complete : (arrays, rng) -> arrays, inside the clock
-    initvals : start values where `change` has taken them from the model
+    change : model -> model, applied before timing starts
+    complete : (arrays, rng) -> arrays, timed as part of sampling
+    initvals : start values, where `change` has removed those of the model
     """
     import pymc as pm
     from pymc.backends.ndarray import NDArray
@@ -76,7 +77,7 @@ def run_pymc(spec, seed, recorder, step=None, change=None, complete=None, initva
     rng = np.random.default_rng(seed)
     clock = time.perf_counter
     tuning = []  # end of every tuning draw
-    mark = None  # start of the chunk that is being drawn
+    mark = None  # time at which the current chunk began
     nuts_seconds = 0.0
 
     def callback(trace, draw):
@@ -129,26 +130,27 @@ def pymc_default(spec, seed, recorder):
     run_pymc(spec, seed, recorder)
 
 
-@sampler(
-    "marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock"
-)
-def marginalize_nuts(spec, seed, recorder):
+def marginalized(model):
+    """The model with `z` summed out by pymc_extras, and without start values, which its function refuses."""
     import pymc_extras
     from pymc_extras.model.marginal import distributions
 
     if pymc_extras.__version__.startswith("0.12."):
         # pytensor 3.3 refuses the way in which this release inlines its inner graph ('FrozenApply' object
-        # has no attribute 'clone_with_new_inputs'), and later releases do not take pymc 6.4: bind it instead.
+        # has no attribute 'clone_with_new_inputs'), and later releases do not support pymc 6.4: replace it.
         def inline(op, inputs):
             return op.fgraph.bind(dict(zip(op.inner_inputs, inputs, strict=True)))
 
         distributions.inline_ofg_outputs = inline
+    model.rvs_to_initial_values.update(dict.fromkeys(model.rvs_to_initial_values))
+    return pymc_extras.marginalize(model, ["z"])
 
-    def change(model):  # marginalize does not take a model with initial values: they go to pm.sample
-        model.rvs_to_initial_values.update(dict.fromkeys(model.rvs_to_initial_values))
-        return pymc_extras.marginalize(model, ["z"])
 
-    run_pymc(spec, seed, recorder, change=change, complete=spec.complete, initvals=spec.start_values)
+@sampler(
+    "marginalize-nuts", "B", note="pymc_extras.marginalize, NUTS; z drawn exactly in NumPy, inside the clock"
+)
+def marginalize_nuts(spec, seed, recorder):
+    run_pymc(spec, seed, recorder, change=marginalized, complete=spec.complete, initvals=spec.start_values)
 
 
 def our_step(name, **options):
@@ -159,11 +161,7 @@ def our_step(name, **options):
             raise CannotRun(f"this commit has no {name}")
         try:
             return getattr(pmd, name)(names, **options)
-        except (
-            TypeError,
-            ValueError,
-            NotImplementedError,
-        ) as error:  # a refusal says what, why and what to do
+        except (TypeError, ValueError, NotImplementedError) as error:
             raise CannotRun(f"{type(error).__name__}: {error}") from error
 
     def run(spec, seed, recorder):
@@ -186,15 +184,18 @@ sampler("auto", ours=True, note="what pmd.AutoStep() chooses")(our_step("AutoSte
 
 
 # ---------------------------------------------------------------- through pmd.sample
-def run_sample(spec, seed, recorder, chains=1, **options):
+def run_sample(spec, seed, recorder, chains=1, chunk=None, **options):
     """Chains of pmd.sample in one compiled program, timed in its callback.
 
-    pmd.sample computes the next chunk while the callback runs. So the callback waits for that chunk before it
-    does anything, and the clock runs from its return, when the chunk after is begun, to the end of that wait:
-    what the host does meanwhile is inside, our work is not.
+    pmd.sample computes the next chunk while the callback runs. The callback therefore waits for that chunk
+    before it does anything else. A chunk is timed from the callback's return, when pmd.sample starts it, to
+    the end of this wait: the host's work on the chunk before is included, the recorder's is not.
 
-    Compile seconds: to the end of the first stretch of tuning, less what its draws take, and what the first
-    chunk takes longer than the third. The first two chunks are not counted: they are waited for together.
+    Compile seconds: up to the end of the first stretch of tuning, less the time of its draws, and the time by
+    which the first chunk exceeds the third. The first two chunks are not counted, as one wait covers both.
+
+    chunk : draws of a chain per chunk; by default CHUNKS of the model shared among the chains
+    options : of pmd.sample
     """
     import jax
 
@@ -207,7 +208,7 @@ def run_sample(spec, seed, recorder, chains=1, **options):
     model, _ = spec.pymc()
     clock = time.perf_counter
     tuned = []  # (draws, seconds, end) of every stretch of tuning
-    took = [0.0, 0.0]  # seconds of every chunk
+    chunk_seconds = [0.0, 0.0]  # of every chunk; the first two are not timed
     released = begun = 0.0
 
     class Watched(Progress):
@@ -221,13 +222,13 @@ def run_sample(spec, seed, recorder, chains=1, **options):
         begun = begun or clock()
         jax.block_until_ready([a for a in jax.live_arrays() if not a.is_deleted()])
         if released:
-            took.append(clock() - released)
-        number = len(took) - 2  # of the chunk in `draws`, from 0
+            chunk_seconds.append(clock() - released)
+        number = len(chunk_seconds) - 2  # of the chunk in `draws`, from 0
         if number == 2:
-            recorder.ready(*setup_seconds(start, tuned, begun, took[2]))
+            recorder.ready(*setup_seconds(start, tuned, begun, chunk_seconds[2]))
         if number > 1:
-            recorder.add_chains(dict(draws), took[number])
-        draws.clear()  # or pmd.sample keeps them: of 10 million draws
+            recorder.add_chains(dict(draws), chunk_seconds[number])
+        draws.clear()  # pmd.sample would keep them in memory
         released = clock()
 
     with mock.patch("pymc_discrete.sampling.sample.Progress", Watched):
@@ -238,21 +239,25 @@ def run_sample(spec, seed, recorder, chains=1, **options):
             chains=chains,
             model=model,
             random_seed=seed,
-            chunk=max(CHUNKS[spec.name] // chains, SMALLEST_CHUNK),
+            chunk=chunk or max(CHUNKS[spec.name] // chains, SMALLEST_CHUNK),
             callback=callback,
             progressbar=False,
             **options,
         )
 
 
-def setup_seconds(start, tuned, first, chunk):
-    """(compile seconds, tune seconds) of pmd.sample, from the end of its first chunk of draws and what a
-    chunk takes.
+def setup_seconds(start, tuned, first_chunk_end, chunk):
+    """(compile seconds, tune seconds) of pmd.sample.
+
+    start : time of the call
+    tuned : (draws, seconds, end) of every stretch of tuning
+    first_chunk_end : time at which the first chunk of draws ended
+    chunk : seconds of a chunk once everything is compiled
     """
     draws, seconds, end = tuned[0]
     usual = draws * np.median([s / n for n, s, _ in tuned[1:] or tuned])
-    again = max(0.0, first - tuned[-1][2] - chunk)
-    return end - start - usual + again, sum(s for _, s, _ in tuned) - seconds + usual
+    compiling_again = max(0.0, first_chunk_end - tuned[-1][2] - chunk)
+    return end - start - usual + compiling_again, sum(s for _, s, _ in tuned) - seconds + usual
 
 
 @sampler("sample", ours=True, note="pmd.sample, one compiled program; discrete variables as in auto")
@@ -262,12 +267,12 @@ def sample(spec, seed, recorder):
 
 # ---------------------------------------------------------------- NumPyro
 def run_numpyro(spec, seed, recorder, kernel, chains=1):
-    """Chains of a NumPyro kernel in a compiled loop of our own, `size` draws at a time; many by jax.vmap, as
-    its Gibbs kernels ask for.
+    """Chains of a NumPyro kernel in a compiled loop of our own, `size` draws at a time; several by jax.vmap,
+    which its Gibbs kernels require.
 
-    Not numpyro.infer.MCMC, which (0.22 on jax 0.12) compiles again at every `run` that continues a chain:
-    seconds that are no part of sampling. The loop is the same: kernel.init, .sample, .postprocess_fn. `size`
-    is traced, so one compilation serves all, and compile seconds are those of init and a call of 0 draws.
+    numpyro.infer.MCMC (0.22 on jax 0.12) compiles again at every `run` that continues a chain, which would
+    count as sampling. The loop here does the same: kernel.init, .sample, .postprocess_fn. `size` is traced,
+    so that it is compiled once; compile seconds are those of init and of a call of 0 draws.
 
     kernel : model function -> MCMC kernel
     """

@@ -1,33 +1,26 @@
-"""Slice sampling: our step within pm.sample and in one program, next to PyMC's, blackjax's and NUTS; and what
-a gradient through it costs.
+"""Slice sampling: ReparameterizedSlice within pm.sample and in one program, next to the slice samplers of
+PyMC and blackjax and to NUTS; and the cost of a gradient through it.
 
 python -m benchmarks.slice --seconds 10 --out benchmarks/results/NAME-slice
 
 Four chains a row, all on one core, one after another; each density in a process of its own.
 """
 
-import argparse
 import functools
 import itertools
-import json
-import logging
-import os
-import sys
 import time
-import warnings
 from functools import partial
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
-from benchmarks.hmm import recorded, told
+from benchmarks import harness
 from benchmarks.models import ModelSpec
-from benchmarks.run import RESULT, environment, keep, origins, publish, record_of
-from benchmarks.samplers import CHUNKS, run_pymc, run_sample
+from benchmarks.recorder import joined, run_for, setup_times
+from benchmarks.samplers import run_pymc, run_sample
 
 CHAINS, TUNE = 4, 1000
-SIZE = 2000  # draws of a chain between two looks of the host
+SIZE = 2000  # draws of a chain in one call of a compiled program
 SIGMAS = 4.0
 LIMIT = 900  # seconds for a density in all
 
@@ -36,7 +29,8 @@ LIMIT = 900  # seconds for a density in all
 SCHOOLS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 SPREAD = 5.0
-DENSITIES = {  # and the width of blackjax's first interval: of 0.3, 1, 3, 10, by a short run
+# name: (title, width of blackjax's first interval, chosen from 0.3, 1, 3, 10 by a short run)
+DENSITIES = {
     "normal": ("standard normal, d = 1", 3),
     "correlated": ("normal with correlations 0.9, d = 10", 3),
     "funnel": ("v ~ Normal(0, 3), x ~ Normal(0, exp(v / 2)), d = 5", 1),
@@ -47,7 +41,7 @@ DENSITIES = {  # and the width of blackjax's first interval: of 0.3, 1, 3, 10, b
 
 
 def model_of(name):
-    """Only variables without a transform."""
+    """None of the variables has a transform."""
     import pymc as pm
 
     with pm.Model() as model:
@@ -69,8 +63,9 @@ def model_of(name):
 
 
 def kinked_moments():
-    """Of mu and of theta_0, the first two: given mu the schools are independent, so that sums over two grids
-    suffice.
+    """The first two moments of mu and of theta_0.
+
+    Given mu the schools are independent, so that sums over two grids suffice.
     """
     mu, theta = np.linspace(-120, 120, 2401), np.linspace(-200, 200, 8001)
     prior = np.exp(-np.abs(theta - mu[:, None]) / SPREAD)
@@ -82,8 +77,11 @@ def kinked_moments():
     return [weight @ mu, weight @ mu**2, *of_theta]
 
 
-def known(name, a):
-    """{what: (values (chains, draws), its expectation)} of the summaries {coordinate: (chains, draws)}."""
+def expectations(name, a):
+    """{name of a function: (its values (chains, draws), its exact expectation)}.
+
+    a : {coordinate: (chains, draws)}
+    """
 
     def moments(what, mean, square):
         return {what: (a[what], mean), f"{what}^2": (a[what] ** 2, square)}
@@ -115,16 +113,17 @@ def spec_of(name):
             for i in range(x[0].size)
         }
 
-    return ModelSpec(
-        name=name, title=DENSITIES[name][0], pymc=lambda: (model, None), summaries=summaries, tune=TUNE
-    )
+    title = DENSITIES[name][0]
+    return ModelSpec(name=name, title=title, pymc=lambda: (model, None), summaries=summaries, tune=TUNE)
 
 
 def size_of(model):
     return sum(np.size(v) for v in model.initial_point().values())
 
 
-# ---------------------------------------------------------------- samplers: (summaries (chains, draws), seconds, evaluations, what else)
+# ---------------------------------------------------------------- samplers
+# (spec, seed, seconds) -> (summaries {name: (chains, draws)}, seconds of sampling, evaluations per draw,
+# further entries of the record)
 def ours(pmd, names):
     return pmd.ReparameterizedSlice()
 
@@ -135,15 +134,17 @@ def pymc_slice(pmd, names):
     return pm.Slice()
 
 
-def of_ours(stats, d, sweeps):
-    """Evaluations of a draw: two ends of an interval, one at the start of a sweep, one for the statistics."""
+def evaluations_of_ours(stats, d, sweeps):
+    """Log densities evaluated for a draw of ReparameterizedSlice.
+
+    For every coordinate two at the ends of the first interval, and one for each expansion and shrinkage; one
+    at the start of every sweep; one for the statistics.
+    """
     return sweeps * (d * (2 + stats["slice_expansions"] + stats["slice_shrinkages"]) + 1) + 1
 
 
 def in_pymc(build, spec, seed, seconds):
-    """Chains of pm.sample in turn with one step, all cut to the length of the shortest, and so are their
-    seconds.
-    """
+    """Chains of pm.sample in turn, all with one step."""
     counts, d = [], size_of(spec.pymc()[0])
 
     @functools.cache
@@ -151,28 +152,28 @@ def in_pymc(build, spec, seed, seconds):
         step = build(pmd, names)
         plain, sweeps = step.step, getattr(step, "sweeps", 1)
 
-        def stepped(point):
+        def count_and_step(point):
             new, stats = plain(point)
-            outs_and_ins = 4 * d + sum(s.get("nstep_out", 0) + s.get("nstep_in", 0) for s in stats)  # PyMC's
-            counts.append(of_ours(stats[0], d, sweeps) if build is ours else outs_and_ins)
+            if build is ours:
+                counts.append(evaluations_of_ours(stats[0], d, sweeps))
+            else:  # PyMC's statistics
+                counts.append(4 * d + sum(s.get("nstep_out", 0) + s.get("nstep_in", 0) for s in stats))
             return new, stats
 
-        step.step = stepped
+        step.step = count_and_step
         return step
 
     runs, evaluations = [], []
     for c in range(CHAINS):
         counts.clear()
-        runs.append(recorded(run_pymc, spec, CHAINS * seed + c, seconds / CHAINS, step=counted))
+        runs.append(run_for(seconds / CHAINS, run_pymc, spec, CHAINS * seed + c, step=counted))
         evaluations.append(np.mean(counts[TUNE:]))
-    draws = min(r.draws for r in runs)
-    chains = [r.summaries() for r in runs]
-    joined = {name: np.concatenate([c[name][:, :draws] for c in chains]) for name in chains[0]}
-    more = told(runs[0], sum(r.tune_seconds for r in runs))
-    return joined, sum(r.seconds / r.draws for r in runs) * draws, float(np.mean(evaluations)), more
+    summaries, busy, details = joined(runs)
+    return summaries, busy, float(np.mean(evaluations)), details
 
 
 def in_jax(build, spec, seed, seconds):
+    """Chains of pmd.sample, with the step that `build` makes or with NUTS where it is None."""
     import pymc_discrete as pmd
     from pymc_discrete.sampling.sample import Progress
 
@@ -182,26 +183,26 @@ def in_jax(build, spec, seed, seconds):
     class Counting(Progress):
         def advance(self, draws, seconds, stats, tuning):
             if not tuning:
-                counts.append(
-                    stats["n_steps"].mean() if build is None else of_ours(stats, size_of(model), 1).mean()
-                )
+                nuts = build is None
+                count = stats["n_steps"] if nuts else evaluations_of_ours(stats, size_of(model), 1)
+                counts.append(count.mean())
             super().advance(draws, seconds, stats, tuning)
 
     begin = time.perf_counter()
     with model:
         step = build(pmd, None) if build else None
     building = time.perf_counter() - begin
-    with (
-        mock.patch.dict(CHUNKS, {spec.name: CHAINS * SIZE}),
-        mock.patch("pymc_discrete.sampling.sample.Progress", Counting),
-    ):
-        recorder = recorded(run_sample, spec, seed, seconds, chains=CHAINS, step=step)
+    with mock.patch("pymc_discrete.sampling.sample.Progress", Counting):
+        recorder = run_for(seconds, run_sample, spec, seed, chains=CHAINS, chunk=SIZE, step=step)
     recorder.compile_seconds += building
-    return recorder.summaries(), recorder.seconds, float(np.mean(counts)), told(recorder)
+    return recorder.summaries(), recorder.seconds, float(np.mean(counts)), setup_times(recorder)
 
 
 def run_blackjax(spec, seed, recorder, kernel, updates, counts):
-    """A scan of `updates` steps a draw, chains in turn, on the log density that our step takes."""
+    """A blackjax kernel with `updates` steps a draw, chains in turn, on the log density that our step takes.
+
+    counts : list to which the mean number of shrinkages per draw is appended after every call
+    """
     import jax
     import jax.numpy as jnp
 
@@ -228,9 +229,8 @@ def run_blackjax(spec, seed, recorder, kernel, updates, counts):
         return jax.lax.scan(draw, state, jax.random.split(key, SIZE))
 
     key = jax.random.key(seed)
-    q = target.ravel(model.initial_point()) + jax.random.uniform(
-        key, (CHAINS, target.size), minval=-1.0
-    )  # PyMC's jitter
+    jitter = jax.random.uniform(key, (CHAINS, target.size), minval=-1.0)  # as PyMC's
+    q = target.ravel(model.initial_point()) + jitter
     states = jax.jit(jax.vmap(sampler.init))(q)
     keys = jax.random.split(key, CHAINS)
     loop = jax.jit(lambda keys, states: jax.lax.map(chain, (keys, states))).lower(keys, states).compile()
@@ -246,23 +246,22 @@ def run_blackjax(spec, seed, recorder, kernel, updates, counts):
         seconds = clock() - begin
         counts.append(float(jnp.mean(shrinkages)))
         parts = jax.vmap(jax.vmap(target.parts))(q)
-        recorder.add_chains(
-            {name: np.asarray(a) for name, a in zip(target.names, parts, strict=True)}, seconds
-        )
+        draws = {name: np.asarray(a) for name, a in zip(target.names, parts, strict=True)}
+        recorder.add_chains(draws, seconds)
 
 
 def in_blackjax(coordinate, spec, seed, seconds):
     import blackjax
 
     d, counts = size_of(spec.pymc()[0]), []
-    make, option = (
-        (blackjax.coordinate_slice, "initial_widths") if coordinate else (blackjax.slice_sampling, "width")
-    )
-    kernel = partial(make, **{option: DENSITIES[spec.name][1]})
-    recorder = recorded(
-        run_blackjax, spec, seed, seconds, kernel=kernel, updates=1 if coordinate else d, counts=counts
-    )
-    return recorder.summaries(), recorder.seconds, 22 * d + float(np.mean(counts)), told(recorder)
+    width = DENSITIES[spec.name][1]
+    if coordinate:
+        kernel, updates = partial(blackjax.coordinate_slice, initial_widths=width), 1
+    else:
+        kernel, updates = partial(blackjax.slice_sampling, width=width), d
+    options = {"kernel": kernel, "updates": updates, "counts": counts}
+    recorder = run_for(seconds, run_blackjax, spec, seed, **options)
+    return recorder.summaries(), recorder.seconds, 22 * d + float(np.mean(counts)), setup_times(recorder)
 
 
 SAMPLERS = {
@@ -275,32 +274,31 @@ SAMPLERS = {
 }
 
 
-def row(name, spec, seed, seconds):
-    """What is known of one sampler on one density."""
+def compared(name, spec, seed, seconds):
+    """The record of one sampler on one density, within that of the density."""
     import arviz as az
 
     try:
-        with mock.patch(
-            "time.perf_counter", time.process_time
-        ):  # on one core the same, but for what others on the machine take
-            found, busy, evaluations, more = SAMPLERS[name](spec, seed, seconds)
+        with harness.processor_time():
+            values, busy, evaluations, details = SAMPLERS[name](spec, seed, seconds)
     except Exception as error:
         return {"sampler": name, "status": "failed", "reason": f"{type(error).__name__}: {error}"[:500]}
-    ess = {
-        method: min(float(az.ess(v, method=method)) for v in found.values()) for method in ("bulk", "mean")
-    }
+    methods = ("bulk", "mean")
     z = {
-        what: float((np.mean(v) - truth) / az.mcse(v * 1.0, method="mean"))
-        for what, (v, truth) in known(spec.name, found).items()
+        function: float((np.mean(v) - exact) / az.mcse(v * 1.0, method="mean"))
+        for function, (v, exact) in expectations(spec.name, values).items()
     }
-    out = {
+    return {
         "sampler": name,
         "status": "ok",
         "seconds": busy,
         "evaluations": evaluations,
-        "draws": next(iter(found.values())).shape[1],
+        "draws": next(iter(values.values())).shape[1],
+        "ess": {m: min(float(az.ess(v, method=m)) for v in values.values()) for m in methods},
+        "rhat": max(float(az.rhat(v)) for v in values.values()),
+        "z": z,
+        **details,
     }
-    return out | {"ess": ess, "rhat": max(float(az.rhat(v)) for v in found.values()), "z": z, **more}
 
 
 # ---------------------------------------------------------------- gradients
@@ -317,9 +315,8 @@ def energies():
         root = jnp.zeros((D, D)).at[np.tril_indices(D)].set(params["root"])  # of the precision
         return -0.5 * jnp.sum((root.T @ (x - params["mean"])) ** 2)
 
-    weights, static = eqx.partition(
-        eqx.nn.MLP(D, "scalar", 32, 2, activation=jnp.tanh, key=jax.random.key(0)), eqx.is_array
-    )
+    mlp = eqx.nn.MLP(D, "scalar", 32, 2, activation=jnp.tanh, key=jax.random.key(0))
+    weights, static = eqx.partition(mlp, eqx.is_array)
 
     def network(weights, x):
         return eqx.combine(weights, static)(x) - 0.5 * jnp.sum(x**2)
@@ -332,7 +329,7 @@ def energies():
 
 
 def gradients():
-    """Rows of seconds, and of bytes that the reverse pass needs."""
+    """{"times": rows of seconds, "memory": rows of bytes that the reverse pass needs}"""
     import jax
     import jax.numpy as jnp
 
@@ -354,186 +351,167 @@ def gradients():
         return partial(program, params), program, clock() - begin
 
     def seconds(*runs):
-        """Medians, of calls in turn: the speed of a machine wanders."""
-        took = []
-        while len(took) < 5 or (np.sum(took) < 2 and len(took) < 200):
+        """Medians over calls in turn, as the speed of a machine changes with time."""
+        times = []
+        while len(times) < 5 or (np.sum(times) < 2 and len(times) < 200):
             marks = [clock()]
             for run in runs:
                 jax.block_until_ready(run())
                 marks.append(clock())
-            took.append(np.diff(marks))
-        return [float(v) for v in np.median(took, axis=0)]
+            times.append(np.diff(marks))
+        return [float(v) for v in np.median(times, axis=0)]
 
     times, memory = [], []
     for name, energy in energies().items():
         for n in (1, 10, 100):
             (forward, *_), (both, _, compiling) = (compiled(*energy, n, reverse) for reverse in (False, True))
-            found = dict(zip(("forward", "both"), seconds(forward, both), strict=True))
-            times.append({"energy": name, "n_steps": n, "compile_seconds": compiling, **found})
+            medians = dict(zip(("forward", "both"), seconds(forward, both), strict=True))
+            times.append({"energy": name, "n_steps": n, "compile_seconds": compiling, **medians})
     for n, checkpoint in itertools.product((10, 100, 1000), (False, True)):
         both, program, _ = compiled(*energies()["normal, 65 parameters"], n, True, checkpoint)
-        memory.append(
-            {
-                "n_steps": n,
-                "checkpoint": checkpoint,
-                "bytes": program.memory_analysis().temp_size_in_bytes,
-                "both": seconds(both)[0],
-            }
-        )
+        temporary = program.memory_analysis().temp_size_in_bytes
+        row = {"n_steps": n, "checkpoint": checkpoint, "bytes": temporary, "both": seconds(both)[0]}
+        memory.append(row)
     return {"times": times, "memory": memory}
 
 
-# ---------------------------------------------------------------- one density (in the child process)
-def run_one(name, seed, seconds):
-    for logger in ("pymc", "pymc.discrete"):
-        logging.getLogger(logger).setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    if name == "gradients":
-        return {"status": "ok", **gradients(), **environment()}
+# ---------------------------------------------------------------- rows
+PARTS = [*DENSITIES, "gradients"]
+
+
+def options(p):
+    harness.choice(p, "--only", PARTS, metavar="NAME")
+    p.add_argument("--seconds", type=float, default=10, help="of sampling, per sampler")
+    p.add_argument("--seed", type=int, default=1)
+
+
+SHORT = {"only": ["normal"], "seconds": 1}
+
+
+def rows(args, records):
+    return [harness.Row({"density": name}) for name in args.only]
+
+
+def measure(args, density):
+    if density == "gradients":
+        return gradients()
     import pymc_discrete  # noqa: F401  importing is not compiling
 
-    spec = spec_of(name)
-    return {"status": "ok", "rows": [row(s, spec, seed, seconds) for s in SAMPLERS], **environment()}
+    spec = spec_of(density)
+    return {"rows": [compared(name, spec, args.seed, args.seconds) for name in SAMPLERS]}
 
 
-# ---------------------------------------------------------------- tables (in the parent)
+def progress(r):
+    if r["density"] == "gradients":
+        return "ok"
+    return ", ".join(f"{s['sampler']} {s['status']}" for s in r["rows"])
+
+
+# ---------------------------------------------------------------- tables
 COLUMNS = [
-    "sampler", "min ESS/s, bulk", "min ESS/s, mean", "R-hat", "seconds", "compile s", "tune s", "draws per chain", "microseconds per draw",
-    "evaluations per draw", "min ESS per 1000 evaluations", "largest \\|z-score\\|",
+    "sampler", "min ESS/s, bulk", "min ESS/s, mean", "R-hat", "seconds", "compile s", "tune s",
+    "draws per chain", "microseconds per draw", "evaluations per draw", "min ESS per 1000 evaluations",
+    "largest \\|z-score\\|",
 ]  # fmt: skip
 
 
-def table(columns, rows):
-    return ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
-
-
-def of_density(r):
+def of_density(record):
     lines, notes = [], []
-    for s in r["rows"]:
-        label = f"**{s['sampler']}**" if "Reparameterized" in s["sampler"] else s["sampler"]
-        if s["status"] != "ok":
-            lines.append([label, s["status"], *[""] * (len(COLUMNS) - 2)])
-            notes.append(f"- {s['sampler']}: {s['reason']}")
+    for r in record["rows"]:
+        label = harness.label(r["sampler"], "Reparameterized" in r["sampler"])
+        if r["status"] != "ok":
+            lines.append([label, r["status"]])
+            notes.append(f"- {r['sampler']}: {r['reason']}")
             continue
-        total = s["draws"] * CHAINS
-        off = [f"{what} (z = {z:.1f})" for what, z in s["z"].items() if not abs(z) <= SIGMAS]
-        notes += [f"- {s['sampler']} is **off** the truth: {', '.join(off)}"] if off else []
+        total = r["draws"] * CHAINS
+        off = [f"{what} (z = {z:.1f})" for what, z in r["z"].items() if not abs(z) <= SIGMAS]
+        notes += [f"- {r['sampler']} is **off** the truth: {', '.join(off)}"] if off else []
         cells = [
             label,
-            *(f"{s['ess'][m] / s['seconds']:.3g}" for m in ("bulk", "mean")),
-            f"{s['rhat']:.3f}",
-            f"{s['seconds']:.1f}",
-        ]
-        cells += [
-            f"{s['compile_seconds']:.1f}",
-            f"{s['tune_seconds']:.1f}",
-            str(s["draws"]),
-            f"{1e6 * s['seconds'] / total:.3g}",
-        ]
-        worst = max(map(abs, s["z"].values()))
-        cells += [
-            f"{s['evaluations']:.0f}",
-            f"{1000 * s['ess']['bulk'] / total / s['evaluations']:.3g}",
-            f"{worst:.1f}",
+            *(f"{r['ess'][method] / r['seconds']:.3g}" for method in ("bulk", "mean")),
+            f"{r['rhat']:.3f}",
+            *(f"{r[key]:.1f}" for key in ("seconds", "compile_seconds", "tune_seconds")),
+            r["draws"],
+            f"{1e6 * r['seconds'] / total:.3g}",
+            f"{r['evaluations']:.0f}",
+            f"{1000 * r['ess']['bulk'] / total / r['evaluations']:.3g}",
+            f"{max(map(abs, r['z'].values())):.1f}",
         ]
         lines.append(cells)
-    return [*table(COLUMNS, lines), "", *notes]
+    return [*harness.table(COLUMNS, lines), "", *notes]
 
 
-def of_gradients(r):
-    columns = ["energy", "steps", "forward ms", "forward and reverse ms", "ratio", "compile s"]
-    rows = []
-    for t in r["times"]:
-        both = [f"{1e3 * t[what]:.3g}" for what in ("forward", "both")]
-        rows.append(
-            [
-                t["energy"],
-                str(t["n_steps"]),
-                *both,
-                f"{t['both'] / t['forward']:.2g}",
-                f"{t['compile_seconds']:.1f}",
-            ]
-        )
-    lines = [*table(columns, rows), ""]
-    rows = []
-    for m in r["memory"]:
-        path = 2 * 8 * SIDE_BY_SIDE * D * m["n_steps"]
-        numbers = (m["bytes"] / 1e6, path / 1e6, 1e3 * m["both"])
-        rows.append([str(m["n_steps"]), str(m["checkpoint"]), *(f"{v:.3g}" for v in numbers)])
+def of_gradients(record):
+    times = [
+        [
+            r["energy"],
+            r["n_steps"],
+            *(f"{1e3 * r[key]:.3g}" for key in ("forward", "both")),
+            f"{r['both'] / r['forward']:.2g}",
+            f"{r['compile_seconds']:.1f}",
+        ]
+        for r in record["times"]
+    ]
+    memory = []
+    for r in record["memory"]:
+        path = 2 * 8 * SIDE_BY_SIDE * D * r["n_steps"]
+        numbers = (r["bytes"] / 1e6, path / 1e6, 1e3 * r["both"])
+        memory.append([r["n_steps"], r["checkpoint"], *(f"{v:.3g}" for v in numbers)])
     return [
-        *lines,
-        *table(
+        *harness.table(
+            ["energy", "steps", "forward ms", "forward and reverse ms", "ratio", "compile s"], times
+        ),
+        "",
+        *harness.table(
             ["steps", "checkpoint", "MB of the reverse pass", "of which the path and its cotangent", "ms"],
-            rows,
+            memory,
         ),
     ]
 
 
-def markdown(records):
-    lines = ["## Slice sampling", "", *origins(records), ""]
+def markdown(args, records):
+    lines = ["## Slice sampling", "", *harness.origins(records), ""]
     titles = {name: title for name, (title, _) in DENSITIES.items()}
     titles["gradients"] = f"differentiable_slice_sample, {SIDE_BY_SIDE} chains, d = {D}"
-    for r in records:
+    for r in sorted(records, key=lambda r: PARTS.index(r["density"])):
         body = of_gradients if r["density"] == "gradients" else of_density
-        said = body(r) if r["status"] == "ok" else [f"{r['status']}: {r['reason']}"]
-        lines += [f"### {r['density']}: {titles[r['density']]}", "", *said, ""]
+        text = body(r) if r["status"] == "ok" else [f"{r['status']}: {r['reason']}"]
+        lines += [f"### {r['density']}: {titles[r['density']]}", "", *text, ""]
     return "\n".join([*lines, FOOTNOTE])
 
 
 WIDTHS = ", ".join(f"{name} {width:g}" for name, (_, width) in DENSITIES.items())
-FOOTNOTE = f"""- {CHAINS} chains on one core, {TUNE} draws of tuning each (blackjax: {SIZE}, in which nothing is learned), float64.
-  pm.sample draws its chains one after another, the others theirs in stretches of {SIZE} draws.
-- Seconds are of the processor, after compiling and tuning. compile s: of pm.sample those of its first chain; rows of a density share a
-  process, so that later ones find some of JAX compiled. tune s: of all chains.
-- ESS: ArviZ's, all chains together, the least of the coordinates: bulk, and of the mean (which a Cauchy has not). R-hat: the largest.
-- evaluations: of the log density, counted from the samplers' own statistics; NUTS: gradients; blackjax: without those of its acceptance
-  test for doubling, so the true number is larger.
-- z-score: estimate less the exact expectation, in Monte Carlo errors; the largest of two to four expectations (first and second moments;
-  cauchy: probabilities of intervals; kinked: by sums over a grid). More than {SIGMAS:.0f} is listed.
+FOOTNOTE = f"""- {CHAINS} chains on one core, {TUNE} draws of tuning each (blackjax: {SIZE}, in which nothing
+  is learned), float64. pm.sample draws its chains one after another, the others theirs in stretches of {SIZE}
+  draws.
+- Seconds are of the processor, after compiling and tuning. compile s: of pm.sample those of its first chain;
+  rows of a density share a process, so that later ones find some of JAX compiled. tune s: of all chains.
+- ESS: ArviZ's, all chains together, the least of the coordinates: bulk, and of the mean (which a Cauchy has
+  not). R-hat: the largest.
+- evaluations: of the log density, counted from the samplers' own statistics; NUTS: gradients; blackjax:
+  without those of its acceptance test for doubling, so the true number is larger.
+- z-score: estimate less the exact expectation, in Monte Carlo errors; the largest of two to four expectations
+  (first and second moments; cauchy: probabilities of intervals; kinked: by sums over a grid). More than
+  {SIGMAS:.0f} is listed.
 - blackjax: defaults (doubling) but for the width, one of 0.3, 1, 3, 10 by a short run of both: {WIDTHS}.
-  slice_sampling: as many random directions a draw as coordinates; coordinate_slice: one sweep. On the log density that our step takes.
-- gradients: of the mean of |x|^2 after the last step by all parameters. MB: XLA's temporary buffers, for all chains; the path that is
-  returned, and its cotangent, are as long as it is with any checkpoint.
+  slice_sampling: as many random directions a draw as coordinates; coordinate_slice: one sweep. On the log
+  density that our step takes.
+- gradients: of the mean of |x|^2 after the last step by all parameters. MB: XLA's temporary buffers, for all
+  chains; the path that is returned, and its cotangent, are as long as it is with any checkpoint.
 """
 
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = [*DENSITIES, "gradients"]
-    p.add_argument("--only", nargs="+", default=parts, choices=parts, metavar="NAME", help=", ".join(parts))
-    p.add_argument("--seconds", type=float, default=10, help="of sampling, per row")
-    p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
-    p.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
-    args = p.parse_args()
-    if hasattr(os, "sched_setaffinity"):  # before JAX counts its threads
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if args.one:
-        print(RESULT + json.dumps(run_one(args.one, args.seed, args.seconds)), flush=True)
-        return
-    path = args.out and args.out.with_name(args.out.name + ".jsonl")
-    old = [json.loads(line) for line in path.read_text().splitlines()] if path and path.exists() else []
-    records = {r["density"]: r for r in old}  # what is not run again stays
-    for name in args.only:
-        command = [
-            "benchmarks.slice",
-            "--one",
-            name,
-            "--seed",
-            str(args.seed),
-            "--seconds",
-            str(args.seconds),
-        ]
-        begin = time.perf_counter()
-        r = records[name] = record_of({"density": name}, command, LIMIT)
-        print(
-            f"{name}: {r.get('reason', 'ok')}, {time.perf_counter() - begin:.0f} s",
-            file=sys.stderr,
-            flush=True,
-        )
-        keep([records[part] for part in parts if part in records], args.out)
-    publish(markdown([records[part] for part in parts if part in records]), args.out)
-
-
 if __name__ == "__main__":
-    main()
+    harness.main(
+        harness.Benchmark(
+            __doc__,
+            rows,
+            measure,
+            markdown,
+            progress,
+            options,
+            limit=lambda args: LIMIT,
+            short=SHORT,
+            one_core=True,
+            keeps_other_rows=True,
+        )
+    )

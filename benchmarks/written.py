@@ -1,5 +1,5 @@
 """Models as users write them, in lists and with a covariance for each class: seconds until the first draw,
-effective draws per second.
+and effective draws per second.
 
 python -m benchmarks.written --out benchmarks/results/NAME-written [--before CHECKOUT]
 
@@ -7,26 +7,25 @@ Every row in a process of its own. CHECKOUT is a folder with another commit of t
 is measured too.
 """
 
-import argparse
-import json
-import logging
 import math
 import sys
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.run import RESULT, ROOT, commit, environment, keep, origins, publish, record_of
+from benchmarks import harness
+from benchmarks.scores import bulk_ess
 
 K = 3
 MEANS = np.array([-3.0, 0.0, 3.0])
 CHAINS, DRAWS, TUNE = 4, 1000, 1000
 
 
-# ---------------------------------------------------------------- models: (model, names of the block, summaries of a posterior)
+# ---------------------------------------------------------------- models
+# () -> (model, names of the discrete variables, function from a posterior to summaries); a posterior is
+# {variable: (chains, draws, ...)}, summaries are {name: (chains, draws)}
 def states(T):
     """Observations of a chain of three states, and the states."""
     r = np.random.default_rng(8)
@@ -60,24 +59,20 @@ def hidden_markov(form, T):
         pm.Normal("y", mu[z], 1.0, observed=y)
 
     def summaries(posterior):
-        each = np.concatenate(
-            [np.asarray(posterior[name]).reshape(*posterior[names[0]].shape[:2], -1) for name in names],
-            axis=2,
-        )
-        found = {f"mu {k}": posterior["mu"][..., k] for k in range(K)} | {
-            f"stay {k}": posterior["P"][..., k, k] for k in range(K)
+        shape = (*posterior[names[0]].shape[:2], -1)
+        each = np.concatenate([np.asarray(posterior[name]).reshape(shape) for name in names], axis=2)
+        return {
+            **{f"mu {k}": posterior["mu"][..., k] for k in range(K)},
+            **{f"stay {k}": posterior["P"][..., k, k] for k in range(K)},
+            "switches": (each[..., 1:] != each[..., :-1]).sum(-1),
+            **{f"size {k}": (each == k).sum(-1) for k in range(K)},
         }
-        return (
-            found
-            | {"switches": (each[..., 1:] != each[..., :-1]).sum(-1)}
-            | {f"size {k}": (each == k).sum(-1) for k in range(K)}
-        )
 
     return model, names, summaries
 
 
 def captures():
-    """Cormack-Jolly-Seber: 80 animals, six occasions, a vector of who is alive for each."""
+    """Cormack-Jolly-Seber: 80 animals, six occasions, each with a vector of which animals are alive."""
     import pymc as pm
 
     r = np.random.default_rng(5)
@@ -118,9 +113,11 @@ def covariances(n=300):
         pm.MvNormal("y", mu=mu[z], chol=chols[z], observed=y)
 
     def summaries(posterior):
-        found = {f"mu {k} {i}": posterior["mu"][..., k, i] for k in range(K) for i in range(2)}
-        found |= {f"chol {k} {i}": posterior[f"chol{k}"][..., i] for k in range(K) for i in range(3)}
-        return found | {f"size {k}": (posterior["z"] == k).sum(-1) for k in range(K)}
+        return {
+            **{f"mu {k} {i}": posterior["mu"][..., k, i] for k in range(K) for i in range(2)},
+            **{f"chol {k} {i}": posterior[f"chol{k}"][..., i] for k in range(K) for i in range(3)},
+            **{f"size {k}": (posterior["z"] == k).sum(-1) for k in range(K)},
+        }
 
     return model, ["z"], summaries
 
@@ -137,26 +134,28 @@ MODELS = {
 SAMPLED = [*MODELS][2:]
 
 
-# ---------------------------------------------------------------- rows (in the child process)
+# ---------------------------------------------------------------- measurements
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+
+
 def first_draw(name):
-    """Seconds of PyMC for the log density, and of a step's first draw and pmd.sample's, from the finished
-    model on.
-    """
+    """Seconds of PyMC for the log density, of building a step, and of its first draw."""
     import pymc_discrete as pmd
 
     model, names, _ = MODELS[name]()
     begin = time.perf_counter()
     model.logp(sum=False)
-    found = {"logp": time.perf_counter() - begin}
+    logp = time.perf_counter() - begin
     point = model.initial_point()
     begin = time.perf_counter()
     with model:
         step = pmd.AutoStep(names)
-    found |= {"build": time.perf_counter() - begin, "step": type(step).__name__}
+    build = time.perf_counter() - begin
     step.setup_chain(np.random.default_rng(1), tune=1, draws=1)
     begin = time.perf_counter()
     step.step(point)
-    return found | {"draw": time.perf_counter() - begin}
+    draw = time.perf_counter() - begin
+    return {"logp": logp, "build": build, "step": type(step).__name__, "draw": draw}
 
 
 def first_answer(name):
@@ -165,9 +164,7 @@ def first_answer(name):
 
     model, _, _ = MODELS[name]()
     begin = time.perf_counter()
-    pmd.sample(
-        1, tune=1, chains=1, model=model, progressbar=False, compute_convergence_checks=False, random_seed=1
-    )
+    pmd.sample(1, tune=1, chains=1, model=model, **QUIET)
     return {"answer": time.perf_counter() - begin}
 
 
@@ -179,22 +176,17 @@ def sampled(name, sampler, limit):
     import pymc_discrete as pmd
 
     model, _, summaries = MODELS[name]()
-    options = {
-        "tune": TUNE,
-        "chains": CHAINS,
-        "random_seed": 1,
-        "progressbar": False,
-        "compute_convergence_checks": False,
-    }
-    begin, clock = time.perf_counter(), {}
+    options = {"tune": TUNE, "chains": CHAINS, **QUIET}
+    begin, tuned, chain_seconds = time.perf_counter(), {}, {}  # the latter two by chain
 
-    def note(trace, draw):  # the beginning of sampling after tuning, chain by chain
+    def callback(trace, draw):
+        now = time.perf_counter()
         if draw.draw_idx == TUNE:
-            clock.setdefault(draw.chain, time.perf_counter())
+            tuned.setdefault(draw.chain, now)
         if draw.draw_idx == TUNE + DRAWS - 1:
-            clock["busy"] = clock.get("busy", 0.0) + time.perf_counter() - clock[draw.chain]
-        if time.perf_counter() - begin > limit:
-            raise KeyboardInterrupt
+            chain_seconds[draw.chain] = now - tuned[draw.chain]
+        if now - begin > limit:
+            raise TimeoutError(f"no end in {limit:.0f} s")
 
     with model:
         if sampler == "pmd.sample":
@@ -210,23 +202,26 @@ def sampled(name, sampler, limit):
             step = pmd.AutoStep() if "AutoStep" in sampler else None
             compile_kwargs = {"mode": "JAX"} if "JAX" in sampler else None
             idata = pm.sample(
-                DRAWS, step=step, cores=1, callback=note, compile_kwargs=compile_kwargs, **options
+                DRAWS, step=step, cores=1, callback=callback, compile_kwargs=compile_kwargs, **options
             )
-            busy = clock["busy"]
+            busy = sum(chain_seconds.values())
     seconds = time.perf_counter() - begin
     posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
-    values = summaries(posterior)
-    ess = {k: float(az.ess(np.asarray(v, float))) if np.ptp(v) else 0.0 for k, v in values.items()}
-    rhat = max(float(az.rhat(np.asarray(v, float))) for v in values.values() if np.ptp(v))
-    draws = next(iter(values.values())).size
-    means = {
-        k: (float(np.mean(v)), float(np.std(v) / math.sqrt(max(ess[k], 1.0)))) for k, v in values.items()
+    values = {name: np.asarray(v, float) for name, v in summaries(posterior).items()}
+    ess = bulk_ess(values)
+    errors = {name: float(np.std(v) / math.sqrt(max(ess[name], 1.0))) for name, v in values.items()}
+    return {
+        "seconds": seconds,
+        "busy": busy,
+        "ess": ess,
+        "rhat": max(float(az.rhat(v)) for v in values.values() if np.ptp(v)),
+        "draws": next(iter(values.values())).size,
+        "means": {name: (float(np.mean(v)), errors[name]) for name, v in values.items()},
     }
-    return {"seconds": seconds, "busy": busy, "ess": ess, "rhat": rhat, "draws": draws, "means": means}
 
 
 def starts(model):
-    """Where the model says that its variables start, for all chains alike."""
+    """The start values that the model sets, the same for all chains."""
     return {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
 
 
@@ -238,180 +233,145 @@ SAMPLERS = (
 )
 
 
-def run_one(kind, name, sampler, folder, limit):
-    sys.path.insert(0, folder)
+# ---------------------------------------------------------------- rows
+def options(p):
+    p.add_argument("--before", type=Path, help="a folder with another commit of this repository")
+    harness.choice(p, "--models", MODELS)
+    p.add_argument("--limit", type=float, default=300, help="seconds for a row")
+
+
+SHORT = {"models": ["captures, 6 vectors of 80"], "limit": 60}
+
+
+def rows(args, records):
+    packages = ([f"before, {harness.commit(args.before)}"] if args.before else []) + ["now"]
+    for model in args.models:
+        for package in packages:
+            for kind in ("draw", "answer"):
+                key = {"kind": kind, "model": model, "sampler": "", "package": package}
+                yield harness.Row(key)
+    for model in args.models:
+        if model in SAMPLED:
+            for sampler in SAMPLERS:
+                key = {"kind": "sampled", "model": model, "sampler": sampler, "package": "now"}
+                yield harness.Row(key)
+
+
+def measure(args, kind, model, sampler, package):
+    folder = harness.ROOT if package == "now" else args.before.resolve()
+    sys.path.insert(0, str(folder))
     import pymc_discrete
 
-    assert Path(pymc_discrete.__file__).is_relative_to(folder), (
-        f"pymc_discrete of {pymc_discrete.__file__}, not of {folder}"
-    )
-    for logger in ("pymc", "pymc.discrete"):
-        logging.getLogger(logger).setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    try:
-        found = (
-            sampled(name, sampler, limit)
-            if kind == "sampled"
-            else first_draw(name)
-            if kind == "draw"
-            else first_answer(name)
-        )
-    except (Exception, KeyboardInterrupt) as error:
-        return {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:300]} | environment()
-    return {"status": "ok"} | found | environment()
+    if not Path(pymc_discrete.__file__).is_relative_to(folder):
+        raise ImportError(f"pymc_discrete of {pymc_discrete.__file__}, not of {folder}")
+    if kind == "sampled":
+        return sampled(model, sampler, args.limit)
+    return first_draw(model) if kind == "draw" else first_answer(model)
 
 
-# ---------------------------------------------------------------- tables (in the parent)
+def progress(r):
+    return ", ".join(f"{key} {value:.1f}" for key, value in r.items() if isinstance(value, float))
+
+
+# ---------------------------------------------------------------- tables
+FIRST_COLUMNS = [
+    "model", "package", "step", "PyMC's logp", "building the step", "its first draw", "pmd.sample, one draw",
+]  # fmt: skip
+SAMPLED_COLUMNS = [
+    "model", "sampler", "ESS/s", "ESS/s of the whole call", "seconds of the call", "min ESS", "slowest",
+    "R-hat", "largest \\|z\\|",
+]  # fmt: skip
+
+
+def markdown(args, records):
+    notes = []
+    first, sampled = first_rows(records, notes), sampled_rows(records, notes)
+    lines = ["## Models as users write them", "", *harness.origins(records), ""]
+    lines += ["### Seconds until the first draw", "", *harness.table(FIRST_COLUMNS, first), ""]
+    lines += ["### Effective draws", "", *harness.table(SAMPLED_COLUMNS, sampled), ""]
+    return "\n".join([*lines, *notes, FOOTNOTE])
+
+
+def first_rows(records, notes):
+    """Rows of the first table; reasons for which rows failed are appended to `notes`."""
+    by_key = {(r["kind"], r["model"], r["package"]): r for r in records if r["kind"] != "sampled"}
+    packages = dict.fromkeys(r["package"] for r in records)
+    lines = []
+    for name in MODELS:
+        for package in packages:
+            draw, answer = (by_key.get((kind, name, package)) for kind in ("draw", "answer"))
+            if draw or answer:
+                seconds = [cell(draw, key) for key in ("logp", "build", "draw")]
+                lines.append([name, package, (draw or {}).get("step", ""), *seconds, cell(answer, "answer")])
+                failed = [r for r in (draw, answer) if r and r["status"] != "ok"]
+                notes += [f"- {name}, {package}: {r['reason']}" for r in failed]
+    return lines
+
+
 def cell(r, key):
     if r is None:
         return ""
-    return f"{r[key]:.1f}" if r["status"] == "ok" else "none" if "no result" in r["reason"] else "failed"
+    if r["status"] == "ok":
+        return f"{r[key]:.1f}"
+    return "none" if r["reason"].startswith(harness.NO_RESULT) else "failed"
 
 
-def markdown(records):
-    lines = [
-        "## Models as users write them",
-        "",
-        *origins(records),
-        "",
-        "### Seconds until the first draw",
-        "",
-    ]
-    lines += [
-        "| model | package | step | PyMC's logp | building the step | its first draw | pmd.sample, one draw "
-        "|",
-        "|---" * 7 + "|",
-    ]
-    of = {(r["kind"], r["model"], r["sampler"], r["package"]): r for r in records}
-    packages = list(dict.fromkeys(r["package"] for r in records))
-    notes = []
-    for name in MODELS:
-        for package in packages:
-            draw, answer = of.get(("draw", name, "", package)), of.get(("answer", name, "", package))
-            if draw or answer:
-                cells = [
-                    name,
-                    package,
-                    (draw or {}).get("step", ""),
-                    cell(draw, "logp"),
-                    cell(draw, "build"),
-                    cell(draw, "draw"),
-                ]
-                lines.append("| " + " | ".join([*cells, cell(answer, "answer")]) + " |")
-                notes += [
-                    f"- {name}, {package}: {r['reason']}" for r in (draw, answer) if r and r["status"] != "ok"
-                ]
-    lines += ["", "### Effective draws", ""]
-    columns = [
-        "model",
-        "sampler",
-        "ESS/s",
-        "ESS/s of the whole call",
-        "seconds of the call",
-        "min ESS",
-        "slowest",
-        "R-hat",
-        "largest \\|z\\|",
-    ]
-    lines += ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    for name in SAMPLED:
-        alike = [
-            r
-            for r in records
-            if r["kind"] == "sampled" and r["status"] == "ok" and family(r["model"]) == family(name)
-        ]
-        best = max(alike, key=lambda r: min(r["ess"].values()), default=None)
-        for sampler in SAMPLERS:
-            r = next(
-                (r for r in records if (r["kind"], r["model"], r["sampler"]) == ("sampled", name, sampler)),
-                None,
-            )
-            if r is None:
-                continue
-            if r["status"] != "ok":
-                lines.append(f"| {name} | {sampler} | failed |" + " |" * (len(columns) - 3))
-                notes.append(f"- {name}, {sampler}: {r['reason']}")
-                continue
-            worst = min(r["ess"], key=r["ess"].get)
-            z = (
-                max(
-                    abs(m - best["means"][k][0]) / math.hypot(se, best["means"][k][1])
-                    for k, (m, se) in r["means"].items()
-                )
-                if r is not best
-                else 0
-            )
-            speeds = [r["ess"][worst] / r[key] for key in ("busy", "seconds")]
-            cells = [
-                name,
-                sampler,
-                *(f"{s:.3g}" for s in speeds),
-                f"{r['seconds']:.1f}",
-                f"{r['ess'][worst]:.0f}",
-                worst,
-                f"{r['rhat']:.3f}",
-            ]
-            lines.append("| " + " | ".join([*cells, f"{z:.1f}" if r is not best else "best"]) + " |")
-    return "\n".join([*lines, "", *notes, FOOTNOTE])
+def sampled_rows(records, notes):
+    """Rows of the second table; reasons for which rows failed are appended to `notes`."""
+    records = [r for r in records if r["kind"] == "sampled"]
+    order = [(name, sampler) for name in SAMPLED for sampler in SAMPLERS]
+    lines = []
+    for r in sorted(records, key=lambda r: order.index((r["model"], r["sampler"]))):
+        start = [r["model"], r["sampler"]]
+        if r["status"] != "ok":
+            lines.append([*start, "failed"])
+            notes.append(f"- {r['model']}, {r['sampler']}: {r['reason']}")
+            continue
+        same = [s for s in records if s["status"] == "ok" and family(s["model"]) == family(r["model"])]
+        best = max(same, key=lambda s: min(s["ess"].values()))
+        worst = min(r["ess"], key=r["ess"].get)
+        speeds = [f"{r['ess'][worst] / r[key]:.3g}" for key in ("busy", "seconds")]
+        cells = [*start, *speeds, f"{r['seconds']:.1f}", f"{r['ess'][worst]:.0f}", worst, f"{r['rhat']:.3f}"]
+        lines.append([*cells, "best" if r is best else f"{largest_z(r, best):.1f}"])
+    return lines
+
+
+def largest_z(r, reference):
+    """The largest difference of means, in Monte Carlo errors of both."""
+    return max(
+        abs(mean - reference["means"][name][0]) / math.hypot(error, reference["means"][name][1])
+        for name, (mean, error) in r["means"].items()
+    )
 
 
 def family(name):
-    """Models that have one posterior."""
+    """The same for models that have the same posterior."""
     return "hidden Markov" if name.startswith("hidden Markov") else name
 
 
-FOOTNOTE = f"""- Seconds are of the clock, from the finished `pm.Model` on, without imports. Building the step contains PyMC's logp.
+FOOTNOTE = f"""- Seconds are of the clock, from the finished `pm.Model` on, without imports. Building the step
+  contains PyMC's logp.
 - none: no result within the limit.
-- {CHAINS} chains, {TUNE} + {DRAWS} draws, started where the models say; pm.sample draws its chains one after another (cores=1).
-- ESS/s: bulk ESS of the slowest summary (ArviZ, all chains) per second of sampling after tuning; of the whole call: with compilation and
-  tuning.
-- PyMC's part in JAX: `compile_kwargs={{"mode": "JAX"}}`, measured with other work on the second core and with a limit of 450 s.
-- z: difference of posterior means from the run of the same posterior with most ESS, in Monte Carlo errors of both.
+- {CHAINS} chains, {TUNE} + {DRAWS} draws, started where the models say; pm.sample draws its chains one after
+  another (cores=1).
+- ESS/s: bulk ESS of the slowest summary (ArviZ, all chains) per second of sampling after tuning; of the whole
+  call: with compilation and tuning.
+- PyMC's part in JAX: `compile_kwargs={{"mode": "JAX"}}`, measured with other work on the second core and with
+  a limit of 450 s.
+- z: difference of posterior means from the run of the same posterior with most ESS, in Monte Carlo errors of
+  both.
 """
 
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--before", type=Path, help="a folder with another commit of this repository")
-    p.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
-    p.add_argument("--limit", type=float, default=300, help="seconds for a row")
-    p.add_argument("--out", type=Path, help="path without suffix: writes .jsonl (records) and .md (tables)")
-    p.add_argument("--one", nargs=4, metavar=("KIND", "MODEL", "SAMPLER", "CHECKOUT"), help=argparse.SUPPRESS)
-    args = p.parse_args()
-    if args.one:
-        print(RESULT + json.dumps(run_one(*args.one, args.limit)), flush=True)
-        return
-    rows = [
-        (kind, name, "", folder)
-        for name in args.models
-        for folder in ([args.before] if args.before else []) + [ROOT]
-        for kind in ("draw", "answer")
-    ]
-    rows += [
-        ("sampled", name, sampler, ROOT) for name in args.models if name in SAMPLED for sampler in SAMPLERS
-    ]
-    records = []
-    for kind, name, sampler, folder in rows:
-        package = "now" if folder == ROOT else f"before, {commit(folder)}"
-        command = [
-            "benchmarks.written",
-            "--one",
-            kind,
-            name,
-            sampler,
-            str(folder.resolve()),
-            "--limit",
-            str(args.limit),
-        ]
-        r = record_of(
-            {"kind": kind, "model": name, "sampler": sampler, "package": package}, command, 1.5 * args.limit
-        )
-        records.append(r)
-        shown = {k: round(v, 1) for k, v in r.items() if isinstance(v, float)}
-        print(f"{kind} {name} {sampler} {package}: {r.get('reason') or shown}", file=sys.stderr, flush=True)
-        keep(records, args.out)
-    publish(markdown(records), args.out)
-
-
 if __name__ == "__main__":
-    main()
+    harness.main(
+        harness.Benchmark(
+            __doc__,
+            rows,
+            measure,
+            markdown,
+            progress,
+            options,
+            limit=lambda args: 1.5 * args.limit,
+            short=SHORT,
+        )
+    )

@@ -1,7 +1,7 @@
 """Samplers that the papers compare with: (kernel, params) with the package's interface, on finite sites.
 
-They use nothing of a target but its log density, as the papers' do, so that they run on every model at the
-cost the papers state: a number of log densities per step.
+As in the papers they use only the log density of a target. So they run on every model at the cost that the
+papers state: a number of log densities per step.
 """
 
 from typing import NamedTuple
@@ -24,9 +24,9 @@ def random_walk():
         y = shifted(target.space, state.x, site, jax.random.uniform(key_value))
         density = target.logdensity(y)
         accept = jnp.exp(jnp.minimum(density - state.logdensity, 0.0))
-        there = State(y, density, ())
+        proposed = State(y, density, ())
         accepted = jax.random.uniform(key_accept) < accept
-        return chosen(accepted, there, state), Info(accept, accepted, jnp.ones((), int))
+        return chosen(accepted, proposed, state), Info(accept, accepted, jnp.ones((), int))
 
     return simple(step), {}
 
@@ -34,9 +34,8 @@ def random_walk():
 def gibbs(block=1, scan="random"):
     """Gibbs sampling of `block` sites at a time, jointly: K^block log densities per step.
 
-    scan : "random" draws one site anew each step (block=1 only); "shuffled" goes through all sites in an
-        order drawn
-        anew each pass, as the papers' code does; "systematic" goes through them as they come
+    scan : "random" draws a site for each step (block=1 only); "shuffled" visits all sites in an order that is
+        drawn for each pass, as in the papers' code; "systematic" visits them by their numbers
     """
 
     def step(key, state, target, params):
@@ -50,29 +49,27 @@ def gibbs(block=1, scan="random"):
 
 
 def hamming_ball(block=10, radius=1, rows=None):
-    """The Hamming ball sampler (Titsias and Yau 2017) of radius 1, HB-block-1; 2 block (K - 1) + 2 log
-    densities are asked at most.
+    """The Hamming ball sampler (Titsias and Yau 2017) of radius 1, HB-block-1.
+
+    It takes at most 2 block (K - 1) + 2 log densities per step.
 
     Given x, u is uniform in the ball around x_B; given u, x_B is drawn from p restricted to the ball around
     u. The ball is symmetric and its size constant, so both are exact conditionals of p(x) Uniform(u;
     ball(x)).
 
-    rows : (n, block) int, blocks that exploit structure (all factors of one time), one drawn uniformly each
-        step;
-        None goes through all sites in an order drawn anew each pass
+    rows : (n, block) int, blocks that exploit structure (all factors of one time), of which one is drawn
+        uniformly for each step; None visits all sites in an order that is drawn for each pass
     """
     if radius != 1:
-        raise ValueError(f"Only radius 1 is written here, got {radius}.")
+        raise ValueError(f"Only radius 1 is implemented, got {radius}.")
 
     def step(key, state, target, params):
         key_block, key_u, key_draw = jax.random.split(key, 3)
         if rows is None:
             block_state, sites = next_block(key_block, state.carry, target.space, block, "shuffled")
         else:
-            block_state, sites = (
-                state.carry,
-                jnp.asarray(rows)[jax.random.randint(key_block, (), 0, len(rows))],
-            )
+            row = jax.random.randint(key_block, (), 0, len(rows))
+            block_state, sites = state.carry, jnp.asarray(rows)[row]
         around_x = ball(target.space, sites, state.x[sites])
         u = around_x[jax.random.randint(key_u, (), 0, around_x.shape[0])]
         x, density, moved = resample(key_draw, state.x, sites, ball(target.space, sites, u), target)
@@ -90,11 +87,10 @@ def locally_balanced():
         """(d, K - 1) float, log q(. | x): the other values of each site, by their cyclic shift."""
         space = target.space
         site, shift = (a.reshape(-1) for a in np.indices((space.d, space.K - 1)))
-        there = jax.lax.map(
-            lambda e: target.logdensity(cycled(space, x, e[0], e[1] + 1)), (site, shift), batch_size=BATCH
-        )
+        neighbour = lambda e: target.logdensity(cycled(space, x, e[0], e[1] + 1))
+        densities = jax.lax.map(neighbour, (site, shift), batch_size=BATCH)
         exists = shift + 1 <= (space.upper - space.lower)[site]
-        return jax.nn.log_softmax(jnp.where(exists, (there - density) / 2, -jnp.inf))
+        return jax.nn.log_softmax(jnp.where(exists, (densities - density) / 2, -jnp.inf))
 
     def init(x, target):
         x, density = jnp.asarray(x), target.logdensity(x)
@@ -107,19 +103,19 @@ def locally_balanced():
         site, shift = entry // (space.K - 1), entry % (space.K - 1) + 1
         y = cycled(space, state.x, site, shift)
         density = target.logdensity(y)
-        there = State(y, density, (), log_proposal(y, density, target))
-        back = site * (space.K - 1) + (jnp.asarray(space.upper - space.lower + 1)[site] - shift) - 1
-        ratio = density - state.logdensity + there.carry[back] - state.carry[entry]
+        proposed = State(y, density, (), log_proposal(y, density, target))
+        reverse = site * (space.K - 1) + (jnp.asarray(space.upper - space.lower + 1)[site] - shift) - 1
+        ratio = density - state.logdensity + proposed.carry[reverse] - state.carry[entry]
         accept = jnp.exp(jnp.minimum(ratio, 0.0))
         accepted = jax.random.uniform(key_accept) < accept
-        return chosen(accepted, there, state), Info(accept, accepted, jnp.ones((), int))
+        return chosen(accepted, proposed, state), Info(accept, accepted, jnp.ones((), int))
 
     return Kernel(init, step, lambda state, target: init(state.x, target)), {}
 
 
 # ---------------------------------------------------------------- parts
 def simple(step, carry=lambda target: ()):
-    """A kernel that knows the log density at x and a carry of its own."""
+    """A kernel whose state holds the log density at x and a carry of its own, but no differences."""
 
     def init(x, target):
         return State(jnp.asarray(x), target.logdensity(x), (), carry(target))
@@ -127,8 +123,8 @@ def simple(step, carry=lambda target: ()):
     return Kernel(init, step, lambda state, target: state._replace(logdensity=target.logdensity(state.x)))
 
 
-def chosen(accepted, there, here):
-    return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, here)
+def chosen(accepted, proposed, current):
+    return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), proposed, current)
 
 
 def cycled(space, x, site, shift):
@@ -144,7 +140,7 @@ def shifted(space, x, site, uniform):
 
 
 class Blocks(NamedTuple):
-    """Where a sampler is in its pass over the sites: order (d,) int, position () int, the next block."""
+    """The progress of a pass over the sites: order (d,) int; position () int, number of the next block."""
 
     order: jax.Array
     position: jax.Array
@@ -165,23 +161,24 @@ def next_block(key, blocks, space, size, scan):
         order = jax.lax.cond(
             blocks.position == 0, lambda o: jax.random.permutation(key, o), lambda o: o, order
         )
-    sites = order[
-        (blocks.position * size + jnp.arange(size)) % space.d
-    ]  # the last block of a pass is filled from its first
+    # the last block of a pass is filled up with sites of the first one
+    sites = order[(blocks.position * size + jnp.arange(size)) % space.d]
     return Blocks(order, (blocks.position + 1) % (-(-space.d // size))), sites
 
 
 def corners(space, sites):
-    """(K^size, size) int, every joint value of the sites; a value that a narrow site lacks repeats its last
-    one, and is masked.
+    """(K^size, size) int, every joint value of the sites.
+
+    For a site with fewer than K values this includes values above its support; the caller masks them.
     """
     grid = np.indices((space.K,) * sites.shape[0]).reshape(sites.shape[0], -1).T
     return jnp.asarray(space.lower)[sites] + grid
 
 
 def ball(space, sites, values):
-    """(1 + size (K - 1), size) int, the values and those one site away; the sites must have equally wide
-    supports.
+    """(1 + size (K - 1), size) int, the values and those that differ from them at one site.
+
+    The supports of all sites must have the same size.
     """
     n, others = sites.shape[0], space.K - 1
     site, shift = (a.reshape(-1) for a in np.indices((n, others)))

@@ -3,8 +3,9 @@ sweeps, and pictures.
 
 python -m benchmarks.experiments.digits [--short]
 
-A fully connected Ising model of the zeros, and an RBM with 100 hidden units of all digits, each learned once
-by every sampler and then sampled with more and with fewer sweeps than it was learned with.
+There are two models: a fully connected Ising model of the zeros, and an RBM with 100 hidden units of all
+digits. Each is learned once with every sampler and then sampled with more and with fewer sweeps than in
+learning.
 """
 
 import time
@@ -17,7 +18,7 @@ import optax
 
 from benchmarks.experiments import report
 from benchmarks.experiments.digits_rbm import gibbs
-from benchmarks.experiments.structured import log_mmd, sampler, timed, told
+from benchmarks.experiments.structured import log_mmd, sampler, timed_draws
 from pymc_discrete import learning
 
 HIDDEN, TRAINING, SAMPLING = 100, 50, (5, 10, 25, 50, 100, 200)
@@ -34,36 +35,33 @@ class RBMGibbs(NamedTuple):
     def start(self, key, graph, chains):
         return learning.samplers.uniform(key, graph, (chains,))
 
-    def draw(self, key, graph, kept, chains):
+    def draw(self, key, graph, last, chains):
         key_start, key_move, key_hidden = jax.random.split(key, 3)
-        x = kept if self.persistent else self.start(key_start, graph, chains)
+        x = last if self.persistent else self.start(key_start, graph, chains)
         W, b, c = parameters(graph)
         v = x[:, : len(b)].astype(W.dtype)
-        v = jax.lax.fori_loop(
-            0, self.sweeps, lambda t, v: gibbs(jax.random.fold_in(key_move, t), v, W, b, c), v
-        )
+        sweep = lambda t, v: gibbs(jax.random.fold_in(key_move, t), v, W, b, c)
+        v = jax.lax.fori_loop(0, self.sweeps, sweep, v)
         h = jax.random.bernoulli(key_hidden, jax.nn.sigmoid(v @ W + c))
         x = jnp.concatenate([v, h], axis=1).astype(int)
         return x, x
 
     def conditional(self, key, graph):
         W, _, c = parameters(graph)
-        v = graph.unary[0].argmax(axis=0)  # clamped
+        v = graph.unary[0].argmax(axis=0)  # the visible units are fixed
         return jnp.concatenate([v, jax.random.bernoulli(key, jax.nn.sigmoid(v @ W + c)).astype(int)])
 
 
 def parameters(graph):
-    return (
-        graph.parameters[0]["weights"],
-        graph.unary[0][1] - graph.unary[0][0],
-        graph.unary[1][1] - graph.unary[1][0],
-    )
+    """Weights (visible, hidden), biases of the visible and of the hidden units."""
+    visible, hidden = (unary[1] - unary[0] for unary in graph.unary)
+    return graph.parameters[0]["weights"], visible, hidden
 
 
 ISING: dict[str, Any] = {
     name: lambda t, name=name: sampler(name, t, 64) for name in ("Gibbs", "GWG", "DMALA", "PMP")
 }
-# learned with, sampled with
+# (sampler in learning, function from a number of sweeps to the sampler of the result)
 RBMS: dict[str, Any] = {
     "Gibbs-reset": (RBMGibbs(TRAINING, False), lambda t: RBMGibbs(t, False)),
     "PCD-1": (RBMGibbs(1, True), lambda t: RBMGibbs(t, False)),
@@ -90,8 +88,8 @@ def main():
         "Models of digits",
         [
             f"log MMD^2 of {DRAWS} draws to the images, by sweeps. Learned with {TRAINING} sweeps (PCD-1: "
-            f"1), {args.chains} chains, Adam, {told(ITERATIONS)} iterations; GWG, DMALA, Gibbs: chains begin "
-            "anew in every iteration.",
+            f"1), {args.chains} chains, Adam, {report.listed(ITERATIONS)} iterations; GWG, DMALA, Gibbs: "
+            "chains begin anew in every iteration.",
             "floor: of one half of the images to the other. train s: seconds of learning, compiling "
             f"included; draw s: of drawing with {TRAINING} sweeps.",
         ],
@@ -101,11 +99,11 @@ def main():
 
 
 def digits():
-    """(1797, 64) int of 0, 1, and which digit each is."""
+    """(1797, 64) int of 0, 1, and the digits that they show."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return (found.data > 7).astype(int), found.target
+    bunch = load_digits()
+    return (bunch.data > 7).astype(int), bunch.target
 
 
 def learned(model, data, train, make, args, kind, rate):
@@ -115,12 +113,12 @@ def learned(model, data, train, make, args, kind, rate):
     begin = time.perf_counter()
     options = {"iterations": iterations, "chains": args.chains, "batch": args.chains, "params": params}
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, iterations))
-    found = jax.block_until_ready(learning.fit(model, data, sampler=train, optimizer=optimizer, **options))
+    fit = jax.block_until_ready(learning.fit(model, data, sampler=train, optimizer=optimizer, **options))
     row, curve = {"train s": time.perf_counter() - begin, "draw s": 0.0}, []
     halves = np.random.default_rng(0).permutation(len(images))
     row["floor"] = log_mmd(images[halves[::2]], images[halves[1::2]])
     for sweeps in SAMPLING[:2] if args.short else SAMPLING:
-        x, seconds = timed(make(sweeps), model.graph(found.params), DRAWS)
+        x, seconds = timed_draws(make(sweeps), model.graph(fit.params), DRAWS)
         curve.append(log_mmd(np.asarray(x)[:, :64], images))
         row[f"{sweeps} sweeps"] = curve[-1]
         if sweeps == TRAINING or args.short:

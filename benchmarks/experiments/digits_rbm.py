@@ -15,9 +15,7 @@ HIDDEN, UPDATES, BATCH, CD_STEPS, RATE = 500, 600, 100, 10, 1e-3
 
 
 def digits():
-    """(1797, 784) float of 0, 1: the 8x8 images scaled up to 28x28 (linear interpolation), black above one
-    half.
-    """
+    """(1797, 784) float of 0, 1: the 8x8 images scaled up to 28x28 by linear interpolation, then rounded."""
     from scipy.ndimage import zoom
     from sklearn.datasets import load_digits
 
@@ -34,8 +32,9 @@ def gibbs(key, x, W, b, c):
 
 @functools.cache
 def weights(updates=UPDATES, seed=0):
-    """W (784, 500), b (784,), c (500,), and the mean image (784,), all float64; seconds of training, not kept
-    on disk.
+    """W (784, 500), b (784,), c (500,), and the mean image (784,), all float64.
+
+    They are trained anew in every process, which takes seconds.
     """
     data = jnp.asarray(digits())
     mean = jnp.clip(data.mean(0), 0.01, 0.99)
@@ -52,20 +51,14 @@ def weights(updates=UPDATES, seed=0):
     def update(t, params, first, second):
         key_batch, key_gibbs = jax.random.split(jax.random.fold_in(key_train, t))
         x = data[jax.random.choice(key_batch, len(data), (BATCH,), replace=False)]
-        model = jax.lax.fori_loop(
-            0, CD_STEPS, lambda k, y: gibbs(jax.random.fold_in(key_gibbs, k), y, *params), x
-        )
+        step = lambda k, y: gibbs(jax.random.fold_in(key_gibbs, k), y, *params)
+        model = jax.lax.fori_loop(0, CD_STEPS, step, x)
         slope = jax.grad(lambda p: log_density(p, x) - log_density(p, model))(params)
         first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, slope)
         second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, slope)
         m_scale, v_scale = 1 / (1 - 0.9 ** (t + 1.0)), 1 / (1 - 0.999 ** (t + 1.0))
-        params = jax.tree.map(
-            lambda p, m, v: (p + RATE * m * m_scale / (jnp.sqrt(v * v_scale) + 1e-8)).astype(p.dtype),
-            params,
-            first,
-            second,
-        )
-        return params, first, second
+        adam = lambda p, m, v: (p + RATE * m * m_scale / (jnp.sqrt(v * v_scale) + 1e-8)).astype(p.dtype)
+        return jax.tree.map(adam, params, first, second), first, second
 
     zero = jax.tree.map(jnp.zeros_like, params)
     carried = params, zero, zero

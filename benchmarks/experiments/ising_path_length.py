@@ -84,10 +84,9 @@ def draw(axes, rows):
             if not mine:
                 continue
             for c, (family, lengths) in enumerate(FAMILIES.items()):
-                have = [k for k in lengths if f"{family}-{k}" in mine]
-                ax.plot(
-                    have, [mine[f"{family}-{k}"] for k in have], "os^D"[c] + "-", color=f"C{c}", label=family
-                )
+                present = [k for k in lengths if f"{family}-{k}" in mine]
+                values = [mine[f"{family}-{k}"] for k in present]
+                ax.plot(present, values, "os^D"[c] + "-", color=f"C{c}", label=family)
             for c, name in enumerate(OTHERS):
                 if name not in mine:
                     continue

@@ -8,6 +8,7 @@ max-product finds the maximum.
 """
 
 import itertools
+from functools import partial
 
 import jax
 import numpy as np
@@ -28,20 +29,15 @@ def main():
     for side in SIDES[:2] if args.short else SIDES:
         exact, each = [kaufman(side, side, COUPLING)], [lattice(side)]
         for name, estimate in ESTIMATES.items():
-            table.add(
-                f"lattice {side}x{side}", name, lambda e=estimate, g=each, z=exact: measured(e, g, z, draws)
-            )
+            table.add(f"lattice {side}x{side}", name, partial(measured, estimate, each, exact, draws))
     for n in SIZES[:2] if args.short else SIZES:
-        found = [connected(n, seed) for seed in range(graphs)]
-        exact = [enumerated(w, b) for w, b in found]
-        each = [spins(n, w, b) for w, b in found]
+        arrays = [connected(n, seed) for seed in range(graphs)]
+        exact = [enumerated(w, b) for w, b in arrays]
+        each = [spins(n, w, b) for w, b in arrays]
         for name, estimate in {**ESTIMATES, "exact maximum": by_true_maxima}.items():
-            models = found if estimate is by_true_maxima else each
-            table.add(
-                f"fully connected, {n} spins",
-                name,
-                lambda e=estimate, g=models, z=exact: measured(e, g, z, draws),
-            )
+            models = arrays if estimate is by_true_maxima else each
+            make_row = partial(measured, estimate, models, exact, draws)
+            table.add(f"fully connected, {n} spins", name, make_row)
     table.write(
         "Log partition functions",
         [
@@ -108,23 +104,21 @@ def by_maxima(graphs, draws):
     def values(graph, keys):
         return jax.lax.map(lambda key: pmp(key, graph, n_sweeps=SWEEPS).value, keys, batch_size=50)
 
-    found = np.array(
-        [values(g, jax.random.split(jax.random.key(n), draws)) for n, g in enumerate(alike(graphs))]
-    )
-    return found.mean(1), found.std(1) / np.sqrt(draws)
+    keys = [jax.random.split(jax.random.key(n), draws) for n in range(len(graphs))]
+    maxima = np.array([values(g, k) for g, k in zip(alike(graphs), keys, strict=True)])
+    return maxima.mean(1), maxima.std(1) / np.sqrt(draws)
 
 
 def by_true_maxima(models, draws):
-    """As `by_maxima`, of models (w, b), by enumeration."""
-    found = np.empty((len(models), draws))
+    """As `by_maxima`, with maxima by enumeration, of models (w, b)."""
+    maxima = np.empty((len(models), draws))
     for n, (w, b) in enumerate(models):
         (s, density), r = every(w, b), np.random.default_rng(n)
         gumbel = r.gumbel(-np.euler_gamma, 1, size=(2, len(b), draws))
         on = s > 0
-        found[n] = [
-            np.max(density + on @ g1 + ~on @ g0) for g0, g1 in zip(gumbel[0].T, gumbel[1].T, strict=True)
-        ]
-    return found.mean(1), found.std(1) / np.sqrt(draws)
+        pairs = zip(gumbel[0].T, gumbel[1].T, strict=True)
+        maxima[n] = [np.max(density + on @ g1 + ~on @ g0) for g0, g1 in pairs]
+    return maxima.mean(1), maxima.std(1) / np.sqrt(draws)
 
 
 def by_bethe(graphs, draws):
@@ -133,7 +127,7 @@ def by_bethe(graphs, draws):
 
 
 def alike(graphs):
-    """The same graphs with one wiring, for which programs are compiled once."""
+    """The graphs, all with the tree structure of the first, so that programs are compiled once."""
     tree = jax.tree.structure(graphs[0])
     return [jax.tree.unflatten(tree, jax.tree.leaves(g)) for g in graphs]
 
@@ -142,8 +136,8 @@ ESTIMATES = {"PMP": by_maxima, "Bethe": by_bethe}
 
 
 def measured(estimate, graphs, exact, draws):
-    found, se = estimate(graphs, draws)
-    error = found - np.array(exact)
+    estimates, se = estimate(graphs, draws)
+    error = estimates - np.array(exact)
     return {
         "exact": float(np.mean(exact)),
         "error": error.mean(),

@@ -1,6 +1,6 @@
-"""The models of the papers' experiments, as PyMC models; what they leave open is said here.
+"""The models of the papers' experiments, as PyMC models, with the choices that the papers leave open.
 
-Both papers write an energy; here everything is a log density, up is better.
+The papers write energies; here everything is a log density, so that larger is more probable.
 """
 
 import numpy as np
@@ -45,9 +45,9 @@ def ising_in_field(alpha, coupling=1.0):
 
 
 def ising_in_field_draws(alpha, draws, coupling=1.0, sweeps=500, seed=0):
-    """(draws, d) int, 0 or 1, each the end of `sweeps` of Gibbs sampling by colours.
+    """(draws, d) int, 0 or 1, each the state after `sweeps` sweeps of Gibbs sampling by colours.
 
-    Where the chains of single moves start: 100,000 of them hardly pass twice over 200 x 200 sites.
+    The chains of single moves start there: 100,000 moves hardly pass twice over 200 x 200 sites.
     """
     r, p = np.random.default_rng(seed), len(alpha)
     s = np.pad(r.choice([-1.0, 1.0], (draws, p, p)), ((0, 0), (1, 1), (1, 1)))

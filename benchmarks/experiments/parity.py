@@ -4,7 +4,7 @@ state.
 python -m benchmarks.experiments.parity [--short]
 
 x has 100 binary sites and log density -U if it holds an odd number of ones. From an even ("low") state every
-single move leads to an odd one: such samplers leave it once in some e^U steps.
+move of a single site leads to an odd one, so that a sampler of single sites leaves it once in some e^U steps.
 """
 
 import numpy as np
@@ -80,6 +80,7 @@ def main():
 
 
 def measured(result):
+    """A row of the table."""
     x = result.records["x"]  # (chains, steps, sites)
     low = x.sum(-1) % 2 == 0
     left = (x[:, 1:] != x[:, :-1]).any(-1) & low[:, :-1]

@@ -3,9 +3,9 @@ and ESS.
 
 python -m benchmarks.experiments.rbm [--short]
 
-100 chains per sampler run side by side. Ground truth: 500 draws, each the end of 10,000 steps of the RBM's
-own block Gibbs (h given x, x given h). The differences are gradients, as in the papers, except for LB,
-BlockGibbs and AutoStep, which have exact ones.
+100 chains per sampler run side by side. Ground truth are 500 draws, each the state after 10,000 steps of
+Gibbs sampling by layers (h given x, x given h). The differences are gradients, as in the papers, except for
+LB, BlockGibbs and AutoStep, which have exact ones.
 """
 
 import jax
@@ -41,9 +41,8 @@ NAMES += [
     "AutoStep",
 ]
 TRUTH, TRUTH_STEPS, THIN = 500, 10_000, 10
-SAMPLERS["RBM-Gibbs"] = Sampler(
-    "RBM-Gibbs", lambda model: (None, {}), lambda m, s: 1.0
-)  # made of the weights, in main
+# its kernel is made in main, from the weights
+SAMPLERS["RBM-Gibbs"] = Sampler("RBM-Gibbs", lambda model: (None, {}), lambda m, s: 1.0)
 
 
 def main():
@@ -67,7 +66,7 @@ def main():
         if sampler.name == "RBM-Gibbs":
             kernel, params = structured_gibbs(*trained)
         target = exact if sampler.name in ("LB", "BlockGibbs", "AutoStep") else gradient
-        if sampler.name == "LB":  # the same transitions as brute force, at a cost that can be borne
+        if sampler.name == "LB":  # the same transitions as by brute force, at less cost
             kernel, params = kernels.gibbs_with_gradients()
         at, distance = [], []
 
@@ -94,8 +93,9 @@ def main():
             seed=args.seed,
             **budget,
         )
-        found = runner.figures(result, sampler, target.space, ["hamming", "energy"], drop=0.5)
-        return {"final MMD": distance[-1], **found, "floor": floor, "curve steps": at, "curve MMD": distance}
+        figures = runner.figures(result, sampler, target.space, ["hamming", "energy"], drop=0.5)
+        curves = {"curve steps": at, "curve MMD": distance}
+        return {"final MMD": distance[-1], **figures, "floor": floor, **curves}
 
     for name in args.samplers:
         table.run("digits", name, model, row)
@@ -113,34 +113,31 @@ def main():
 
 
 def structured_gibbs(W, b, c):
-    """One step: all hidden units given the visible, all visible given the hidden."""
+    """(kernel, params); a step draws all hidden units given the visible ones, then these given the hidden."""
     W, b, c = (jnp.asarray(a, jnp.result_type(float)) for a in (W, b, c))
 
     def step(key, state, target, params):
         y = gibbs(key, state.x[None].astype(W.dtype), W, b, c)[0].astype(state.x.dtype)
-        return State(y, target.logdensity(y), ()), Info(
-            jnp.ones(()), jnp.ones((), bool), (y != state.x).sum()
-        )
+        info = Info(jnp.ones(()), jnp.ones((), bool), (y != state.x).sum())
+        return State(y, target.logdensity(y), ()), info
 
     return baselines.simple(step), {}
 
 
 def block_gibbs_draws(trained, draws, steps, seed):
-    """(draws, visible) int, the ends of independent chains."""
+    """(draws, visible) int, the last states of independent chains."""
     W, b, c = (jnp.asarray(a, "float32") for a in trained)
     key = jax.random.key(1000 + seed)
     x = (jax.random.uniform(key, (draws, len(b))) < 0.5).astype("float32")
-    x = jax.jit(
-        lambda x: jax.lax.fori_loop(0, steps, lambda t, x: gibbs(jax.random.fold_in(key, t), x, W, b, c), x)
-    )(x)
-    return np.asarray(x).astype(int)
+    step = lambda t, x: gibbs(jax.random.fold_in(key, t), x, W, b, c)
+    return np.asarray(jax.jit(lambda x: jax.lax.fori_loop(0, steps, step, x))(x)).astype(int)
 
 
 def mmd(x, y):
-    """Squared maximum mean discrepancy with the exponential average Hamming kernel (Grathwohl et al. 2021,
-    App. E.1).
+    """Squared maximum mean discrepancy with the exponential average Hamming kernel, exp(-share of differing
+    sites).
 
-    Printed there with the share of equal sites; with that of differing ones it is a kernel of similarity.
+    Grathwohl et al. 2021, App. E.1, print it with the share of equal sites, which measures dissimilarity.
     """
 
     def mean_kernel(a, b):
@@ -166,10 +163,10 @@ def draw(axes, rows):
     axes[1].barh(names, [max(r["ESS hamming per 1e5 steps"], 1e-1) for r in rows])
     axes[1].set(xscale="log", xlabel="ESS hamming per 1e5 steps")
     axes[1].tick_params(axis="y", labelsize=6)
-    found = {r["sampler"]: max(r["ESS hamming per 1e5 steps"], 1e-1) for r in rows}
+    ess = {r["sampler"]: max(r["ESS hamming per 1e5 steps"], 1e-1) for r in rows}
     for family in FAMILIES:
-        have = [n for n in LENGTHS if f"{family}-{n}" in found]
-        axes[2].plot(have, [found[f"{family}-{n}"] for n in have], "o-", label=family)
+        present = [n for n in LENGTHS if f"{family}-{n}" in ess]
+        axes[2].plot(present, [ess[f"{family}-{n}"] for n in present], "o-", label=family)
     axes[2].set(xlabel="X", ylabel="ESS hamming per 1e5 steps", xscale="log", yscale="log")
     axes[2].legend()
 

@@ -1,7 +1,9 @@
-"""Command line, rows on disk, table and figure: what the experiments share."""
+"""What the experiments share: options, rows on disk, table and figure.
 
-import argparse
-import json
+All rows of an experiment are run in one process, since they share targets and compiled programs.
+"""
+
+import re
 import tempfile
 import time
 import warnings
@@ -10,47 +12,26 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from benchmarks.experiments.samplers import SAMPLERS, NotThere
-from benchmarks.run import environment
+from benchmarks import harness
+from benchmarks.experiments.samplers import SAMPLERS
 
 RESULTS = Path(__file__).parents[1] / "results" / "experiments"
 
 
 def arguments(doc, samplers, *, steps, chains, seconds):
     """The options that all experiments have."""
-    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--short", action="store_true", help="a run of seconds, results in a temporary folder")
+    p = harness.parser(doc)
+    p.add_argument("--short", action="store_true", help="a short run, with results in a temporary folder")
+    harness.choice(p, "--samplers", SAMPLERS, default=samplers)
     p.add_argument(
-        "--samplers",
-        nargs="+",
-        default=samplers,
-        choices=list(SAMPLERS),
-        metavar="NAME",
-        help=f"any of: {', '.join(SAMPLERS)}",
-    )
-    p.add_argument(
-        "--only",
-        nargs="+",
-        default=None,
-        metavar="SETTING",
-        help="settings to run, as the table names them; default all",
+        "--only", nargs="+", metavar="SETTING", help="settings as the table names them; default all"
     )
     p.add_argument("--resume", action="store_true", help="run only the rows that the results do not have")
     p.add_argument("--steps", type=int, default=steps, help=f"per chain, after burn-in (default {steps})")
     p.add_argument("--chains", type=int, default=chains)
-    p.add_argument(
-        "--seconds",
-        type=float,
-        default=seconds,
-        help="of sampling, per row: it ends earlier, ESS per step is scaled",
-    )
+    p.add_argument("--seconds", type=float, default=seconds, help="of sampling, at most")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        help=f"folder, default {RESULTS.relative_to(Path(__file__).parents[2])}",
-    )
+    p.add_argument("--out", type=Path, help=f"folder, default {RESULTS.relative_to(harness.ROOT)}")
     args = p.parse_args()
     warnings.simplefilter("ignore")
     if args.short:
@@ -60,8 +41,9 @@ def arguments(doc, samplers, *, steps, chains, seconds):
 
 
 class Table:
-    """Rows of one experiment: kept as JSON lines, so that a later run of some samplers replaces
-    only theirs.
+    """Rows of one experiment.
+
+    They are kept in a file, so that a later run of some samplers replaces only the rows of these.
     """
 
     def __init__(self, name, args):
@@ -69,11 +51,14 @@ class Table:
         suffix += "" if jax.default_backend() == "cpu" else f"-{jax.default_backend()}"
         args.out.mkdir(parents=True, exist_ok=True)
         self.path, self.args = args.out / f"{name}{suffix}", args
-        file = self.file(".jsonl")
-        self.rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        self.records = harness.Records(self.path, keep=True)
+
+    @property
+    def rows(self):
+        return self.records.records
 
     def file(self, suffix):
-        return self.path.with_name(self.path.name + suffix)
+        return harness.with_suffix(self.path, suffix)
 
     def run(self, setting, name, model, make_row):
         """Add the row {**make_row(sampler, kernel, params)} of one sampler, or say why there is none."""
@@ -84,65 +69,46 @@ class Table:
         """Add the row {**make_row()}, or say why there is none."""
         if self.args.only and setting not in self.args.only:
             return
-        if self.args.resume and any((r["setting"], r["sampler"]) == (setting, name) for r in self.rows):
+        key = {"setting": setting, "sampler": name}
+        if self.args.resume and self.records.has(key):
             return
         begin = time.perf_counter()
         try:
             row = make_row()
-        except (NotThere, ValueError) as reason:  # our kernels refuse with a ValueError
+        except (harness.CannotRun, ValueError) as reason:  # kernels of the package raise ValueError
             print(f"{setting}, {name}: skipped: {reason}", flush=True)
             return
-        row = {"setting": setting, "sampler": name, **{k: tidy(v) for k, v in row.items()}}
-        self.rows = [r for r in self.rows if (r["setting"], r["sampler"]) != (setting, name)]
-        self.rows.append({**row, "x64": bool(jax.config.jax_enable_x64), **environment()})
-        self.file(".jsonl").write_text("".join(json.dumps(r) + "\n" for r in self.rows))
-        told = ", ".join(
-            f"{k} {shown(v)}"
-            for k, v in row.items()
-            if k not in ("setting", "sampler") and not isinstance(v, list)
-        )
-        print(f"{setting}, {name} ({time.perf_counter() - begin:.0f} s): {told}", flush=True)
+        row = {k: to_json(v) for k, v in row.items()}
+        x64 = bool(jax.config.jax_enable_x64)
+        self.records.add(key, {**key, **row, "x64": x64, **harness.environment()})
+        numbers = ", ".join(f"{k} {shown(v)}" for k, v in row.items() if not isinstance(v, list))
+        print(f"{setting}, {name} ({time.perf_counter() - begin:.0f} s): {numbers}", flush=True)
 
     def ordered(self):
-        """Settings in their own order, samplers in that of the registry."""
-        order = {
-            name: n
-            for n, name in enumerate(
-                [*SAMPLERS, *(r["sampler"] for r in self.rows if r["sampler"] not in SAMPLERS)]
-            )
-        }
-        settings = {s: n for n, s in enumerate(sorted({r["setting"] for r in self.rows}, key=natural))}
-        return sorted(self.rows, key=lambda r: (settings[r["setting"]], order[r["sampler"]]))
+        """The rows: settings sorted by name and by the numbers in it, samplers as in the registry."""
+        others = (r["sampler"] for r in self.rows if r["sampler"] not in SAMPLERS)
+        order = {name: n for n, name in enumerate([*SAMPLERS, *others])}
+        return sorted(self.rows, key=lambda r: (natural(r["setting"]), order[r["sampler"]]))
 
     def write(self, title, notes=()):
-        """The markdown table; lists (curves) are left to the figure."""
+        """The Markdown table. Lists, which are curves, appear in the figure only."""
         rows = self.ordered()
         if not rows:
             print("Nothing was run.")
             return
-        hidden = ("x64", "hardware", "versions", "commit", "date")
-        columns = list(
-            dict.fromkeys(
-                k for r in rows for k, v in r.items() if k not in hidden and not isinstance(v, list)
-            )
-        )
-        lines = [
-            f"# {title}",
-            "",
-            *dict.fromkeys(header(r) for r in rows),
-            "",
-            *[f"- {n}" for n in notes],
-            "",
-        ]
-        lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-        lines += ["| " + " | ".join(shown(r.get(c, "")) for c in columns) + " |" for r in rows]
-        self.file(".md").write_text("\n".join(lines) + "\n")
-        print("\n".join(lines))
+        hidden = ("x64", *harness.PROVENANCE)
+        numbers = ({k: v for k, v in r.items() if k not in hidden and not isinstance(v, list)} for r in rows)
+        columns = list(dict.fromkeys(key for r in numbers for key in r))
+        lines = [f"# {title}", "", *dict.fromkeys(header(r) for r in rows), ""]
+        lines += [*(f"- {note}" for note in notes), ""]
+        lines += harness.table(columns, [[shown(r.get(c, "")) for c in columns] for r in rows])
+        harness.publish("\n".join(lines) + "\n", self.path)
         print(f"written to {self.file('.md')}")
 
     def figure(self, draw, columns=1, size=(5.5, 4.0)):
-        """`draw(axes, rows)` on one row of axes, saved as a picture; axes without a legend share one, empty
-        ones are left out.
+        """A picture of what `draw(axes, rows)` draws on one row of axes.
+
+        Axes without a legend of their own share one. Axes without data are not shown.
         """
         if not self.rows:
             return
@@ -176,13 +142,11 @@ def header(row):
 
 def natural(text):
     """Sort key: numbers within a text by value."""
-    import re
-
     return [float(part) if n % 2 else part for n, part in enumerate(re.split(r"(\d+(?:\.\d+)?)", text))]
 
 
-def tidy(value):
-    """Something JSON can hold."""
+def to_json(value):
+    """The value in a type that JSON can hold."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value
@@ -194,6 +158,12 @@ def shown(value):
     return str(value)
 
 
+def listed(numbers):
+    """{name: number} as text."""
+    return ", ".join(f"{name} {number}" for name, number in numbers.items())
+
+
+# colours of the lines
 FAMILIES = {
     "RW": "k",
     "Gibbs": "0.45",

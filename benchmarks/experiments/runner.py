@@ -1,9 +1,9 @@
 """Run chains of a kernel in compiled loops that keep summaries, not states.
 
-Compiling is outside the clock: both loops are compiled ahead and called once before they are timed. On a CPU
-the chains of one run follow each other (`lax.map`), since under `vmap` both branches of every condition are
-computed; on an accelerator they run side by side, as they do on a CPU where asked: a dense model's products
-are then of matrices.
+Compiling is not timed: both loops are compiled ahead and called once before timing starts. On a CPU the
+chains of one run follow each other (`lax.map`), since under `vmap` both branches of every condition are
+computed. On an accelerator they run side by side. A caller can ask for that on a CPU too: it pays for a dense
+model, whose products are then of matrices.
 """
 
 import time
@@ -14,27 +14,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.recorder import min_ess
+from benchmarks.scores import bulk_ess
 from pymc_discrete.kernels import Info, adaptation, block_gibbs, loop
 from pymc_discrete.kernels.settle import settle
 
 TUNE_STEPS = 20  # transitions between two updates of a tuned parameter
-RECORDS = 50  # records per compiled call: a budget of seconds is looked at between calls
+RECORDS = 50  # records per compiled call; between calls the budget of seconds is checked
 
 
 @dataclass
 class Run:
-    """What came of a run.
+    """The result of a run.
 
     Attributes
     ----------
     records : {name: (chains, records, ...)}
-    x : (chains, d) int, where the chains ended
-    steps : per chain, after burn-in; a record is kept every `thin` steps
+    x : (chains, d) int, the last states
+    steps : per chain, after burn-in
+    thin : steps between two records
     burn_in : steps per chain before
     seconds : of all chains together, without burn-in and compiling
     accept, moves : means per step
-    params : after tuning
+    params : of the kernel, after tuning
     """
 
     records: dict[str, np.ndarray]
@@ -48,17 +49,29 @@ class Run:
     params: dict[str, Any]
 
 
-def drawn(target, x, key, sweeps):
-    """(d,) int, about a draw of the target: the end of many sweeps of block Gibbs from x."""
+def timed(function, *args):
+    """function(*args), compiled beforehand, and the seconds of the call."""
+    compiled = jax.jit(function).lower(*args).compile()
+    begin = time.perf_counter()
+    return jax.block_until_ready(compiled(*args)), time.perf_counter() - begin
+
+
+def approximate_draw(target, x, key, sweeps):
+    """(d,) int, the state after many sweeps of block Gibbs from x."""
     kernel, params = block_gibbs()
-    return jax.jit(
-        lambda key, x, target: loop(kernel, key, kernel.init(x, target), target, params, sweeps)[0].x
-    )(key, x, target)
+
+    @jax.jit
+    def sweep(key, x, target):
+        return loop(kernel, key, kernel.init(x, target), target, params, sweeps)[0].x
+
+    return sweep(key, x, target)
 
 
 def tuner(kernel, params, target, transitions):
-    """A function (key, x, begin, steps) -> (value, acceptance) that tunes as a step of `pm.sample` does,
-    `steps` draws long.
+    """A function (key, x, begin, steps) -> (value, acceptance).
+
+    It tunes the kernel's parameter from the value `begin` as a step of `pm.sample` does in `steps` draws of
+    so many transitions.
     """
     name, bounds = kernel.tuned.name, kernel.tuned.bounds(target.space)
 
@@ -82,7 +95,10 @@ def tuner(kernel, params, target, transitions):
 
 
 def each_chain(function, together):
-    """`function(chain's arguments, shared)` over chains."""
+    """`function(own, shared)` over chains; `own` has a leading axis of chains, `shared` is common to all.
+
+    together : whether the chains run side by side
+    """
     if not together:
         return lambda own, shared: jax.lax.map(lambda a: function(a, shared), own)
     return lambda own, shared: jax.vmap(function, in_axes=(0, None))(own, shared)
@@ -112,10 +128,10 @@ def run(
     starts : (chains, d) int
     record : state -> {name: array}, traced, called every `thin` steps
     steps, burn_in : per chain; burn-in takes half of `seconds` at most
-    restart : after tuning go back to the starts, to see the burn-in itself
-    together : all chains side by side; by default not on a CPU
+    restart : whether to return to the starts after tuning, to see the burn-in itself
+    together : whether all chains run side by side; by default not on a CPU
     size : records per compiled call
-    report : (steps after burn-in, x (chains, d)) -> None, called outside the clock after every compiled call
+    report : (steps after burn-in, x (chains, d)) -> None, called after every compiled call, not timed
 
     Returns
     -------
@@ -136,13 +152,13 @@ def run(
         return jax.lax.fori_loop(0, count, body, (state, total))
 
     @jax.jit
-    def few(keys, states, shared, count):
+    def steps_only(keys, states, shared, count):
         return each_chain(lambda own, shared: some_steps(own[0], own[1], zero, shared, count), together)(
             (keys, states), shared
         )
 
     @jax.jit
-    def many(keys, states, shared, thin):
+    def steps_and_records(keys, states, shared, thin):
         def chain(own, shared):
             def body(carried, t):
                 carried = some_steps(jax.random.fold_in(own[0], t), *carried, shared, thin)
@@ -165,38 +181,38 @@ def run(
         )
     )
     states = begin_at(jnp.asarray(starts), target)
-    few = few.lower(keys(), states, shared, TUNE_STEPS).compile()
-    many = many.lower(keys(), states, shared, thin).compile()
-    jax.block_until_ready((few(keys(), states, shared, 1), many(keys(), states, shared, 0)))
+    steps_only = steps_only.lower(keys(), states, shared, TUNE_STEPS).compile()
+    steps_and_records = steps_and_records.lower(keys(), states, shared, thin).compile()
+    jax.block_until_ready(
+        (steps_only(keys(), states, shared, 1), steps_and_records(keys(), states, shared, 0))
+    )
 
     # ---- burn-in
     begin = clock()
-    states, _ = jax.block_until_ready(few(keys(), states, shared, TUNE_STEPS))
+    states, _ = jax.block_until_ready(steps_only(keys(), states, shared, TUNE_STEPS))
     draws = int(min(burn_in // TUNE_STEPS, max(seconds / 2 / (clock() - begin), 1)))
-    tuned, state_of = kernel.tuned, None
+    tuned, adapted = kernel.tuned, None
     if restart and tuned is None:
         draws = 0
     if tuned is not None:
         bounds = tuned.bounds(target.space)
-        state_of = adaptation.start(np.clip(params[tuned.name], *bounds))
+        adapted = adaptation.start(np.clip(params[tuned.name], *bounds))
     for t in range(draws):
-        if clock() - begin > seconds:  # a value that grew made the steps dearer than the first
+        if clock() - begin > seconds:  # the tuned value grew, and steps cost more than the first ones
             draws = t
             break
         if tuned is not None:
-            shared = with_param(shared, tuned.name, np.exp(state_of.log_value))
-            if state_of.stuck:
+            shared = with_param(shared, tuned.name, np.exp(adapted.log_value))
+            if adapted.stuck:
                 states = begin_at(settled(keys(), states.x, target), target)
         before = np.asarray(states.x)
-        states, total = few(keys(), states, shared, TUNE_STEPS)
+        states, total = steps_only(keys(), states, shared, TUNE_STEPS)
         if tuned is not None:
-            accept, moved = (
-                float(np.mean(total.accept)) / TUNE_STEPS,
-                int((np.asarray(states.x) != before).sum()),
-            )
-            state_of = adaptation.update(state_of, accept, 1.0, moved, bounds, draws)
+            accept = float(np.mean(total.accept)) / TUNE_STEPS
+            moved = int((np.asarray(states.x) != before).sum())
+            adapted = adaptation.update(adapted, accept, 1.0, moved, bounds, draws)
     if tuned is not None and draws:
-        shared = with_param(shared, tuned.name, np.exp(state_of.mean))
+        shared = with_param(shared, tuned.name, np.exp(adapted.mean))
     if restart:
         states = begin_at(jnp.asarray(starts), target)
     jax.block_until_ready(states)
@@ -205,7 +221,7 @@ def run(
     kept, totals, done, spent = [], [], 0, 0.0
     while done < steps and spent < seconds:
         begin = clock()
-        (states, total), records = jax.block_until_ready(many(keys(), states, shared, thin))
+        (states, total), records = jax.block_until_ready(steps_and_records(keys(), states, shared, thin))
         spent += clock() - begin
         done += size * thin
         kept.append(jax.tree.map(np.asarray, records))
@@ -237,11 +253,11 @@ def random_starts(space, chains, seed):
 
 
 def ess(values):
-    """Bulk ESS of (chains, records), per chain: of all chains together, so that chains that disagree count
-    for little.
+    """Bulk ESS of (chains, records), per chain.
 
-    Rounded, since a log density carried from step to step drifts by 1e-13, and ranks, which ESS is computed
-    of, tell equal energies apart.
+    It is that of all chains together by their number, so that chains that disagree have a small one. The
+    values are rounded: a log density carried from step to step drifts by 1e-13, which would separate equal
+    values in the ranks from which ESS is computed.
     """
     values = np.round(np.asarray(values, float), 6)
     moved = np.ptp(values, axis=1)
@@ -249,27 +265,23 @@ def ess(values):
         return 0.0
     import arviz as az
 
-    value = (
-        float(az.ess(np.asarray(values, float), method="bulk"))
-        if len(values) > 1
-        else min_ess({"": values[0]})[""]
-    )
+    value = float(az.ess(values, method="bulk")) if len(values) > 1 else bulk_ess({"": values[0]})[""]
     return value / len(values) if np.isfinite(value) else 0.0
 
 
 def figures(result, sampler, space, names, drop=0.0):
-    """The numbers of a row: ESS of every recorded summary, per 100,000 steps, per second and per evaluation.
+    """The numbers of a row: ESS of the recorded summaries `names`, per 100,000 steps, second and evaluation.
 
-    A second is one of a single chain where chains run one after the other, and of all of them where they run
-    together. The first share `drop` of the records is left out of the ESS, which is scaled up for it.
+    ESS per second is summed over chains. The first share `drop` of the records is left out of the ESS, which
+    is scaled up accordingly.
     """
     chains = len(result.x)
-    found = {
+    each = {
         name: ess(np.asarray(v)[:, int(drop * v.shape[1]) :]) / (1 - drop)
         for name, v in result.records.items()
         if name in names
     }
-    least = min(found.values())
+    least = min(each.values())
     evaluations = sampler.evaluations(result.moves, space) * result.steps
     return {
         "steps": result.steps,
@@ -277,7 +289,7 @@ def figures(result, sampler, space, names, drop=0.0):
         "steps per s": chains * result.steps / result.seconds,
         "accept": result.accept,
         "moves": result.moves,
-        **{f"ESS {name} per 1e5 steps": 1e5 * value / result.steps for name, value in found.items()},
+        **{f"ESS {name} per 1e5 steps": 1e5 * value / result.steps for name, value in each.items()},
         "ESS/s": chains * least / result.seconds,
         "ESS per 1e5 evaluations": 1e5 * least / evaluations,
         "params": ", ".join(f"{k}={v:.3g}" for k, v in result.params.items()),

@@ -4,13 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.experiments import baselines
+from benchmarks.harness import CannotRun
 from pymc_discrete import kernels
-
-
-class NotThere(Exception):
-    """Raised where the package does not have a sampler (yet), or where it does not take the model; the
-    message says which.
-    """
 
 
 @dataclass(frozen=True)
@@ -20,33 +15,31 @@ class Sampler:
     Attributes
     ----------
     make : (model) -> (kernel, params)
-    evaluations : (mean moves of a proposal, space) -> per step; one evaluation is one log density, or the
-        differences of
-        all neighbours found together (one gradient, or our exact tables, which cost about as much)
-    brute : calls for every neighbour's log density, which is too dear on the largest models
+    evaluations : (mean moves of a proposal, space) -> evaluations per step. One evaluation is one log
+        density, or the differences of all neighbours computed together: by one gradient, or by exact tables,
+        which cost about as much
     """
 
     name: str
     make: Callable
     evaluations: Callable
-    brute: bool = False
 
 
 def baseline(name, factory, evaluations, **options):
     def make(model):
         return factory(**options)
 
-    return Sampler(name, make, evaluations, brute=factory is baselines.locally_balanced)
+    return Sampler(name, make, evaluations)
 
 
 def ours(name, factory, evaluations=lambda moves, space: 1.0, **options):
     def make(model):
         if not hasattr(kernels, factory):
-            raise NotThere(f"pymc_discrete.kernels has no {factory} here")
+            raise CannotRun(f"pymc_discrete.kernels has no {factory} here")
         try:
             return getattr(kernels, factory)(**options)
         except (TypeError, NotImplementedError) as error:
-            raise NotThere(f"kernels.{factory}: {error}") from error
+            raise CannotRun(f"kernels.{factory}: {error}") from error
 
     return Sampler(name, make, evaluations)
 
@@ -56,11 +49,11 @@ def auto_step(model):
     import pymc_discrete as pmd
 
     if not hasattr(pmd, "AutoStep"):
-        raise NotThere("pymc_discrete has no AutoStep here")
+        raise CannotRun("pymc_discrete has no AutoStep here")
     with model:
         step = pmd.AutoStep()
     if not hasattr(step, "kernel"):
-        raise NotThere(f"AutoStep made a {type(step).__name__} of several steps")
+        raise CannotRun(f"AutoStep made a {type(step).__name__} of several steps")
     print(f"AutoStep: {type(step).__name__}", flush=True)
     return step.kernel, dict(step.params)
 

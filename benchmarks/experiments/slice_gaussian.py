@@ -1,23 +1,22 @@
 """A diagonal normal matched to another by slice sampling reparameterization gradients (Zoltowski et al. 2021,
-Fig. 2), and their bias.
+Fig. 2), and the bias of these gradients.
 
 python -m benchmarks.experiments.slice_gaussian [--short]
 
-min KL(q || p), from N(0, I). Chains go on from one iteration to the next, z at its start held fixed; the
-gradient is the path derivative (Eq. 14) at the final draw, for the reference too, whose draws are m + s eps.
-The third figure: how much of the gradient of KL is missing at a fixed q, the chains starting from exact draws
-of it.
+KL(q || p) is minimised over q, starting from N(0, I). A chain starts an iteration where it ended the one
+before; no gradient flows through that start. The gradient is the path derivative (Eq. 14) at the final draw.
+The reference uses the same one with draws m + s eps. The third figure shows the share of the gradient of KL
+that is missing at a fixed q, with chains that start from exact draws of q.
 """
 
 import functools
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.experiments import report
+from benchmarks.experiments import report, runner
 from pymc_discrete import differentiable_slice_sample
 
 RATE, SEEDS, KEPT = 0.02, 3, 10
@@ -71,8 +70,9 @@ def kl(q, p):
 
 
 def slice_draws(logq, length, used):
-    """(key, params, z (chains, d)) -> the draws `used` of the next `length` (chains, draws, d), and where the
-    chains end.
+    """A function (key, params, z (chains, d)) -> (draws (chains, draws, d), last states (chains, d)).
+
+    Of `length` slice steps from z it returns the draws that the index `used` selects.
     """
 
     def draws(key, params, z):
@@ -94,9 +94,8 @@ def fit(key, draws, logq, logp, params, z, iterations, rate):
 
     def objective(params, key, z):
         x, z = draws(key, params, z)
-        return (
-            logq(jax.lax.stop_gradient(params), x) - logp(x)
-        ).mean(), z  # Eq. 14: its gradient, not its value
+        # Eq. 14: the gradient of this is that of KL(q || p); its value is not KL
+        return (logq(jax.lax.stop_gradient(params), x) - logp(x)).mean(), z
 
     def iteration(carried, key):
         params, state, z = carried
@@ -107,15 +106,8 @@ def fit(key, draws, logq, logp, params, z, iterations, rate):
     return jax.lax.scan(iteration, (params, optimizer.init(params), z), jax.random.split(key, iterations))[1]
 
 
-def timed(f, *args):
-    """f(*args), compiled ahead, and seconds."""
-    compiled = jax.jit(f).lower(*args).compile()
-    begin = time.perf_counter()
-    return jax.block_until_ready(compiled(*args)), time.perf_counter() - begin
-
-
 def fitted(args, d, length):
-    """Iterates of every seed, p, and seconds; length 0: by m + s eps."""
+    """Iterates of every seed, p, and seconds; by draws m + s eps where length is 0."""
     p, start = target(d), (jnp.zeros(d), jnp.zeros(d))
     draws = slice_draws(log_normal, length, slice(-1, None)) if length else exact_draws
 
@@ -124,7 +116,7 @@ def fitted(args, d, length):
         z = jax.random.normal(key_start, (args.chains, d))
         return fit(key_fit, draws, log_normal, lambda x: log_normal(p, x), start, z, args.steps, RATE)
 
-    iterates, seconds = timed(jax.vmap(one), jax.random.split(jax.random.key(args.seed), SEEDS))
+    iterates, seconds = runner.timed(jax.vmap(one), jax.random.split(jax.random.key(args.seed), SEEDS))
     return iterates, p, seconds
 
 
@@ -162,9 +154,9 @@ def missing(d, batches):
         return (log_normal(phi, x) - log_normal(p, x)).mean(axis=0)
 
     keys = jax.random.split(jax.random.key(d), batches)
-    found = jax.jit(lambda keys: jax.lax.map(lambda key: jax.jacrev(objectives)(phi, key), keys))(keys)
+    gradients = jax.jit(lambda keys: jax.lax.map(lambda key: jax.jacrev(objectives)(phi, key), keys))(keys)
     rows = [{} for _ in at]
-    for name, slopes, exact in zip(("means", "log sds"), found, jax.grad(kl)(phi, p), strict=True):
+    for name, slopes, exact in zip(("means", "log sds"), gradients, jax.grad(kl)(phi, p), strict=True):
         share = 1 - np.asarray(slopes @ exact / (exact @ exact))  # (batches, lengths)
         for row, mean, se in zip(
             rows, share.mean(axis=0), share.std(axis=0, ddof=1) / np.sqrt(batches), strict=True

@@ -3,12 +3,12 @@
 
 python -m benchmarks.experiments.slice_inference_network [--short]
 
-z ~ N(mu, I), x | z ~ N(z, I); q(z | x) = N(Ax + b, 2/3 I), known up to a constant only; D = 20, 1000 data,
-batches of 128, 20 draws after 30 more, 1000 iterations. The optimum is mu* = mean x, A* = I/2, b* = mu*/2
-(Eq. 30).
+The model is z ~ N(mu, I), x | z ~ N(z, I). The inference network is q(z | x) = N(Ax + b, 2/3 I), used without
+its normalising constant. D = 20, 1000 data, batches of 128, 20 draws after a burn-in of 30, 1000 iterations.
+The optimum is mu* = mean x, A* = I/2, b* = mu*/2 (Eq. 30).
 
-Tolerance, stated beforehand: root mean square error of mu and b below 0.1 and of the elements of A below
-0.05, for the average of the last 200 iterates, the learning rate falling to 0.
+The tolerance was fixed before the first run: for the average of the last 200 iterates, with a learning rate
+that falls to 0, the root mean square error of mu and b is below 0.1 and that of the elements of A below 0.05.
 """
 
 import functools
@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.experiments import report
-from benchmarks.experiments.slice_gaussian import timed
+from benchmarks.experiments import report, runner
 from pymc_discrete import differentiable_slice_sample
 
 D, DATA, BATCH, BURN_IN, DRAWS, AVERAGED = 20, 1000, 128, 30, 20, 200
@@ -43,7 +42,7 @@ def main():
                 rate=rate,
                 iterations=iterations,
             )
-            run = functools.cache(lambda fit=fit: timed(lambda x: fit(x=x), x))
+            run = functools.cache(lambda fit=fit: runner.timed(lambda x: fit(x=x), x))
             for name, best in optimum.items():
                 table.add(
                     f"rate {rate}, {draws}",
@@ -94,10 +93,8 @@ def exact_draws(key, centre, z):
     return centre[:, None] + np.sqrt(2 / 3) * jax.random.normal(key, (BATCH, DRAWS, D))
 
 
-KINDS = {
-    "slice steps": slice_draws,
-    "exact draws": exact_draws,
-}  # (key, centre (BATCH, D), z (BATCH, D)) -> (BATCH, DRAWS, D)
+# (key, centre (BATCH, D), z (BATCH, D)) -> (BATCH, DRAWS, D)
+KINDS = {"slice steps": slice_draws, "exact draws": exact_draws}
 
 
 def learned(key, x, params, draws, rate, iterations):
@@ -107,7 +104,7 @@ def learned(key, x, params, draws, rate, iterations):
     def objective(params, key, x, z):
         centre = x @ params["A"].T + params["b"]
         z = draws(key, centre, z)
-        # Eq. 14 for A and b; for mu its gradient is that of log p(x, z)
+        # The gradient by A and b is Eq. 14; that by mu is the gradient of log p(x, z).
         ratio = log_joint(params["mu"], x[:, None], z) - log_q(jax.lax.stop_gradient(centre)[:, None], z)
         return -ratio.mean(), z[:, -1]
 

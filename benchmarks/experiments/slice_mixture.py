@@ -3,9 +3,9 @@ al. 2021, Fig. 3).
 
 python -m benchmarks.experiments.slice_mixture [--short]
 
-min KL(q || p) over logits, means and log standard deviations, with N chains of S draws an iteration, all of
-which are in the loss. Reference: the same optimiser with the gradient of the numerical integral. "apart":
-most slices of p are in two pieces.
+KL(q || p) is minimised over logits, means and log standard deviations, with N chains of S draws in every
+iteration, all of which enter the loss. Reference: the same optimiser with the gradient of the numerical
+integral. In the setting "apart" most slices of p consist of two pieces.
 """
 
 import jax
@@ -13,15 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.experiments import report
-from benchmarks.experiments.slice_gaussian import KEPT, fit, slice_draws, timed
+from benchmarks.experiments import report, runner
+from benchmarks.experiments.slice_gaussian import KEPT, fit, slice_draws
 
 RATE, SEEDS = 0.02, 5
 GRID = np.linspace(-15, 15, 3001)
+# weights, means, standard deviations
 TARGETS = {
     "overlapping": ([0.35, 0.65], [-1.5, 1.5], [1.0, 0.7]),
     "apart": ([0.35, 0.65], [-3.0, 3.0], [1.0, 0.7]),
-}  # weights, means, sds
+}
 
 
 def main():
@@ -81,7 +82,7 @@ def by_slices(args, setting, n, length):
         z = jax.random.normal(key_start, (n, 1))
         return fit(key_fit, draws, log_mixture, lambda x: log_mixture(p, x), start(), z, args.steps, RATE)
 
-    return measured(*timed(jax.vmap(one), jax.random.split(jax.random.key(args.seed), SEEDS)), p)
+    return measured(*runner.timed(jax.vmap(one), jax.random.split(jax.random.key(args.seed), SEEDS)), p)
 
 
 def by_integral(args, setting):
@@ -95,7 +96,7 @@ def by_integral(args, setting):
     def run(q):
         return jax.lax.scan(iteration, (q, optimizer.init(q)), length=args.steps)[1]
 
-    iterates, seconds = timed(run, start())
+    iterates, seconds = runner.timed(run, start())
     return measured(jax.tree.map(lambda a: a[None], iterates), seconds, p)
 
 

@@ -3,10 +3,10 @@
 
 python -m benchmarks.experiments.slice_vae [--short]
 
-z ~ N(0, I), x | z Bernoulli, 64 pixels (1 where the grey is 8 of 16 or more); q(z | x) ∝ exp(f(x) . g(z))
-p0(z) (Eq. 15), g bounded, so that q can be normalised for every f. One chain for each image, which starts at
-a draw of p0 and goes on when the image comes again. Beside it the same decoder with a normal q(z | x),
-reparameterized as usual.
+The model is z ~ N(0, I), x | z Bernoulli with 64 pixels (1 where the grey value is 8 of 16 or more). The
+posterior is q(z | x) ∝ exp(f(x) . g(z)) p0(z) (Eq. 15), with a bounded g, so that q can be normalised for
+every f. Each image has a chain, which starts at a draw of p0 and is continued whenever the image is in a
+batch. For comparison the same decoder is learned with a normal q(z | x), reparameterized as usual.
 """
 
 import equinox as eqx
@@ -19,8 +19,7 @@ from sklearn.manifold import TSNE
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.experiments import report
-from benchmarks.experiments.slice_gaussian import timed
+from benchmarks.experiments import report, runner
 from pymc_discrete import differentiable_slice_sample
 
 PIXELS, D, EMBEDDING, HIDDEN = 64, 8, 24, 64
@@ -44,7 +43,9 @@ def main():
         key_model, key_fit, key_evaluate = jax.random.split(jax.random.key(args.seed), 3)
         model = make(key_model)
         arrays, static = eqx.partition(model, eqx.is_inexact_array)
-        (arrays, skipped), seconds = timed(lambda x: learned(key_fit, arrays, static, x, iterations), x)
+        (arrays, skipped), seconds = runner.timed(
+            lambda x: learned(key_fit, arrays, static, x, iterations), x
+        )
         model = kept[make] = eqx.combine(arrays, static)
         return {
             **evaluated(key_evaluate, model, x_out, chunks),
@@ -78,7 +79,7 @@ def main():
 
 # ---------------------------------------------------------------- models
 def squashed(x):
-    """Like tanh, in a fifth of its time."""
+    """A function with the shape of tanh, which takes a fifth of its time."""
     return x * jax.lax.rsqrt(1 + x * x)
 
 
@@ -87,7 +88,7 @@ def decoder(key):
 
 
 def over(network, x):
-    """A network of vectors, along the last axis of x."""
+    """A function of vectors, applied along the last axis of x."""
     return jnp.vectorize(network, signature="(a)->(b)")(x)
 
 
@@ -157,7 +158,7 @@ def learned(key, arrays, static, x, iterations):
         model, fixed = (eqx.combine(a, static) for a in (arrays, jax.lax.stop_gradient(arrays)))
         path = model.draws(key, x, z, STEPS)
         x, z = x[:, None], path[:, -USED:]
-        # Eq. 14, where p0 cancels; for the decoder its gradient is that of log p(x, z)
+        # Eq. 14, in which p0 cancels. The gradient by the decoder is that of log p(x, z).
         return (fixed.tilt(x, z) - log_likelihood(model.decode, x, z)).mean(), path[:, -1]
 
     def iteration(carried, key):
@@ -176,9 +177,9 @@ def learned(key, arrays, static, x, iterations):
     return arrays, state.total_notfinite
 
 
-# ---------------------------------------------------------------- what was learned
+# ---------------------------------------------------------------- evaluation
 def posterior_draws(key, model, x):
-    """(images, CHECK_STEPS, D), after as many steps from 0."""
+    """(images, CHECK_STEPS, D), after a burn-in of CHECK_STEPS steps from 0."""
     return jax.jit(lambda x: model.draws(key, x, jnp.zeros((len(x), D)), 2 * CHECK_STEPS)[:, CHECK_STEPS:])(x)
 
 

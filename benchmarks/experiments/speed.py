@@ -1,4 +1,5 @@
-"""Time of a transition beside what it must compute, and memory, for d = 100, 2500 and 40,000.
+"""Time of a transition beside that of the differences and random numbers it needs, and memory, for d = 100,
+2500 and 40,000.
 
 python -m benchmarks.experiments.speed [--only 50x50 ...] [--short]
 PYTENSOR_FLAGS=floatX=float32 python -m benchmarks.experiments.speed
@@ -9,6 +10,7 @@ loop; kernels that tune are tuned first. From a draw of block Gibbs.
 
 import resource
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -38,15 +40,11 @@ def main():
         model = make()
         target = target_from_model(model)
         key = jax.random.key(args.seed)
-        at = runner.drawn(target, runner.random_starts(target.space, 1, args.seed)[0], key, SWEEPS)
-        must = costs(target, at)
+        at = runner.approximate_draw(target, runner.random_starts(target.space, 1, args.seed)[0], key, SWEEPS)
+        needed = costs(target, at)
         for name in args.samplers:
-            table.run(
-                setting,
-                name,
-                model,
-                lambda s, kernel, params: measured(kernel, params, target, at, must, args),
-            )
+            make_row = partial(measured, target=target, x=at, needed=needed, args=args)
+            table.run(setting, name, model, make_row)
     table.write(
         "Speed of a transition",
         [
@@ -73,7 +71,7 @@ def per_call(function, start, calls):
 
 
 def costs(target, x):
-    """(microseconds of all differences, of a uniform a site)."""
+    """Microseconds of all differences, and of one uniform random number for each site."""
     d, calls = target.space.d, max(2_000_000 // target.space.d, 10)
 
     def evaluate(n, carried):
@@ -83,25 +81,22 @@ def costs(target, x):
     def draw(n, total):
         return total + jax.random.uniform(jax.random.fold_in(jax.random.key(0), n), (d,))
 
-    target.differences(x)  # its constants are made outside the loop
-    return per_call(evaluate, (jnp.asarray(x), target.differences(x)), calls), per_call(
-        draw, jnp.zeros(d), calls
-    )
+    start = jnp.asarray(x), target.differences(x)  # this call also makes constants, outside the loop
+    return per_call(evaluate, start, calls), per_call(draw, jnp.zeros(d), calls)
 
 
-def measured(kernel, params, target, x, must, args):
+def measured(sampler, kernel, params, *, target, x, needed, args):
     key, row = jax.random.key(args.seed), {}
     if kernel.tuned is not None:
-        value, row["accept"] = runner.tuner(kernel, params, target, tuning.TRANSITIONS)(
-            key, x, params[kernel.tuned.name], args.steps
-        )
+        tune = runner.tuner(kernel, params, target, tuning.TRANSITIONS)
+        value, row["accept"] = tune(key, x, params[kernel.tuned.name], args.steps)
         params = {**params, kernel.tuned.name: value}
         row["value"] = value
 
     @jax.jit
     def many(key, state, target):
-        def body(here, key):
-            state, _ = kernel.step(key, here, target, params)
+        def body(state, key):
+            state, _ = kernel.step(key, state, target, params)
             return state, state.logdensity
 
         return jax.lax.scan(body, state, jax.random.split(key, RECORDS))
@@ -114,7 +109,9 @@ def measured(kernel, params, target, x, must, args):
         times.append(time.perf_counter() - begin)
         kept.append(np.asarray(energy))
     us, speed = min(times) / RECORDS * 1e6, RECORDS * len(times) / sum(times)
-    row |= {"us": us, "steps/s": speed, "differences": must[0], "numbers": must[1], "by need": us / sum(must)}
+    differences, numbers = needed
+    row |= {"us": us, "steps/s": speed, "differences": differences, "numbers": numbers}
+    row["by need"] = us / (differences + numbers)
     energy = np.concatenate(kept)
     row["ESS/s energy"] = runner.ess(energy[None]) / sum(times)
     return row | {"GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}

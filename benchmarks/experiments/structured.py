@@ -3,13 +3,15 @@ sampling.
 
 python -m benchmarks.experiments.structured [--short]
 
-A graph of 200 spins with 4 neighbours on average, weights of N(0, 0.25), and a periodic 25x25 lattice with
--0.1, weights counted twice as in Grathwohl et al. 2021; 2000 draws of each by Gibbs sampling. A general Ising
-model is learned from them, with an l1 penalty of 0.01; chains begin anew in every iteration. One sweep is as
-many updates of single sites as there are; a step of DMALA, which proposes all of them at once, counts as one.
+There are two true models: a random graph of 200 spins with 4 neighbours on average and weights from N(0,
+0.25), and a periodic 25x25 lattice with weights -0.1. Weights count twice, as in Grathwohl et al. 2021. A
+general Ising model is learned from 2000 draws of each by Gibbs sampling, with an l1 penalty of 0.01; chains
+start anew in every iteration. One sweep is as many updates of single sites as there are sites. A step of
+DMALA, which proposes all sites at once, counts as one sweep.
 """
 
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,19 +24,20 @@ from pymc_discrete.factor_graphs import FactorGraph, Pairwise
 
 SWEEPS, DATA, DRAWS, AT_ONCE = (1, 3, 10, 30), 2000, 500, 50
 CHAINS, ITERATIONS, RATE, L1 = {"ER": 100, "lattice": 20}, {"ER": 300, "lattice": 150}, 0.003, 0.01
-LONGEST = {("lattice", "GWG"): 10}  # sweeps: 30 would take an hour here
-STEP_SIZE = 0.2  # of DMALA: it accepts 0.7 here
+LONGEST = {("lattice", "GWG"): 10}  # sweeps; 30 would take an hour
+STEP_SIZE = 0.2  # of DMALA; its acceptance here is 0.7
 
 
 def sampler(name, sweeps, n):
-    again = {"persistent": False, "differences": "gradient"}  # of spins the gradient is the difference
+    # the log density is linear in every spin, so that the gradient gives exact differences
+    options = {"persistent": False, "differences": "gradient"}
     if name == "PMP":
         return learning.PMP(n_sweeps=sweeps)
     if name == "Gibbs":
         return learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, persistent=False)
     if name == "GWG":
-        return learning.ContrastiveDivergence(*kernels.gibbs_with_gradients(), sweeps * n, **again)
-    return learning.ContrastiveDivergence(*kernels.discrete_langevin(step_size=STEP_SIZE), sweeps, **again)
+        return learning.ContrastiveDivergence(*kernels.gibbs_with_gradients(), sweeps * n, **options)
+    return learning.ContrastiveDivergence(*kernels.discrete_langevin(step_size=STEP_SIZE), sweeps, **options)
 
 
 NAMES = ("Gibbs", "GWG", "DMALA", "PMP")
@@ -49,34 +52,23 @@ def main():
         for sweeps in SWEEPS[:2] if args.short else SWEEPS:
             for name in NAMES:
                 if sweeps <= LONGEST.get((kind, name), sweeps):
-                    with_these = (
-                        name,
-                        sweeps,
-                        5 if args.short else ITERATIONS[kind],
-                        CHAINS[kind],
-                        weights,
-                        data,
-                        floor,
-                    )
-                    table.add(f"{kind}, {sweeps} sweeps", name, lambda a=with_these: learned(*a))
+                    iterations = 5 if args.short else ITERATIONS[kind]
+                    make_row = partial(learned, name, sweeps, iterations, CHAINS[kind], weights, data, floor)
+                    table.add(f"{kind}, {sweeps} sweeps", name, make_row)
     table.write(
         "Learning structured Ising models",
         [
             f"log MMD^2 of {DRAWS} draws of what was learned, by the same sampler with as many sweeps, to "
             f"the {DATA} it was learned from; floor: of as many draws of the truth. RMSE of all weights.",
-            f"{told(CHAINS)} chains; Adam with rates from {RATE} down to 0; {told(ITERATIONS)} iterations "
-            "(the paper: 1000, rate 0.001).",
+            f"{report.listed(CHAINS)} chains; Adam with rates from {RATE} down to 0; "
+            f"{report.listed(ITERATIONS)} iterations (the paper: 1000, rate 0.001).",
             "train s, draw s: seconds of learning and of drawing, compiling included and excluded.",
         ],
     )
     table.figure(draw, columns=4, size=(4.0, 4.0))
 
 
-def told(numbers):
-    return ", ".join(f"{name} {n}" for name, n in numbers.items())
-
-
-# ---------------------------------------------------------------- truth
+# ---------------------------------------------------------------- true models
 def erdos_renyi(n=200, neighbours=4):
     r = np.random.default_rng(0)
     on = np.triu(r.random((n, n)) < neighbours / (n - 1), 1)
@@ -93,7 +85,7 @@ def lattice(side, theta=-0.1):
 
 
 def draws_of(weights, bias, sweeps, seed=0):
-    """(DATA, n) int, the ends of chains of Gibbs sampling of log density s'Ws + b's."""
+    """(DATA, n) int, the last states of chains of Gibbs sampling with log density s'Ws + b's."""
     n = len(bias)
     a, b = np.nonzero(np.triu(weights, 1))
     tables = 2 * weights[a, b][:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]])
@@ -106,18 +98,19 @@ def draws_of(weights, bias, sweeps, seed=0):
 
 # ---------------------------------------------------------------- learning
 def learned(name, sweeps, iterations, many, weights, data, floor):
+    """A row; `many` chains in learning."""
     n = len(weights)
     model, chains = learning.Ising(n), sampler(name, sweeps, n)
     rate = optax.cosine_decay_schedule(RATE, iterations)
     zeros = jax.tree.map(jnp.zeros_like, model.start(jax.random.key(0)))
     begin = time.perf_counter()
     options = {"iterations": iterations, "chains": many, "batch": DATA // 10, "l1": L1, "params": zeros}
-    found = jax.block_until_ready(
+    fit = jax.block_until_ready(
         learning.fit(model, {"x": np.asarray(data)}, sampler=chains, optimizer=optax.adam(rate), **options)
     )
     train = time.perf_counter() - begin
-    x, seconds = timed(chains, model.graph(found.params))
-    rmse = np.sqrt(np.mean((np.asarray(model.matrix(found.params)) / 2 - weights) ** 2))
+    x, seconds = timed_draws(chains, model.graph(fit.params))
+    rmse = np.sqrt(np.mean((np.asarray(model.matrix(fit.params)) / 2 - weights) ** 2))
     return {
         "log MMD^2": log_mmd(x, data),
         "floor": floor,
@@ -128,8 +121,8 @@ def learned(name, sweeps, iterations, many, weights, data, floor):
     }
 
 
-def timed(chains, graph, draws=DRAWS):
-    """Draws, and the seconds that they took."""
+def timed_draws(chains, graph, draws=DRAWS):
+    """(draws, n) int, and the seconds of drawing."""
 
     def some(key, graph):
         return chains.draw(key, graph, chains.start(key, graph, AT_ONCE), AT_ONCE)[0]

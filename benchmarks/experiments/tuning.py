@@ -1,14 +1,16 @@
-"""Tuning: where it ends from three starts, the acceptance there, and how close to the best value that is.
+"""Tuning: the values at which it ends from three starts, the acceptance there, and how close they are to the
+best value.
 
 python -m benchmarks.experiments.tuning [--only "Ising 20x20" ...] [--short]
 
-Every kernel that tunes does so as a step of `pm.sample` does: `--steps` calls of `kernels.loop`, 5
-transitions each. The starts are a tenth of, at, and ten times the kernel's own. Then one chain of `--seconds`
-at each of ten values, from an eighth of the tuned value to eight times it, and one at the tuned value, all
-from one draw of block Gibbs: tuning is too short to reach the target.
+Every kernel with a parameter is tuned as a step of `pm.sample` tunes it: `--steps` calls of `kernels.loop`,
+5 transitions each. The starts are a tenth of the kernel's own, it, and ten times it. Then follow one chain of
+`--seconds` at each of ten values, from an eighth of the tuned value to eight times it, and one at the tuned
+value. They all start from one draw of block Gibbs, since the states after tuning are still far from typical.
 """
 
 import time
+from functools import partial
 
 import jax
 import numpy as np
@@ -36,8 +38,8 @@ def rbm(visible=784, hidden=25):
 
 
 def spike_and_slab():
-    """The model A, and the slab coefficients of its data: those of the spikes are draws of the prior, so that
-    they are plausible.
+    """Model A given the coefficients of its data. Those of inactive predictors are draws of the prior, and so
+    plausible if the predictor were active.
     """
     model, _ = examples.spike_and_slab()
     r = np.random.default_rng(1)  # as spike_and_slab_data draws
@@ -64,11 +66,9 @@ def main():
         model, point = make()
         target = target_from_model(model, None if point is None else "gamma", initial_point=point)
         x = runner.random_starts(target.space, 1, args.seed)[0]
-        at = runner.drawn(target, x, jax.random.key(args.seed), SWEEPS)
+        at = runner.approximate_draw(target, x, jax.random.key(args.seed), SWEEPS)
         for name in args.samplers:
-            table.run(
-                setting, name, model, lambda s, kernel, params: measured(kernel, params, target, x, at, args)
-            )
+            table.run(setting, name, model, partial(measured, target=target, x=x, at=at, args=args))
     table.write(
         "Tuning",
         [
@@ -89,20 +89,22 @@ def main():
     table.figure(draw, columns=len(SAMPLERS), size=(4.2, 4.5))
 
 
-def measured(kernel, params, target, x, drawn_x, args):
+def measured(sampler, kernel, params, *, target, x, at, args):
+    """A row; tuning starts from the state x, sampling from the state `at`."""
     name, bounds, key = kernel.tuned.name, kernel.tuned.bounds(target.space), jax.random.key(args.seed)
 
     @jax.jit
     def many(key, state, target, value):
-        def body(here, key):
-            state, info = kernel.step(key, here, target, {**params, name: value})
-            return state, (state.logdensity, (state.x == 1).sum(), info.accept, (state.x != here.x).sum())
+        def body(before, key):
+            state, info = kernel.step(key, before, target, {**params, name: value})
+            changes = (state.x != before.x).sum()
+            return state, (state.logdensity, (state.x == 1).sum(), info.accept, changes)
 
         return jax.lax.scan(body, state, jax.random.split(key, RECORDS))
 
     def sample(value, key):
         """(ESS/s of the energy, of ones, sites changed per second, acceptance, steps per second)."""
-        state, kept, spent, calls = kernel.init(drawn_x, target), [], 0.0, 0
+        state, kept, spent, calls = kernel.init(at, target), [], 0.0, 0
         while spent < args.seconds:
             begin = time.perf_counter()
             state, out = jax.block_until_ready(many(jax.random.fold_in(key, calls), state, target, value))
@@ -127,11 +129,10 @@ def measured(kernel, params, target, x, drawn_x, args):
     value, tuning_accept = sorted(tuned)[1]
     values = np.unique(np.clip(value * GRID, *bounds))
     values = [value, *values[~np.isclose(values, value, rtol=1e-3)]]
-    order = np.random.default_rng(args.seed).permutation(
-        len(values)
-    )  # a machine that slows down slows no end of the grid
-    found = np.array([sample(values[n], jax.random.fold_in(key, n)) for n in order])[np.argsort(order)]
-    energy, ones, jump, accept, speed = found.T
+    # in random order, so that a change of the machine's speed does not favour one end of the grid
+    order = np.random.default_rng(args.seed).permutation(len(values))
+    rates = np.array([sample(values[n], jax.random.fold_in(key, n)) for n in order])[np.argsort(order)]
+    energy, ones, jump, accept, speed = rates.T
     ends = ["lower" * bool(value <= 1.02 * bounds[0]), "upper" * bool(value >= 0.98 * bounds[1])]
     inside = ACCEPTABLE[0] <= accept[0] <= ACCEPTABLE[1]
     row = {f"tuned from {f}": t[0] for f, t in zip(("a tenth", "start", "ten times"), tuned, strict=True)}
@@ -154,7 +155,10 @@ def measured(kernel, params, target, x, drawn_x, args):
 
 
 def of_fit(values, ess):
-    """The first of `values` by the best between the smallest and the largest, on a parabola of logarithms."""
+    """ESS at the first of `values`, relative to the largest ESS between the smallest and the largest value.
+
+    Both are read off a parabola fitted to the logarithms.
+    """
     log, some = np.log(np.array(values)), ess > 0
     if some.sum() < 4:
         return float("nan")

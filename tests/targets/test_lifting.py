@@ -6,11 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-<<<<<<< HEAD:tests/test_written_models.py
 from pytensor.graph.traversal import toposort
-from targets_against_pymc import compare
-=======
->>>>>>> house-tests:tests/targets/test_lifting.py
 
 import pymc_discrete as pmd
 from pymc_discrete.targets import lifting, rules
