@@ -9,6 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pymc_discrete"
 LAYERS = (
+    "checks",
     "targets",
     "kernels",
     "factor_graphs",

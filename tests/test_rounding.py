@@ -12,7 +12,7 @@ from test_hard_graphs import GRAPHS, add, binary
 import pymc_discrete as pmd
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.sampling.precision import precision
-from pymc_discrete.steps.checks import check_start
+from pymc_discrete.steps.start import check_start
 from pymc_discrete.targets.differences import Differences
 from pymc_discrete.targets.rounding import ROUNDINGS
 

@@ -10,8 +10,8 @@ from pymc_discrete.kernels import adaptation, loop, spread
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
-from pymc_discrete.steps.checks import check_start, check_support
 from pymc_discrete.steps.standing import Leaving, leaving
+from pymc_discrete.steps.start import check_start, check_support
 from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.summands import narrow

@@ -13,12 +13,14 @@ from pymc.blocking import PointType
 from pymc.model import modelcontext
 from pymc.util import get_random_generator
 
+from pymc_discrete.checks import check_auto_or_count, check_choice
 from pymc_discrete.kernels import Kernel, loop
 from pymc_discrete.kernels.keys import key_of_words
 from pymc_discrete.kernels.settle import settle
-from pymc_discrete.steps.checks import STARTS, check_choice, check_transitions, without_jax
 from pymc_discrete.steps.compiling import announcing
 from pymc_discrete.steps.sending import SentWhole
+from pymc_discrete.steps.start import STARTS
+from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.names import said_alike, shown
@@ -65,7 +67,7 @@ class BuiltStep(SentWhole):
         self.vars = [values[name] for name in self._names]
         self._options = {"differences": differences, "support": support, "window": window}
         self._initial_point = initial_point
-        check_transitions(transitions)
+        check_auto_or_count("transitions", transitions, "transitions per draw")
         self.asked_transitions = transitions
         check_choice("start", start, STARTS)
         self.start = start
@@ -96,7 +98,7 @@ class BuiltStep(SentWhole):
         try:
             return target_from_model(self.model, self._names, initial_point=point, **self._options)
         except NotImplementedError as e:
-            raise without_jax(self._names, e) from e
+            raise no_jax_version(self._names, e) from e
 
     def told_options(self) -> list[str]:
         """What the step was made with, "name=value"."""

@@ -13,8 +13,8 @@ from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.kernels.adaptation import Adaptation
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.building import check_options
-from pymc_discrete.steps.checks import names_of
 from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.target import Target
 
 POSSIBLE = 0.9  # of the draws, or the user is told
@@ -124,7 +124,7 @@ class PerturbAndMaxProduct(DiscreteStep):
         if tune_draws < 100 or learned.accept >= POSSIBLE:
             return []
         return [
-            f"PerturbAndMaxProduct: {1 - learned.accept:.0%} of the draws of {names_of(self.target)} were "
+            f"PerturbAndMaxProduct: {1 - learned.accept:.0%} of the draws of {shown(self._names)} were "
             "configurations that the model excludes, and were left out. Raise n_sweeps, or replace hard "
             "constraints by large penalties."
         ]

@@ -18,13 +18,15 @@ from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_discrete.checks import check_auto_or_count
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.keys import key_of_words
-from pymc_discrete.steps.checks import impossible, raise_not_finite, without_jax
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.steps.sending import SentWhole
 from pymc_discrete.steps.tuning import HOST_COST, OPERATIONS
+from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.model_settings import model_settings
@@ -140,7 +142,7 @@ class ReparameterizedSlice(SentWhole):
         compile_kwargs: dict | None = None,
     ):
         del compile_kwargs  # PyTensor's
-        check_sweeps(sweeps)
+        check_auto_or_count("sweeps", sweeps, "sweeps per draw")
         self.model, self.blocked, self.asked_sweeps = modelcontext(model), blocked, sweeps
         self._names = block_of(self.model, vars, CONTINUOUS)
         values = {v.name: v for v in self.model.value_vars}
@@ -174,7 +176,7 @@ class ReparameterizedSlice(SentWhole):
         try:
             return ContinuousDensity(self.model, self._names, {k: np.array(v) for k, v in point.items()})
         except NotImplementedError as e:
-            raise without_jax(self._names, e, "pm.Slice") from e
+            raise no_jax_version(self._names, e, "pm.Slice") from e
 
     @property
     def density(self) -> ContinuousDensity:
@@ -287,7 +289,7 @@ class ReparameterizedSlice(SentWhole):
             with announced(f"{self.named()}: the log density, to check the start"):
                 logp = float(jax.jit(self.density.logdensity)({k: np.asarray(v) for k, v in point.items()}))
         except NotImplementedError as e:
-            raise without_jax(self._names, e, "pm.Slice") from e
+            raise no_jax_version(self._names, e, "pm.Slice") from e
         if not logp < np.inf:
             raise_not_finite(self.density.graph, point, logp)
 
@@ -325,11 +327,3 @@ class ReparameterizedSlice(SentWhole):
             }
 
         return (update_stats,)
-
-
-def check_sweeps(sweeps: Any) -> None:
-    whole = isinstance(sweeps, int | np.integer) and not isinstance(sweeps, bool) and sweeps >= 1
-    if not whole and not (isinstance(sweeps, str) and sweeps == "auto"):
-        raise ValueError(
-            f"sweeps must be 'auto' or an integer of at least 1, sweeps per draw, got {sweeps!r}."
-        )

@@ -12,10 +12,11 @@ from pymc.step_methods.state import dataclass_state
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_discrete.steps.checks import check_start, dispersed, impossible, raise_not_finite
 from pymc_discrete.steps.compiling import announced
 from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.steps.standing import FEWEST
+from pymc_discrete.steps.start import check_start, dispersed
 from pymc_discrete.steps.tuning import TunedStep
 from pymc_discrete.steps.watch import Watch
 from pymc_discrete.targets.in_32_bits import check_in_32_bits

@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_discrete.kernels import adaptation, spread
 from pymc_discrete.steps.building import BuiltStep
-from pymc_discrete.steps.checks import names_of
+from pymc_discrete.targets.names import shown
 
 # What a draw costs besides its transitions, in microseconds: as many as cost no more come with it
 HOST_COST = 100.0
@@ -94,7 +94,7 @@ class TunedStep(BuiltStep):
         found, tuned, name = [], self.kernel.tuned, type(self).__name__
         if tune_draws >= 100 and learned.accept < adaptation.STILL:
             found.append(
-                f"{name}: fewer than one in a hundred moves of {names_of(self.target)} was accepted in the "
+                f"{name}: fewer than one in a hundred moves of {shown(self._names)} was accepted in the "
                 "second half of tuning: the chain all but stands still. Either only one value is possible, "
                 "or a gradient misleads it: try differences='exact' or balancing='barker'."
             )
