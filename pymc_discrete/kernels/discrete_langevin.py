@@ -9,11 +9,10 @@ import numpy as np
 from pymc_discrete.checks import check_choice, check_switch, is_number, is_word
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
-from pymc_discrete.kernels.categorical import running_sum
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.kernels.random import choose_or_stay, uniforms
 from pymc_discrete.kernels.spread import has_units
-from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.space import Space
 
 PROPOSALS = ("dlp", "dlmc")
@@ -49,12 +48,8 @@ class Rows(NamedTuple):
         """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1. Moves lie where u
         is finest.
         """
-        t = u * self.total
-        if self.move.shape[1] == 1:
-            return (t < self.weights[:, 0]).astype(int)
-        ends = running_sum(self.weights)
-        before = (ends <= t[:, None]).sum(axis=1)
-        return jnp.where(before < self.move.shape[1], before + 1, 0)
+        move = choose_or_stay(u, self.weights, self.total)
+        return jnp.where(move < self.weights.shape[1], move + 1, 0)
 
     def log_prob(self, chosen):
         """() float, log probability of (d,) choices as `draw` returns them."""

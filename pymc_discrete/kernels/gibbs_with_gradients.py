@@ -7,7 +7,6 @@ import numpy as np
 
 from pymc_discrete.checks import check_choice
 from pymc_discrete.kernels.balancing import BALANCING, log_weights
-from pymc_discrete.kernels.categorical import draw_categorical
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import (
     arrive,
@@ -19,7 +18,7 @@ from pymc_discrete.kernels.local_moves import (
 )
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
-from pymc_discrete.kernels.uniforms import uniforms
+from pymc_discrete.kernels.random import draw_categorical, uniforms
 from pymc_discrete.targets.space import Space
 
 LARGEST_TUNED = 100

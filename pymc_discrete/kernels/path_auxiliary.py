@@ -10,13 +10,11 @@ import numpy as np
 
 from pymc_discrete.checks import check_choice, check_switch
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
-from pymc_discrete.kernels.categorical import draw_categorical, pick, running_sum
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, weights_of, wrapped
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
-from pymc_discrete.kernels.race import winners
-from pymc_discrete.kernels.uniforms import uniforms
+from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
 
 # The largest mean lengths that "adapt" may take

@@ -15,7 +15,7 @@ from pymc.util import get_random_generator
 
 from pymc_discrete.checks import check_auto_or_count, check_choice
 from pymc_discrete.kernels import Kernel, loop
-from pymc_discrete.kernels.keys import key_of_words
+from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.steps.compiling import announcing
 from pymc_discrete.steps.sending import SentWhole

@@ -20,7 +20,7 @@ from rich.table import Column
 
 from pymc_discrete.checks import check_auto_or_count
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.kernels.keys import key_of_words
+from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.not_finite import impossible, raise_not_finite

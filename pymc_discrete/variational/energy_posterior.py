@@ -18,7 +18,7 @@ from xarray import DataTree
 
 from pymc_discrete.checks import check_count
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.kernels.keys import key_of
+from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.steps.without_jax import all_in_jax
