@@ -55,9 +55,9 @@ class Tuner(NamedTuple):
         params : as the kernel came with
         x : (d,) int, a state from which units of distance are guessed; None leaves them as `params` has them
         """
-        params, scaled = dict(params), x is not None and kernel.scaled(space)
-        if scaled:
-            params["scale"] = spread.guess(space, x)
+        params, scaled = dict(params), False
+        if x is not None and kernel.scaled(space):
+            params["scale"], scaled = spread.guess(space, x), True
         if kernel.tuned is None:
             return cls(params, None, (1.0, 1.0), scaled, space)
         name, bounds = kernel.tuned.name, kernel.tuned.bounds(space)
@@ -73,7 +73,7 @@ class Tuner(NamedTuple):
         return Learned(first, spread.no_sums(self.space), np.asarray(self.params["scale"]))
 
     def value(self, learned: Learned, tuning: Any, xp: Any = np) -> Any:
-        """() float, the tuned parameter: while `tuning` the latest value, then the mean of the second half."""
+        """() float, the tuned parameter: the latest while `tuning`, then the mean of the second half."""
         a = learned.adaptation
         return xp.exp(xp.where(tuning, a.log_value, a.mean))
 

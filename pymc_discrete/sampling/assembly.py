@@ -7,8 +7,8 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 
 from pymc_discrete.steps.auto import AutoStep
+from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
-from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.targets.blocks import refuse_counts_as_floats
 from pymc_discrete.targets.names import shown
 
