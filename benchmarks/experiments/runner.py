@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.scores import bulk_ess
-from pymc_discrete.kernels import Info, adaptation, block_gibbs, loop
+from pymc_discrete.kernels import Info, block_gibbs, loop
 from pymc_discrete.kernels.settle import settle
+from pymc_discrete.kernels.tuning import Tuner
 
 TUNE_STEPS = 20  # transitions between two updates of a tuned parameter
 RECORDS = 50  # records per compiled call; between calls the budget of seconds is checked
@@ -73,7 +74,7 @@ def tuner(kernel, params, target, transitions):
     It tunes the kernel's parameter from the value `begin` as a step of `pm.sample` does in `steps` draws of
     so many transitions.
     """
-    name, bounds = kernel.tuned.name, kernel.tuned.bounds(target.space)
+    name = kernel.tuned.name
 
     @jax.jit
     def call(key, x, target, value):
@@ -83,13 +84,14 @@ def tuner(kernel, params, target, transitions):
     settled = jax.jit(settle)
 
     def tune(key, x, begin, steps):
-        a = adaptation.start(np.clip(begin, *bounds))
+        own = Tuner.of(kernel, {**params, name: begin}, target.space)
+        learned = own.start()
         for t in range(steps):
             key_settle, key_draw = jax.random.split(jax.random.fold_in(key, t))
-            x = settled(key_settle, x, target) if a.stuck else x
-            x, accept, moved = call(key_draw, x, target, float(np.exp(a.log_value)))
-            a = adaptation.update(a, float(accept), 1.0, int(moved), bounds, steps)
-        return float(np.exp(a.mean)), float(a.accept)
+            x = settled(key_settle, x, target) if learned.adaptation.stuck else x
+            x, accept, moved = call(key_draw, x, target, float(own.value(learned, tuning=True)))
+            learned = own.update(learned, x, float(accept), 1.0, int(moved), steps)
+        return float(own.value(learned, tuning=False)), float(learned.adaptation.accept)
 
     return tune
 
@@ -191,28 +193,26 @@ def run(
     begin = clock()
     states, _ = jax.block_until_ready(steps_only(keys(), states, shared, TUNE_STEPS))
     draws = int(min(burn_in // TUNE_STEPS, max(seconds / 2 / (clock() - begin), 1)))
-    tuned, adapted = kernel.tuned, None
-    if restart and tuned is None:
+    own = Tuner.of(kernel, params, target.space)
+    learned = own.start()
+    if restart and own.name is None:
         draws = 0
-    if tuned is not None:
-        bounds = tuned.bounds(target.space)
-        adapted = adaptation.start(np.clip(params[tuned.name], *bounds))
     for t in range(draws):
         if clock() - begin > seconds:  # the tuned value grew, and steps cost more than the first ones
             draws = t
             break
-        if tuned is not None:
-            shared = with_param(shared, tuned.name, np.exp(adapted.log_value))
-            if adapted.stuck:
+        if own.name is not None:
+            shared = with_param(shared, own.name, own.value(learned, tuning=True))
+            if learned.adaptation.stuck:
                 states = begin_at(settled(keys(), states.x, target), target)
         before = np.asarray(states.x)
         states, total = steps_only(keys(), states, shared, TUNE_STEPS)
-        if tuned is not None:
+        if own.name is not None:
             accept = float(np.mean(total.accept)) / TUNE_STEPS
             moved = int((np.asarray(states.x) != before).sum())
-            adapted = adaptation.update(adapted, accept, 1.0, moved, bounds, draws)
-    if tuned is not None and draws:
-        shared = with_param(shared, tuned.name, np.exp(adapted.mean))
+            learned = own.update(learned, states.x, accept, 1.0, moved, draws)
+    if own.name is not None and draws:
+        shared = with_param(shared, own.name, own.value(learned, tuning=False))
     if restart:
         states = begin_at(jnp.asarray(starts), target)
     jax.block_until_ready(states)

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.checks import is_number
 from pymc_discrete.factor_graphs import max_product
 from pymc_discrete.factor_graphs.graph import FactorGraph
 from pymc_discrete.factor_graphs.semiring import MAX
-from pymc_discrete.targets.arguments import is_number
 from pymc_discrete.targets.jax_settings import default_settings
 
 

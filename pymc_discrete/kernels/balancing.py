@@ -25,8 +25,3 @@ def log_weights(differences, current, balancing: str):
     """
     g = BALANCING[balancing](jnp.minimum(differences, LARGEST_DIFFERENCE))
     return jnp.where(current | jnp.isneginf(differences), -jnp.inf, g)
-
-
-def check_balancing(balancing: str) -> None:
-    if not isinstance(balancing, str) or balancing not in BALANCING:
-        raise ValueError(f"balancing must be one of {', '.join(map(repr, BALANCING))}, got {balancing!r}.")

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
-from pymc_discrete.kernels.categorical import running_sum
 from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
-from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.space import Variable, picked
 
 UNROLLED = 8  # colours of one variable that are compiled one by one; more are looped over
@@ -179,23 +178,3 @@ def stretch(u, v: Variable, now):
     place = (u[0] * (width + 1)).astype(now.dtype)
     stride = jnp.asarray(strides, now.dtype)[(u[1] * len(strides)).astype(int)]
     return now[:, None] + stride[:, None] * (np.arange(width + 1, dtype=now.dtype) - place[:, None])
-
-
-def choose(uniforms, log_weights):
-    """(r,) int, inverse-CDF draws from the rows of `log_weights` (r, K); K where rounding leaves none. Weight
-    0 is never drawn.
-    """
-    log_weights = jnp.minimum(
-        log_weights, jnp.finfo(log_weights.dtype).max
-    )  # an error of the model: go there, and it is seen
-    w, K = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True)), log_weights.shape[1]
-    if K > 8:
-        ends = running_sum(w)
-        chosen = (ends > (uniforms * ends[:, -1])[:, None]) & (w > 0)
-        return jnp.where(chosen, np.arange(K), K).min(axis=1)
-    total = sum(w[:, k] for k in range(K))
-    t, end, chosen = uniforms * total, jnp.zeros_like(total), jnp.full(uniforms.shape, K)
-    for k in range(K):
-        end = end + w[:, k]
-        chosen = jnp.where((chosen == K) & (end > t) & (w[:, k] > 0), k, chosen)
-    return chosen

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.checks import check_choice, check_switch, is_number, is_word
 from pymc_discrete.kernels.adaptation import Tuned
-from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, check_balancing, log_weights
-from pymc_discrete.kernels.categorical import running_sum
+from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.kernels.random import choose_or_stay, uniforms
 from pymc_discrete.kernels.spread import has_units
-from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.space import Space
 
 PROPOSALS = ("dlp", "dlmc")
@@ -48,12 +48,8 @@ class Rows(NamedTuple):
         """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1. Moves lie where u
         is finest.
         """
-        t = u * self.total
-        if self.move.shape[1] == 1:
-            return (t < self.weights[:, 0]).astype(int)
-        ends = running_sum(self.weights)
-        before = (ends <= t[:, None]).sum(axis=1)
-        return jnp.where(before < self.move.shape[1], before + 1, 0)
+        move = choose_or_stay(u, self.weights, self.total)
+        return jnp.where(move < self.weights.shape[1], move + 1, 0)
 
     def log_prob(self, chosen):
         """() float, log probability of (d,) choices as `draw` returns them."""
@@ -187,14 +183,12 @@ def discrete_langevin(
     Zhang, Liu and Liu 2022, A Langevin-like Sampler for Discrete Distributions.
     Sun, Dai, Dai, Zhou and Schuurmans 2023, Discrete Langevin Samplers via Wasserstein Gradient Flow.
     """
-    check_balancing(balancing)
-    if proposal not in PROPOSALS:
-        raise ValueError(f"proposal must be one of {', '.join(map(repr, PROPOSALS))}, got {proposal!r}.")
-    if not isinstance(adjusted, bool):
-        raise ValueError(f"adjusted must be True or False, got {adjusted!r}.")
-    adapt = isinstance(step_size, str) and step_size == "adapt"
-    if not adapt:
-        check_step_size(step_size)
+    check_choice("balancing", balancing, BALANCING)
+    check_choice("proposal", proposal, PROPOSALS)
+    check_switch("adjusted", adjusted)
+    adapt = is_word(step_size, "adapt")
+    if not adapt and not (is_number(step_size) and step_size > 0):
+        raise ValueError(f"step_size must be 'adapt' or a positive number, got {step_size!r}.")
 
     def rows(x, differences, space: Space, params) -> Rows:
         d, values, current = moves_of(x, differences, space)
@@ -258,9 +252,3 @@ def arrived(x, chosen, space: Space):
     opposite = jnp.take_along_axis(jnp.asarray(space.opposite), column[:, None], axis=1)[:, 0]
     back = jnp.where(space.windowed, opposite, x - space.lower)
     return y, jnp.where(chosen > 0, back + 1, 0)
-
-
-def check_step_size(step_size: Any) -> None:
-    number = isinstance(step_size, int | float | np.integer | np.floating) and not isinstance(step_size, bool)
-    if not (number and 0 < step_size < np.inf):
-        raise ValueError(f"step_size must be 'adapt' or a positive number, got {step_size!r}.")

@@ -5,8 +5,8 @@ several at a time.
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.kernels.balancing import check_balancing, log_weights
-from pymc_discrete.kernels.categorical import draw_categorical
+from pymc_discrete.checks import check_choice
+from pymc_discrete.kernels.balancing import BALANCING, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import (
     arrive,
@@ -18,7 +18,7 @@ from pymc_discrete.kernels.local_moves import (
 )
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
-from pymc_discrete.kernels.uniforms import uniforms
+from pymc_discrete.kernels.random import draw_categorical, uniforms
 from pymc_discrete.targets.space import Space
 
 LARGEST_TUNED = 100
@@ -49,7 +49,7 @@ def gibbs_with_gradients(
     ----------
     Grathwohl, Swersky, Hashemi, Duvenaud and Maddison 2021, Oops I Took A Gradient.
     """
-    check_balancing(balancing)
+    check_choice("balancing", balancing, BALANCING)
     lengths = PathLength("n_flips", n_flips, LARGEST_TUNED)
 
     def log_probs(state: State, site, column, active):

@@ -8,14 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE, check_balancing, log_weights
-from pymc_discrete.kernels.categorical import draw_categorical, pick, running_sum
+from pymc_discrete.checks import check_choice, check_switch
+from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, weights_of, wrapped
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.path_length import PathLength
-from pymc_discrete.kernels.race import winners
-from pymc_discrete.kernels.uniforms import uniforms
+from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
 
 # The largest mean lengths that "adapt" may take
@@ -70,10 +69,9 @@ def path_auxiliary(
     ----------
     Sun, Dai, Xia and Ramamurthy 2022, Path Auxiliary Proposal for MCMC in Discrete Space.
     """
-    check_balancing(balancing)
-    for name, value in (("recompute", recompute), ("backtrack", backtrack)):
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, got {value!r}.")
+    check_choice("balancing", balancing, BALANCING)
+    check_switch("recompute", recompute)
+    check_switch("backtrack", backtrack)
     largest = LARGEST_RECOMPUTED if recompute else LARGEST if backtrack else LARGEST_AT_ONCE
     lengths = PathLength("path_length", path_length, largest)
     way = along_recomputed if recompute else along_linear if backtrack else at_once

@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.checks import is_count, is_number, is_word
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.targets.space import Space
 
@@ -27,7 +28,7 @@ class PathLength:
 
     def __init__(self, name: str, asked: Any, tuned_most: int):
         self.range: tuple[int, int] | None = None
-        self.adapt = isinstance(asked, str) and asked == "adapt"
+        self.adapt = is_word(asked, "adapt")
         self.tuned_most = tuned_most
         if isinstance(asked, tuple | list):
             self.range = check_range(name, asked)
@@ -63,8 +64,7 @@ class PathLength:
 
 
 def check_mean(name: str, mean: Any) -> float:
-    number = isinstance(mean, int | float | np.integer | np.floating) and not isinstance(mean, bool)
-    if not (number and 1 <= mean <= LARGEST_MEAN):
+    if not (is_number(mean) and 1 <= mean <= LARGEST_MEAN):
         raise ValueError(
             f"{name} must be 'adapt' or a number of at least 1 (and at most {LARGEST_MEAN}), the mean number "
             f"of moves in a proposal, got {mean!r}."
@@ -73,10 +73,8 @@ def check_mean(name: str, mean: Any) -> float:
 
 
 def check_range(name: str, asked: Any) -> tuple[int, int]:
-    whole = len(asked) == 2 and all(
-        isinstance(a, int | np.integer) and not isinstance(a, bool) for a in asked
-    )
-    if not (whole and 1 <= asked[0] <= asked[1] <= 2 * LARGEST_MEAN):
+    counts = len(asked) == 2 and all(is_count(end, 1) for end in asked)
+    if not (counts and asked[0] <= asked[1] <= 2 * LARGEST_MEAN):
         raise ValueError(
             f"{name} must be a range (lower, upper) of integers with 1 <= lower <= upper, got {asked!r}."
         )

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from pymc_discrete.kernels.block_gibbs import choose, visits_of
+from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
-from pymc_discrete.kernels.uniforms import uniforms
 from pymc_discrete.targets.forests import Forest
 
 

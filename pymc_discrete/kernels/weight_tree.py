@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pymc_discrete.kernels.categorical import running_sum
+from pymc_discrete.kernels.random import entry_and_rest, running_sum
 
 
 class Sites(NamedTuple):
@@ -35,9 +35,9 @@ class Sites(NamedTuple):
         """() int, a site, by its weight."""
         b = len(self.stems)
         t = u * self.stems.sum()
-        stem, t = below(self.stems, t)
-        branch, t = below(row_of(self.branches, stem), t)
-        leaf, _ = below(row_of(self.leaves, stem * b + branch), t)
+        stem, t = entry_and_rest(running_sum(self.stems), t)
+        branch, t = entry_and_rest(running_sum(row_of(self.branches, stem)), t)
+        leaf, _ = entry_and_rest(running_sum(row_of(self.leaves, stem * b + branch)), t)
         return (stem * b + branch) * b + leaf
 
     def put(self, site, weight) -> "Sites":
@@ -54,16 +54,6 @@ class Sites(NamedTuple):
 
 def row_of(table, index):
     return jax.lax.dynamic_index_in_dim(table, index, keepdims=False)
-
-
-def below(weights, t):
-    """(the entry (,) int of `weights` (n,) in whose part of their running sum t () lies, what is left of t
-    within it).
-    """
-    ends = running_sum(weights)
-    t = jnp.minimum(t, jnp.nextafter(ends[-1], jnp.zeros_like(t)))
-    at = jnp.minimum((ends <= t).sum(), weights.shape[0] - 1)
-    return at, t - jnp.where(at > 0, ends[jnp.maximum(at - 1, 0)], 0.0)
 
 
 def put(array, index, value):

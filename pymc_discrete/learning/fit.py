@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pymc_discrete.kernels.keys import key_of
+from pymc_discrete.checks import check_count, check_not_negative
+from pymc_discrete.kernels.random import key_of
 from pymc_discrete.learning.models import Model
 from pymc_discrete.learning.samplers import PMP, Sampler
-from pymc_discrete.targets.arguments import check_count, check_not_negative
 from pymc_discrete.targets.jax_settings import default_settings
 
 KINDS = {

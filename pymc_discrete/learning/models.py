@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.checks import check_count, check_not_negative
 from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadratic
-from pymc_discrete.targets.arguments import check_count, check_not_negative
 from pymc_discrete.targets.space import Space
 
 SPREAD = (

@@ -8,11 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
+from pymc_discrete.checks import check_count, check_switch
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import check_correlation, pmp
 from pymc_discrete.kernels import Kernel, loop
-from pymc_discrete.targets.arguments import check_count
 from pymc_discrete.targets.plan import check_way
 
 
@@ -125,8 +125,7 @@ class ContrastiveDivergence:
                 "ContrastiveDivergence(kernel, params)."
             )
         check_count("transitions", self.transitions, 1)
-        if not isinstance(self.persistent, bool):
-            raise ValueError(f"persistent must be True or False, got {self.persistent!r}.")
+        check_switch("persistent", self.persistent)
         if self.conditional_transitions is not None:
             check_count("conditional_transitions", self.conditional_transitions, 1)
         check_way(self.differences)

@@ -11,7 +11,7 @@ from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
-from pymc_discrete.steps.checks import terms_at
+from pymc_discrete.steps.not_finite import terms_at
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.names import shown

@@ -10,7 +10,7 @@ import pymc as pm
 from pymc.util import get_default_varnames
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.kernels.keys import key_of
+from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock

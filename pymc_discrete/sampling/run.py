@@ -15,7 +15,7 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.storage import Checkpoint, Memory, on_host
-from pymc_discrete.steps.checks import impossible
+from pymc_discrete.steps.not_finite import impossible
 from pymc_discrete.steps.standing import Leaving
 
 _log = logging.getLogger("pymc.discrete")

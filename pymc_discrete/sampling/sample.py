@@ -14,28 +14,22 @@ import pymc as pm
 from pymc.model import modelcontext
 from xarray import DataTree
 
+from pymc_discrete.checks import check_entries
+from pymc_discrete.sampling.assembly import steps_of
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.convergence import check_convergence
+from pymc_discrete.sampling.devices import spread_over
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
-from pymc_discrete.sampling.options import (
-    all_in_jax,
-    check,
-    check_names,
-    check_nuts,
-    chosen,
-    refuse,
-    seed_of,
-    spread_over,
-    steps_of,
-)
+from pymc_discrete.sampling.options import check, check_names, nuts_options, refuse
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
 from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run
+from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.slice import SliceBlock
 from pymc_discrete.sampling.starts import check_initvals, starts
@@ -43,6 +37,7 @@ from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.standing import Leaving
+from pymc_discrete.steps.without_jax import all_in_jax
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -169,8 +164,8 @@ def sample(
     )
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
-    nuts_options = {**OPTIONS, **check_nuts(chosen("nuts", nuts, OPTIONS))}
-    tree_options = chosen("idata_kwargs", idata_kwargs, dict.fromkeys(KNOWN))
+    nuts = nuts_options(nuts, OPTIONS)
+    check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
     model = modelcontext(model)
     check_names(model, var_names)
@@ -189,7 +184,7 @@ def sample(
             for s in steps
         ]
         if continuous:
-            blocks.insert(0, NutsBlock(model, continuous, point, held, tune, target_accept, **nuts_options))
+            blocks.insert(0, NutsBlock(model, continuous, point, held, tune, target_accept, **nuts))
         if not blocks:
             raise ValueError("The model has no free variable: there is nothing to sample.")
         settings = {
@@ -198,7 +193,7 @@ def sample(
             "chains": chains,
             "thin": thin,
             "target_accept": target_accept,
-            "nuts": nuts_options,
+            "nuts": nuts,
         }
         settings |= {
             "variables": sorted(str(v.name) for v in model.value_vars),
@@ -272,7 +267,7 @@ def sample(
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept = store.read(POSTERIOR, "draws")
     kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's
-    tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, told, tree_options)
+    tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, told, idata_kwargs or {})
     if compute_convergence_checks:
 
         def leaving() -> dict[str, Leaving]:

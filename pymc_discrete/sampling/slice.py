@@ -46,7 +46,7 @@ class SliceBlock:
 
     def described(self) -> str:
         """The step, its variables and its options, in a line."""
-        return f"ReparameterizedSlice({', '.join(self.density.names)}; sweeps={self.step.asked_sweeps!r})"
+        return self.step.described()
 
     def named(self) -> str:
         """What it is and its variables, for a message."""

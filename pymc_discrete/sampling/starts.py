@@ -11,8 +11,8 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
-from pymc_discrete.steps.checks import dispersed
 from pymc_discrete.steps.compiling import announced, announcing
+from pymc_discrete.steps.start import dispersed
 from pymc_discrete.targets.names import shown
 
 RETRIES = 10

@@ -14,6 +14,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from pymc_discrete.sampling.seeds import new_seed
+
 LONGEST_NAME = (
     100  # characters of a variable's name in that of a file, of which a file system may take 255 bytes
 )
@@ -30,12 +32,6 @@ def on_host(a: Any) -> np.ndarray:
     if getattr(a, "is_fully_addressable", True):
         return np.asarray(a)
     return np.asarray(multihost_utils.process_allgather(a, tiled=True))
-
-
-def new_seed() -> int:
-    """At random, and the same in all processes."""
-    seed = np.random.default_rng().integers(2**31)
-    return int(multihost_utils.broadcast_one_to_all(seed) if jax.process_count() > 1 else seed)
 
 
 class Memory:

@@ -11,9 +11,8 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 
 from pymc_discrete.steps.block_gibbs import BlockGibbs
-from pymc_discrete.steps.building import check_options
+from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
-from pymc_discrete.steps.step import DiscreteStep
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
@@ -68,7 +67,7 @@ class AutoStep(DiscreteStep):
     name = "auto_step"
 
     def __new__(cls, vars: Any = None, *, _all_in_jax: bool = False, **options: Any):
-        check_options(cls, options)
+        cls.check_options(options)
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
         asked: dict[str, Any] = {

@@ -6,9 +6,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.block_gibbs import block_gibbs
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.steps.building import check_options
-from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
-from pymc_discrete.targets.target import Target
+from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
 
 @dataclass_state
@@ -77,7 +75,6 @@ class BlockGibbs(DiscreteStep):
     _state_class = BlockGibbsState
 
     def __init__(self, vars: Any = None, **options: Any):
-        check_options(type(self), options)
         if options.get("differences") == "gradient":
             raise ValueError(
                 f"{type(self).__name__} needs exact conditionals, and differences='gradient' asks for "
@@ -85,8 +82,7 @@ class BlockGibbs(DiscreteStep):
             )
         super().__init__(vars, **options)
 
-    def _build(self, target: Target | None = None) -> None:
-        super()._build(target)
+    def check_density(self) -> None:
         for name, row in self.target.describe().items():
             if not row["exact"]:
                 raise ValueError(
@@ -99,7 +95,7 @@ class BlockGibbs(DiscreteStep):
         return block_gibbs()
 
     def _cost(self) -> float:
-        return self._density.cost(one_site=False, stretches=True)
+        return self.density.cost(one_site=False, stretches=True)
 
     def expected_moves(self) -> float:
         return float(self.target.space.d)

@@ -9,8 +9,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.discrete_langevin import discrete_langevin
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.steps.building import check_options
-from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
+from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
 
 @dataclass_state
@@ -84,7 +83,6 @@ class DiscreteLangevin(DiscreteStep):
         balancing: str = "sqrt",
         **options: Any,
     ):
-        check_options(type(self), options)
         self.proposal, self.step_size, self.adjusted, self.balancing = (
             proposal,
             step_size,

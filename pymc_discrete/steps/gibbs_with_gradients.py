@@ -8,8 +8,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.steps.building import check_options
-from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
+from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
 
 @dataclass_state
@@ -87,7 +86,6 @@ class GibbsWithGradients(DiscreteStep):
     def __init__(
         self, vars: Any = None, *, n_flips: float | str = 1, balancing: str = "sqrt", **options: Any
     ):
-        check_options(type(self), options)
         self.n_flips, self.balancing = n_flips, balancing
         super().__init__(vars, **options)
 
@@ -99,4 +97,4 @@ class GibbsWithGradients(DiscreteStep):
         return self.n_flips == 1
 
     def expected_moves(self) -> float:
-        return self.params["n_flips"]
+        return self.tuner.params["n_flips"]

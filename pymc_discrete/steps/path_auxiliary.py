@@ -8,8 +8,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
-from pymc_discrete.steps.building import check_options
-from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
+from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
 
 @dataclass_state
@@ -75,7 +74,6 @@ class PathAuxiliary(DiscreteStep):
         balancing: str = "sqrt",
         **options: Any,
     ):
-        check_options(type(self), options)
         self.path_length, self.recompute, self.backtrack, self.balancing = (
             path_length,
             recompute,
@@ -88,4 +86,4 @@ class PathAuxiliary(DiscreteStep):
         return path_auxiliary(self.path_length, self.recompute, self.backtrack, self.balancing)
 
     def expected_moves(self) -> float:
-        return self.params["path_length"]
+        return self.tuner.params["path_length"]

@@ -10,12 +10,10 @@ from pymc.step_methods.state import dataclass_state
 from pymc_discrete.factor_graphs.compatible import check
 from pymc_discrete.factor_graphs.kernel import perturb_and_max_product
 from pymc_discrete.factor_graphs.max_product import check_sweeps
-from pymc_discrete.kernels.adaptation import Adaptation
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.steps.building import check_options
-from pymc_discrete.steps.checks import names_of
-from pymc_discrete.steps.step import DiscreteStep, DiscreteStepState
-from pymc_discrete.targets.target import Target
+from pymc_discrete.kernels.tuning import Learned
+from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
+from pymc_discrete.targets.names import shown
 
 POSSIBLE = 0.9  # of the draws, or the user is told
 
@@ -91,12 +89,12 @@ class PerturbAndMaxProduct(DiscreteStep):
     reported: ClassVar[dict[str, str]] = {"discrete_approximate": "approximate"}
 
     def __init__(self, vars: Any = None, *, n_sweeps: int = 200, damping: float = 0.5, **options: Any):
-        check_options(type(self), options)
         check_sweeps(n_sweeps, damping)
-        if options.setdefault("differences", "exact") == "gradient":
+        if options.get("differences") == "gradient":
             raise ValueError(
                 "PerturbAndMaxProduct takes the model's own terms, and no gradient. Leave differences out."
             )
+        options["differences"] = "exact"
         self.n_sweeps, self.damping = n_sweeps, damping
         super().__init__(vars, **options)
         warnings.warn(
@@ -106,10 +104,8 @@ class PerturbAndMaxProduct(DiscreteStep):
             stacklevel=2,
         )
 
-    def _build(self, target: Target | None = None) -> None:
-        self._options["differences"] = "exact"
-        super()._build(target)
-        check(self._density)
+    def check_density(self) -> None:
+        check(self.density)
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return perturb_and_max_product(self.n_sweeps, self.damping)
@@ -120,11 +116,12 @@ class PerturbAndMaxProduct(DiscreteStep):
     def _auto_transitions(self, n_moves: float) -> int:
         return 1
 
-    def complaints(self, learned: Adaptation, tune_draws: int) -> list[str]:
-        if tune_draws < 100 or learned.accept >= POSSIBLE:
+    def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
+        share = learned.adaptation.accept
+        if tune_draws < 100 or share >= POSSIBLE:
             return []
         return [
-            f"PerturbAndMaxProduct: {1 - learned.accept:.0%} of the draws of {names_of(self.target)} were "
+            f"PerturbAndMaxProduct: {1 - share:.0%} of the draws of {shown(self._names)} were "
             "configurations that the model excludes, and were left out. Raise n_sweeps, or replace hard "
             "constraints by large penalties."
         ]

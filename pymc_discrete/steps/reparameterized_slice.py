@@ -1,36 +1,27 @@
 """The slice sampling step for continuous variables."""
 
-import inspect
-import logging
+import functools
 from dataclasses import field
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pymc as pm
-from pymc.blocking import PointType, StatsType
-from pymc.exceptions import SamplingError
-from pymc.model import modelcontext
+from pymc.blocking import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator
-from rich.progress import TextColumn
-from rich.table import Column
 
+from pymc_discrete.checks import check_auto_or_count
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.kernels.keys import key_of_words
-from pymc_discrete.steps.checks import impossible, raise_not_finite, without_jax
+from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
-from pymc_discrete.steps.fork import refuse_after_fork
-from pymc_discrete.steps.sending import SentWhole
-from pymc_discrete.steps.tuning import HOST_COST, OPERATIONS
-from pymc_discrete.targets.blocks import CONTINUOUS, block_of
+from pymc_discrete.steps.not_finite import raise_not_finite
+from pymc_discrete.steps.without_jax import no_jax_version
+from pymc_discrete.targets.blocks import CONTINUOUS
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
-
-_log = logging.getLogger("pymc.discrete")
 
 UPDATE = 2.0  # microseconds of an update besides its evaluations
 EVALUATIONS = 8.0  # of an update, in the mean
@@ -48,7 +39,7 @@ class ReparameterizedSliceState(StepMethodState):
     widths: Any
 
 
-class ReparameterizedSlice(SentWhole):
+class ReparameterizedSlice(JaxStep):
     """Slice sampling for continuous variables: no gradient, nothing to tune by hand, exact.
 
     For what NUTS cannot take: densities without a gradient, with kinks, jumps or regions of probability zero,
@@ -106,6 +97,7 @@ class ReparameterizedSlice(SentWhole):
     """
 
     name = "reparameterized_slice"
+    kind = CONTINUOUS
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "slice_expansions": (np.float64, []),
         "slice_shrinkages": (np.float64, []),
@@ -113,49 +105,19 @@ class ReparameterizedSlice(SentWhole):
         "model_logp": (np.float64, []),
     }
     _state_class = ReparameterizedSliceState
+    columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
+        "slice_expansions": ("Expansions", "0.1f", 0.0),
+        "slice_shrinkages": ("Shrinkages", "0.1f", 0.0),
+    }
 
-    def __new__(cls, vars: Any = None, *more, **options):
-        if more:
-            raise TypeError(
-                f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name "
-                "only."
-            )
-        known = [p for p in inspect.signature(cls.__init__).parameters if p not in ("self", "vars")]
-        for name in options:
-            if name not in known:
-                raise TypeError(f"{cls.__name__} has no option {name!r}; it has {', '.join(known)}.")
-        model = modelcontext(options.get("model"))
-        values = {v.name: v for v in model.value_vars}
-        return super().__new__(cls, [values[name] for name in block_of(model, vars, CONTINUOUS)], **options)
-
-    def __init__(
-        self,
-        vars: Any = None,
-        *,
-        sweeps: int | str = "auto",
-        model: pm.Model | None = None,
-        blocked: bool = True,
-        rng: Any = None,
-        initial_point: PointType | None = None,
-        compile_kwargs: dict | None = None,
-    ):
-        del compile_kwargs  # PyTensor's
-        check_sweeps(sweeps)
-        self.model, self.blocked, self.asked_sweeps = modelcontext(model), blocked, sweeps
-        self._names = block_of(self.model, vars, CONTINUOUS)
-        values = {v.name: v for v in self.model.value_vars}
-        self.vars = [values[name] for name in self._names]
-        self.rng = get_random_generator(rng)
-        self._initial_point = initial_point
-        self._build()
-        self.tune, self.tune_draws = True, 0
+    def __init__(self, vars: Any = None, *, sweeps: int | str = "auto", **options: Any):
+        super().__init__(vars, **options)
+        check_auto_or_count("sweeps", sweeps, "sweeps per draw")
+        self.asked_sweeps = sweeps
+        _ = self.density  # refuses what cannot be sampled
         self._reset()
 
     # ------------------------------------------------------------ what is built, none of which starts JAX
-    def _build(self) -> None:
-        self._density: ContinuousDensity | None = self.fresh_density()
-        self._draw_compiled: Any = None
-
     @model_settings()
     def fresh_density(self) -> ContinuousDensity:
         """A density that shares nothing with another."""
@@ -174,14 +136,11 @@ class ReparameterizedSlice(SentWhole):
         try:
             return ContinuousDensity(self.model, self._names, {k: np.array(v) for k, v in point.items()})
         except NotImplementedError as e:
-            raise without_jax(self._names, e, "pm.Slice") from e
+            raise no_jax_version(self._names, e, "pm.Slice") from e
 
-    @property
+    @functools.cached_property
     def density(self) -> ContinuousDensity:
-        if self._density is None:  # in a worker, which got the model and not what was compiled from it
-            self._build()
-            assert self._density is not None
-        return self._density
+        return self.fresh_density()
 
     @property
     def sweeps(self) -> int:
@@ -190,39 +149,24 @@ class ReparameterizedSlice(SentWhole):
         microseconds = self.density.size * (UPDATE + EVALUATIONS * self.density.cost / OPERATIONS)
         return int(np.clip(HOST_COST / microseconds, 1, MOST_SWEEPS))
 
-    @property
+    @functools.cached_property
     def _draw(self):
         """The compiled draw: (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths,
         statistics and q).
         """
-        if self._draw_compiled is None:
-            density = self.density
+        density = self.density
 
-            def draw(seed, q, others, widths, flags):
-                key = key_of_words(seed)
-                learn, due, sweeps = flags
-                q, widths, info = slices.draw(
-                    key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps
-                )
-                total = density.block(q, others) + density.rest(others)
-                return widths, jnp.concatenate([jnp.stack([total, *info]), q])
+        def draw(seed, q, others, widths, flags):
+            key = key_of_words(seed)
+            learn, due, sweeps = flags
+            q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps)
+            total = density.block(q, others) + density.rest(others)
+            return widths, jnp.concatenate([jnp.stack([total, *info]), q])
 
-            self._draw_compiled = announcing(jax.jit(draw), self.named())
-        return self._draw_compiled
-
-    def named(self) -> str:
-        """The step and its variables, for a message."""
-        return f"{type(self).__name__} for {shown(self._names)}"
-
-    def renew(self) -> None:
-        """Build again where pm.Data changed."""
-        if self.density.stale():
-            self._initial_point = None  # whose shapes are those of the old data
-            self._build()
-            self._reset()
+        return announcing(jax.jit(draw), self.named())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_density": None, "_draw_compiled": None, "_widths": self.widths}
+        return {**super().__getstate__(), "_widths": self.widths}
 
     @property
     def widths(self) -> slices.Widths:
@@ -233,46 +177,15 @@ class ReparameterizedSlice(SentWhole):
     def widths(self, value: slices.Widths) -> None:
         self._widths = value
 
+    @property
+    def learned(self) -> slices.Widths:
+        return self.widths
+
     # ------------------------------------------------------------ a chain
     def _reset(self) -> None:
+        super()._reset()
         self.widths = slices.start(self.density.size)
-        self.checked, self.drawn = False, 0
-
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
-        super().setup_chain(rng, tune, draws)
-        self.tune, self.tune_draws = tune > 0, tune
-        self._reset()
-
-    @model_settings()
-    def step(self, point: PointType) -> tuple[PointType, StatsType]:
-        if not self.checked:
-            refuse_after_fork()
-            self.renew()
-            self.check_start(point)
-            self.checked = True
-        due = (
-            self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
-        )
-        seed = self.rng.integers(2**32, size=2, dtype=np.uint32)
-        others = self.density.others(point)
-        flags = np.array([self.tune, due, self.sweeps])
-        self._widths, found = self._draw(seed, self.density.ravel(point, np), others, self._widths, flags)
-        found = np.asarray(found)
-        logp, expansions, shrinkages, stayed = found[:4].tolist()
-        logp += self.density.untouched.on_host(others)
-        new = self.density.joined(found[4:], point)
-        if not logp < np.inf:
-            raise_not_finite(self.density.graph, new, logp)
-        if logp == -np.inf and not self.tune:
-            raise SamplingError(impossible(self.density.graph, new, self._names))
-        self.drawn += 1
-        stats = {
-            "slice_expansions": expansions,
-            "slice_shrinkages": shrinkages,
-            "slice_stayed": stayed,
-            "model_logp": logp,
-        }
-        return new, [stats]
+        self.drawn = 0
 
     def check_start(self, point: PointType) -> None:
         """Refuse a start whose density is nan or +inf.
@@ -287,17 +200,25 @@ class ReparameterizedSlice(SentWhole):
             with announced(f"{self.named()}: the log density, to check the start"):
                 logp = float(jax.jit(self.density.logdensity)({k: np.asarray(v) for k, v in point.items()}))
         except NotImplementedError as e:
-            raise without_jax(self._names, e, "pm.Slice") from e
+            raise no_jax_version(self._names, e, "pm.Slice") from e
         if not logp < np.inf:
             raise_not_finite(self.density.graph, point, logp)
 
-    def stop_tuning(self) -> None:
-        super().stop_tuning()
-        for complaint in self.complaints(self.widths, self.tune_draws):
-            _log.warning(complaint)
+    def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
+        due = (
+            self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
+        )
+        others = self.density.others(point)
+        flags = np.array([self.tune, due, self.sweeps])
+        q = self.density.ravel(point, np)
+        self._widths, numbers = self._draw(self._seed(), q, others, self._widths, flags)
+        numbers = np.asarray(numbers)
+        logp, *means = numbers[:4].tolist()
+        self.drawn += 1
+        stats = dict(zip(("slice_expansions", "slice_shrinkages", "slice_stayed"), means, strict=True))
+        return self.density.joined(numbers[4:], point), logp + self.density.untouched.on_host(others), stats
 
     def complaints(self, learned: slices.Widths, tune_draws: int) -> list[str]:
-        """What a user should know of a chain whose tuning of so many draws has ended."""
         if tune_draws < 100 or learned.stayed < STILL:
             return []
         still = "stands still" if len(self._names) == 1 else "stand still"
@@ -307,29 +228,3 @@ class ReparameterizedSlice(SentWhole):
             "fixed by others, or for a scale far below the rounding of its location, and write the model so "
             "that it is free."
         ]
-
-    @staticmethod
-    def _progressbar_config(n_chains: int = 1):
-        columns = [
-            TextColumn("{task.fields[expansions]:0.1f}", table_column=Column("Expansions", ratio=1)),
-            TextColumn("{task.fields[shrinkages]:0.1f}", table_column=Column("Shrinkages", ratio=1)),
-        ]
-        return columns, {"expansions": [0.0] * n_chains, "shrinkages": [0.0] * n_chains}
-
-    @staticmethod
-    def _make_progressbar_update_functions():
-        def update_stats(step_stats):
-            return {
-                "expansions": step_stats["slice_expansions"],
-                "shrinkages": step_stats["slice_shrinkages"],
-            }
-
-        return (update_stats,)
-
-
-def check_sweeps(sweeps: Any) -> None:
-    whole = isinstance(sweeps, int | np.integer) and not isinstance(sweeps, bool) and sweeps >= 1
-    if not whole and not (isinstance(sweeps, str) and sweeps == "auto"):
-        raise ValueError(
-            f"sweeps must be 'auto' or an integer of at least 1, sweeps per draw, got {sweeps!r}."
-        )

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.checks import check_switch, is_count
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, reach, search
 
@@ -256,15 +257,14 @@ def as_point(x):
 
 def check_options(key, n_steps, checkpoint) -> None:
     """Refuse what is no key, no count and no switch."""
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+    if not is_count(n_steps, 1):
         more = (
             " It is fixed when a function is compiled: let it be static."
             if isinstance(n_steps, jax.core.Tracer)
             else ""
         )
         raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.{more}")
-    if not isinstance(checkpoint, bool | np.bool_):
-        raise ValueError(f"checkpoint must be True or False, got {checkpoint!r}.")
+    check_switch("checkpoint", checkpoint)
     dtype = getattr(key, "dtype", None)
     shape = getattr(key, "shape", None)
     typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)

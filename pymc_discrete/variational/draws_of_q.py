@@ -11,7 +11,7 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.kernels.keys import key_of
+from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.program import recorded
 from pymc_discrete.sampling.recorder import Recorder

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.targets.arguments import check_count
+from pymc_discrete.checks import check_count
 
 
 class TiltedNormal(eqx.Module):

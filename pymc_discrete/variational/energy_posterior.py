@@ -16,11 +16,12 @@ import pymc as pm
 from pymc.model import modelcontext
 from xarray import DataTree
 
+from pymc_discrete.checks import check_count
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.kernels.keys import key_of
-from pymc_discrete.sampling.options import all_in_jax, seed_of
+from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.progress import Progress
-from pymc_discrete.targets.arguments import check_count
+from pymc_discrete.sampling.seeds import seed_of
+from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.model_settings import model_settings

@@ -200,7 +200,9 @@ def test_configurations_that_the_model_excludes_are_left_out(caplog):
     )
     assert not np.asarray(state.x).any()
     assert float(info.accepted) == 0
-    (complaint,) = made.complaints(made.adaptation._replace(accept=0.2), 500)
+    (complaint,) = made.complaints(
+        made.learned._replace(adaptation=made.learned.adaptation._replace(accept=0.2)), 500
+    )
     assert "80% of the draws of 'x' were configurations that the model excludes" in complaint
 
 

@@ -120,11 +120,11 @@ def test_settling():
     with collected() as keys:
         step = pmd.GibbsWithGradients(model=model, transitions=1)
         step.setup_chain(np.random.default_rng(0), tune=40, draws=1)
-        step.adaptation = step.adaptation._replace(still=100)
+        step.learned = step.learned._replace(adaptation=step.learned.adaptation._replace(still=100))
         point = model.initial_point()
         for _ in range(4):
             point, _ = step.step(point)
-            step.adaptation = step.adaptation._replace(still=100)
+            step.learned = step.learned._replace(adaptation=step.learned.adaptation._replace(still=100))
     keys.check(least=100)
 
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_discrete.kernels.block_gibbs import choose
-from pymc_discrete.kernels.categorical import draw_categorical, pick, running_sum
-from pymc_discrete.kernels.uniforms import uniforms, words
+from pymc_discrete.kernels.random import choose, draw_categorical, pick, running_sum, uniforms, words
 from pymc_discrete.kernels.weight_tree import Sites
 
 SIZES = (1, 2, 8, 9, 27, 64, 65, 130, 700, 4100)
@@ -113,6 +111,6 @@ def test_words_are_uniform_and_independent(impl):
 
 def test_the_largest_word_is_below_one_in_float32(monkeypatch):
     monkeypatch.setattr(
-        "pymc_discrete.kernels.uniforms.words", lambda key, shape: jnp.full(shape, 2**32 - 1, jnp.uint32)
+        "pymc_discrete.kernels.random.words", lambda key, shape: jnp.full(shape, 2**32 - 1, jnp.uint32)
     )
     assert (uniforms(jax.random.key(0), (3,), "float32") < 1).all()

@@ -115,7 +115,7 @@ def watched(monkeypatch):
 
     monkeypatch.setattr(Program, "compiled", watch)
     monkeypatch.setattr(jax.stages.Lowered, "compile", counted)
-    monkeypatch.setattr("pymc_discrete.sampling.options.cores", lambda: 4)
+    monkeypatch.setattr("pymc_discrete.sampling.devices.cores", lambda: 4)
     return threads, count
 
 

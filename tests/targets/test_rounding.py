@@ -11,7 +11,7 @@ from pymc.exceptions import SamplingError
 import pymc_discrete as pmd
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.sampling.precision import precision
-from pymc_discrete.steps.checks import check_start
+from pymc_discrete.steps.start import check_start
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.rounding import ROUNDINGS
 from tests.targets.terms import GRAPHS, add, binary
@@ -79,7 +79,7 @@ def off_by(error):
 def test_large_counts_raise_no_alarm(build, monkeypatch):
     step, point = checked(build)
     # the analysis bounds the error that single precision shows, and by no more than what is to be found here
-    error = step._density.rounding(point)
+    error = step.density.rounding(point)
     assert ROUNDINGS * np.finfo(float).eps * error < 5e-4
     with precision("float32"):
         x, target = step.fresh_target().at(point)

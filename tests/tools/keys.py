@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from pymc_discrete.kernels import uniforms
+from pymc_discrete.kernels import random
 
 # where JAX keeps what its functions of keys are made of, by its version
 prng = sys.modules.get("jax._src.random.prng") or sys.modules["jax._src.prng"]
@@ -74,7 +74,7 @@ def collected() -> Iterator[Keys]:
         prng.random_bits,
         prng.random_split,
         prng.random_fold_in,
-        uniforms.threefry_2x32,
+        random.threefry_2x32,
         jax.vmap,
     )
 
@@ -103,11 +103,11 @@ def collected() -> Iterator[Keys]:
 
     jax.clear_caches()
     prng.random_bits, prng.random_split, prng.random_fold_in = random_bits, random_split, random_fold_in
-    uniforms.threefry_2x32, jax.vmap = threefry_2x32, mapped
+    random.threefry_2x32, jax.vmap = threefry_2x32, mapped
     try:
         yield keys
         jax.effects_barrier()
     finally:
         prng.random_bits, prng.random_split, prng.random_fold_in = bits, split, fold_in
-        uniforms.threefry_2x32, jax.vmap = threefry, vmap
+        random.threefry_2x32, jax.vmap = threefry, vmap
         jax.clear_caches()

@@ -1,18 +1,15 @@
-"""What a step looks at before it draws: options, the start, the density there, and the claims about the
-differences.
-"""
+"""The start of a chain: its support, the density there, the claims about differences; dispersed starts."""
 
 import warnings
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import pytensor
 from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
 
+from pymc_discrete.steps.not_finite import raise_not_finite
+from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.from_model import ModelDensity
-from pymc_discrete.targets.graph import LogpGraph
-from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.rounding import NOT_WORTH_IT, room
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
@@ -45,7 +42,7 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         # one call after another of what is compiled already: all at once would be one more program to compile
         then = np.array([float(target.logdensity(moved(x, s, v))) for s, v in zip(site, value, strict=True)])
     except NotImplementedError as e:
-        raise without_jax([m.name for m in space.members], e) from e
+        raise no_jax_version([m.name for m in space.members], e) from e
     if not logp < np.inf:
         raise_not_finite(cast(ModelDensity, target.density).graph, target.point(x), logp)
     if logp > -np.inf:
@@ -143,60 +140,6 @@ def rounding_room(target: Target, x: np.ndarray, y: np.ndarray, eps: float) -> f
     return sum(float(room(density.rounding(target.point(state)), eps)) for state in (x, y))
 
 
-def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
-    """{value, as a message shows it: terms of the log density} of the terms that are not finite
-    at a point.
-    """
-    inputs = [*graph.values, *graph.others]
-    terms = [*graph.terms, *graph.untouched]
-    f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
-    with np.errstate(all="ignore"):
-        values = f(*graph.arguments(point))
-    by_value: dict[str, list[str]] = {}
-    for (name, _), value in zip(terms, values, strict=True):
-        if not np.isfinite(value) and name not in by_value.setdefault(f"{float(value):g}", []):
-            by_value[f"{float(value):g}"].append(str(name))
-    return by_value
-
-
-def impossible(graph: LogpGraph, point: PointType, names: list[str]) -> str:
-    """The error message for a chain whose log density is still -inf when tuning ends; `names` are the
-    variables that it samples.
-    """
-    terms = terms_at(graph, point).get("-inf", [])
-    return (
-        f"The log density is -inf, through {shown(terms) or 'one of its terms'}: the start of {shown(names)} "
-        "is impossible, and tuning found nothing possible near it. Either the start contradicts the data (a "
-        "latent count smaller than what was counted): pass initvals= that they allow. Or the term is "
-        "impossible whatever the start: observed values outside their distribution's support, a parameter "
-        "outside its domain, a p that does not sum to 1. model.debug() says which."
-    )
-
-
-def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
-    """Say which term of the log density is nan or +inf at a point."""
-    terms = {value: names for value, names in terms_at(graph, point).items() if value != "-inf"}
-    bad = ", ".join(f"{shown(names)} ({value})" for value, names in terms.items()) or "its sum"
-    raise SamplingError(
-        f"The log density is {logp:g}, through {bad}. Look for nan in the data and for parameters outside "
-        "their domain; a density must be finite, or -inf where it is impossible."
-    )
-
-
-def without_jax(
-    names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis"
-) -> NotImplementedError:
-    return NotImplementedError(
-        f"A term that depends on {shown(names)} has an Op without a JAX version: "
-        f"{str(error).splitlines()[0]} Write the term with other Ops, register one with "
-        f"pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
-    )
-
-
-def names_of(target: Target) -> str:
-    return shown(m.name for m in target.space.members)
-
-
 def moved(x: np.ndarray, site: int, value: int) -> np.ndarray:
     y = x.copy()
     y[site] = value
@@ -225,18 +168,3 @@ def interval(lower: int, upper: int) -> str:
     """Bounds as a reader would write them."""
     low = "(-inf" if lower == -UNBOUNDED else f"[{lower}"
     return f"{low}, inf)" if upper == UNBOUNDED else f"{low}, {upper}]"
-
-
-def check_transitions(transitions: Any) -> None:
-    if isinstance(transitions, str) and transitions == "auto":
-        return
-    if isinstance(transitions, int | np.integer) and not isinstance(transitions, bool) and transitions >= 1:
-        return
-    raise ValueError(
-        f"transitions must be 'auto' or an integer of at least 1, transitions per draw, got {transitions!r}."
-    )
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

@@ -1,0 +1,165 @@
+"""All random numbers of the kernels: keys, uniforms, and draws by weight.
+
+A draw by weight inverts the cumulative distribution: it finds the first of the running sums of the weights
+that exceeds a uniform share of their total. An entry of weight 0 is never drawn, whatever is rounded.
+
+======================  ====================================================================================
+`pick`                  one entry of one list of weights
+`draw_categorical`      many entries of one list, in two levels, so that no draw looks at the whole list
+`entry_and_rest`        one level of a tree of weights (`weight_tree.Sites`): the entry, and what is left of t
+`choose_or_stay`        an entry of each of many rows, or none of them
+`choose`                an entry of each of many rows of logarithms
+`winners`               entries without replacement, in order
+======================  ====================================================================================
+
+The first four share their steps. `choose` stands apart for its speed, since it is where block Gibbs spends
+its time: up to 8 weights are added one by one, which compiles to one loop without a matrix product. It also
+reports a row that is all impossible, where the others need a positive sum. `winners` needs no running sums.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.random import threefry_2x32
+
+GENERATOR = "threefry2x32"
+BLOCK = 32  # weights of which `draw_categorical` keeps one sum
+PIECE = 64  # entries that one triangular product adds up
+ONE_BY_ONE = 8  # weights of a row up to which `choose` adds them one by one
+
+
+# ---------------------------------------------------------------- keys
+def key_of(seed: int):
+    """The key that `jax.random.key(seed)` is by default.
+
+    Whatever JAX's default generator is, and without what `jax_random_seed_offset` adds: a seed gives the same
+    draws under every setting of the process.
+    """
+    return key_of_words(np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
+
+
+def key_of_words(words):
+    """The key that is made of two words (2,) uint32."""
+    return jax.random.wrap_key_data(words, impl=GENERATOR)
+
+
+# ---------------------------------------------------------------- uniforms
+def words(key, shape: tuple[int, ...]):
+    """`shape` uint32, uniform.
+
+    They use both words of every block of JAX's generator, where its own 32-bit draws use one.
+    """
+    if str(jax.random.key_impl(key)) != GENERATOR:  # of a key that the user made
+        return jax.random.bits(key, shape, "uint32")
+    first, second = jax.random.key_data(key)
+    return threefry_2x32((first, second), jnp.arange(math.prod(shape), dtype=jnp.uint32)).reshape(shape)
+
+
+def uniforms(key, shape: tuple[int, ...], dtype=float):
+    """`shape` floats in [0, 1), on a grid of 2^-52, or 2^-32 in float32, whose own uniforms have 2^-23."""
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
+    if dtype == jnp.float64:
+        return jax.random.uniform(key, shape, dtype)
+    return jnp.minimum(words(key, shape).astype(dtype) * 2.0**-32, 1 - jnp.finfo(dtype).epsneg)
+
+
+# ---------------------------------------------------------------- running sums
+def running_sum(a):
+    """Cumulative sum along the last axis: triangular products, in pieces of 64."""
+    n = a.shape[-1]
+    if n <= PIECE:
+        return jnp.matmul(a, jnp.asarray(np.triu(np.ones((n, n))), a.dtype), precision="highest")
+    padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, -n % PIECE)])
+    within = running_sum(padded.reshape(*a.shape[:-1], -1, PIECE))
+    ends = running_sum(within[..., -1])
+    before = jnp.concatenate([jnp.zeros_like(ends[..., :1]), ends[..., :-1]], axis=-1)
+    return (within + before[..., None]).reshape(padded.shape)[..., :n]
+
+
+def first_above(ends, t):
+    """(...) int, the first entry of increasing `ends` (..., n) that exceeds t (...); n where none does."""
+    return (ends <= t[..., None]).sum(axis=-1)
+
+
+def entry_at(ends, t):
+    """The entry in whose part of the running sums `ends` (..., n) t (...) lies, and t, below the total."""
+    t = jnp.minimum(t, jnp.nextafter(ends[..., -1], jnp.zeros_like(ends[..., -1])))
+    return jnp.minimum(first_above(ends, t), ends.shape[-1] - 1), t
+
+
+def entry_and_rest(ends, t):
+    """The entry in whose part of the running sums `ends` (n,) t (...) lies, and the rest of t within it."""
+    entry, t = entry_at(ends, t)
+    return entry, t - jnp.where(entry > 0, ends[jnp.maximum(entry - 1, 0)], 0.0)
+
+
+# ---------------------------------------------------------------- draws by weight
+def pick(u, weights):
+    """() int, one entry of `weights` (n,) by a uniform u ()."""
+    ends = running_sum(weights)
+    return entry_at(ends, u * ends[-1])[0]
+
+
+def draw_categorical(uniforms, weights):
+    """(L,) int, entries of one list: first the block of `BLOCK` entries, then the entry within it.
+
+    Parameters
+    ----------
+    uniforms : (L,) float in [0, 1)
+    weights : (n,) float, not negative, with a positive sum
+    """
+    n = weights.shape[0]
+    blocks = -(-n // BLOCK)
+    table = jnp.pad(weights, (0, blocks * BLOCK - n)).reshape(blocks, BLOCK)
+    ends = running_sum(table.sum(axis=1))
+    block, rest = entry_and_rest(ends, uniforms * ends[-1])
+    within, _ = entry_at(running_sum(table[block]), rest)
+    return jnp.minimum(block * BLOCK + within, n - 1)
+
+
+def choose_or_stay(uniforms, weights, total):
+    """(r,) int, entries of the rows of `weights` (r, K); K with the weight that is left of `total` (r,)."""
+    t = uniforms * total
+    if weights.shape[1] == 1:
+        return jnp.where(t < weights[:, 0], 0, 1)
+    return first_above(running_sum(weights), t)
+
+
+def choose(uniforms, log_weights):
+    """(r,) int, entries of the rows of `log_weights` (r, K); K where all of them are impossible."""
+    # an error of the model: go there, and it is seen
+    log_weights = jnp.minimum(log_weights, jnp.finfo(log_weights.dtype).max)
+    w, K = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True)), log_weights.shape[1]
+    if K > ONE_BY_ONE:
+        ends = running_sum(w)
+        chosen = (ends > (uniforms * ends[:, -1])[:, None]) & (w > 0)
+        return jnp.where(chosen, np.arange(K), K).min(axis=1)
+    total = sum(w[:, k] for k in range(K))
+    t, end, chosen = uniforms * total, jnp.zeros_like(total), jnp.full(uniforms.shape, K)
+    for k in range(K):
+        end = end + w[:, k]
+        chosen = jnp.where((chosen == K) & (end > t) & (w[:, k] > 0), k, chosen)
+    return chosen
+
+
+def winners(key, weights, most: int):
+    """(most,) int, entries in the order of an ordered draw without replacement (Gumbel top-k).
+
+    Every entry runs an exponential race at its weight, and the first to arrive are taken.
+
+    Parameters
+    ----------
+    weights : (d,) float, not negative; 0 comes last
+
+    Notes
+    -----
+    The order is decided in single precision, from uniforms that are finest where winners come from: times
+    closer than 1 part in 1e7 count as equal, which changes probabilities by as much.
+    """
+    bits = words(key, weights.shape)
+    u = (bits.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)
+    time = jnp.log(-jnp.log1p(-jnp.minimum(u, jnp.float32(1 - 2.0**-24))))
+    race = jnp.where(weights > 0, jnp.log(weights).astype(jnp.float32) - time, -jnp.inf)
+    return jax.lax.top_k(race, most)[1]

@@ -1,0 +1,50 @@
+"""The devices of a run, and the threads that compute on them."""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+_log = logging.getLogger("pymc.discrete")
+
+
+def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int]:
+    """The devices that share the chains evenly, and how many threads compute on them.
+
+    Where nobody chose devices and a CPU is the only one: a thread for every core.
+    """
+    if devices is not None:
+        chosen = list(devices) if isinstance(devices, Sequence) else []
+        if not (
+            chosen and all(isinstance(d, jax.Device) for d in chosen) and len(set(chosen)) == len(chosen)
+        ):
+            raise TypeError(
+                f"devices must be a list of different JAX devices, such as jax.devices(), got {devices!r}."
+            )
+        if chains % len(chosen):
+            raise ValueError(
+                f"{chains} chains cannot be spread evenly over {len(chosen)} devices. Give a multiple, or "
+                "other devices."
+            )
+        return chosen, 1
+    available = jax.devices()
+    used = next(n for n in range(min(chains, len(available)), 0, -1) if chains % n == 0)
+    if jax.process_count() > 1 and used < len(available):
+        raise ValueError(
+            f"{chains} chains cannot be spread evenly over the {len(available)} devices of all processes. "
+            "Give a multiple."
+        )
+    if used < min(chains, len(available)):
+        _log.info(
+            f"{chains} chains run on {used} of {len(available)} devices: a multiple of {len(available)} "
+            "would use them all."
+        )
+    one_cpu = len(available) == 1 and available[0].platform == "cpu"
+    return available[:used], cores() if one_cpu else 1
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,28 @@
+"""The seed of a run."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from pymc.util import get_random_generator
+
+
+def seed_of(random_seed: Any) -> int | None:
+    """One number from whatever `pm.sample` takes."""
+    if random_seed is None:
+        return None
+    if isinstance(random_seed, int | np.integer) and 0 <= random_seed < 2**31:
+        return int(random_seed)  # as it is, so that the seed told in the result gives the same draws
+    try:
+        return int(get_random_generator(random_seed).integers(2**31))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"random_seed must be an integer of at least 0, or what numpy takes for one, got {random_seed!r}."
+        ) from error
+
+
+def new_seed() -> int:
+    """At random, and the same in all processes."""
+    seed = np.random.default_rng().integers(2**31)
+    return int(multihost_utils.broadcast_one_to_all(seed) if jax.process_count() > 1 else seed)

@@ -1,0 +1,300 @@
+"""One PyMC step for every kernel of discrete variables."""
+
+import functools
+import logging
+from dataclasses import field
+from typing import Any, ClassVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pymc.blocking import PointType
+from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.state import dataclass_state
+
+from pymc_discrete.checks import check_auto_or_count, check_choice
+from pymc_discrete.kernels import Kernel, adaptation, loop
+from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.kernels.settle import settle
+from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
+from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
+from pymc_discrete.steps.compiling import announced, announcing
+from pymc_discrete.steps.standing import FEWEST
+from pymc_discrete.steps.start import STARTS, check_start, dispersed
+from pymc_discrete.steps.watch import Watch
+from pymc_discrete.steps.without_jax import no_jax_version
+from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.in_32_bits import check_in_32_bits
+from pymc_discrete.targets.model_settings import width_of_models
+from pymc_discrete.targets.names import said_alike, shown
+from pymc_discrete.targets.target import Target
+
+_log = logging.getLogger("pymc.discrete")
+
+TRANSITION = 2.0  # microseconds that a computation takes besides its counted operations
+
+
+@dataclass_state
+class DiscreteStepState(StepMethodState):
+    asked_transitions: int | str = field(metadata={"frozen": True})
+    start: str = field(metadata={"frozen": True})
+    tune: bool
+    checked: bool
+    tune_draws: int
+    learned: Any
+    params: dict
+    transitions: int
+
+
+class DiscreteStep(JaxStep):
+    """A PyMC step that runs a kernel of `pymc_discrete` on a block of discrete variables.
+
+    A subclass gives `name`, its options and `_make_kernel`, and `reported` for the parameters worth showing.
+
+    Parameters
+    ----------
+    differences, transitions, support, window, start
+        As in `GibbsWithGradients`.
+    **options
+        As in `JaxStep`.
+
+    Attributes
+    ----------
+    target : Target
+    kernel : Kernel
+    params : {name: value}, the kernel's parameters in use
+    learned : Learned
+    transitions : int, transitions per draw
+    reported : {sampler statistic: the parameter that it shows}
+    """
+
+    name = "discrete_step"
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        "accept": (np.float64, []),
+        "accepted": (np.float64, []),
+        "discrete_n_moved": (np.int64, []),
+        "model_logp": (np.float64, []),
+    }
+    _state_class: type = DiscreteStepState
+    reported: ClassVar[dict[str, str]] = {}
+    columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
+        "accept": ("Accept", "0.2f", 0.0),
+        "discrete_n_moved": ("Moved", "", 0),
+    }
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        differences: str = "auto",
+        transitions: int | str = "auto",
+        support: dict[str, tuple[Any, Any]] | None = None,
+        window: Any = "auto",
+        start: str = "point",
+        _target: Target | None = None,
+        **options: Any,
+    ):
+        super().__init__(vars, **options)
+        self._target_options = {"differences": differences, "support": support, "window": window}
+        check_auto_or_count("transitions", transitions, "transitions per draw")
+        check_choice("start", start, STARTS)
+        self.asked_transitions, self.start = transitions, start
+        _ = self.kernel  # refuses options before the model is looked at
+        if _target is not None:
+            self.target = _target
+        self.check_density()
+        for text in self.density.graph.out_of_bounds:
+            _log.warning(text)
+        rows = self.target.describe()
+        for names, text in said_alike(
+            {n: f"{r['way']} differences, K={r['K']} ({r['reason']})" for n, r in rows.items()}
+        ):
+            _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
+        self._reset()
+
+    # ------------------------------------------------------------ what is built, none of which starts JAX
+    def _make_kernel(self) -> tuple[Kernel, dict[str, Any]]:
+        """The kernel and its parameters before tuning."""
+        raise TypeError(f"{type(self).__name__} has no kernel; use one of the steps of pymc_discrete.")
+
+    @functools.cached_property
+    def _kernel_and_params(self) -> tuple[Kernel, dict[str, Any]]:
+        return self._make_kernel()
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._kernel_and_params[0]
+
+    def fresh_target(self) -> Target:
+        """A target that shares nothing with another."""
+        point = self._initial_point
+        point = None if point is None else {k: np.array(v) for k, v in point.items()}
+        try:
+            return target_from_model(self.model, self._names, initial_point=point, **self._target_options)
+        except NotImplementedError as e:
+            raise no_jax_version(self._names, e) from e
+
+    @functools.cached_property
+    def target(self) -> Target:
+        return self.fresh_target()
+
+    @property
+    def density(self) -> ModelDensity:
+        return cast(ModelDensity, self.target.density)
+
+    def tuner_for(self, target: Target) -> Tuner:
+        """The tuner of the kernel on a target of the same block."""
+        start = target.space.ravel(cast(ModelDensity, target.density).start)
+        return Tuner.of(*self._kernel_and_params, target.space, start)
+
+    @functools.cached_property
+    def tuner(self) -> Tuner:
+        return self.tuner_for(self.target)
+
+    @functools.cached_property
+    def _draw(self):
+        """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, summary)."""
+        density, kernel = self.target.density, self.kernel
+
+        def draw(seed, x, others, params, transitions):
+            target = Target(density).with_inputs(others)
+            key = key_of_words(seed)
+            state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
+            total = state.logdensity + target.context.untouched
+            moved = jnp.sum(state.x != x)
+            summary = jnp.stack([total, info.accept, info.accepted, moved, info.n_moves])
+            return state.x, summary.astype(jnp.result_type(float))
+
+        return announcing(jax.jit(draw), self.named())
+
+    @functools.cached_property
+    def _settle(self):
+        """The compiled `settle`: (seed (2,) uint32, x (d,), others) -> x."""
+        density = self.target.density
+
+        def run(seed, x, others):
+            return settle(key_of_words(seed), x, Target(density).with_inputs(others))
+
+        return announcing(jax.jit(run), f"{self.named()}: leaving a bad start")
+
+    # ------------------------------------------------------------ tuning
+    def _reset(self) -> None:
+        super()._reset()
+        self.learned = self.tuner.start()
+        self.params = self.tuner.params
+        asked = self.asked_transitions
+        self.transitions = self._auto_transitions(self.expected_moves()) if asked == "auto" else int(asked)
+        self.watch: Watch | None = None
+
+    def _auto_transitions(self, n_moves: float) -> int:
+        """At least one pass over the sites, and more while they cost less than the host's call."""
+        microseconds = TRANSITION * self._rounds + self._cost() / OPERATIONS
+        return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
+
+    def _cost(self) -> float:
+        """Counted operations of a transition."""
+        return self.density.cost(self._moves_one_site)
+
+    @property
+    def _moves_one_site(self) -> bool:
+        """Whether a transition changes one site only."""
+        return False
+
+    @property
+    def _rounds(self) -> int:
+        """How many computations of a transition have to wait for one another."""
+        return 1
+
+    def expected_moves(self) -> float:
+        """Moves in a proposal before anything was measured."""
+        return 1.0
+
+    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, moved: float) -> None:
+        """After a tuning draw that ended at x."""
+        self.learned = self.tuner.update(self.learned, x, accept, n_moves, moved, self.tune_draws)
+        self._use(tuning=True)
+        if self.asked_transitions == "auto":
+            self.transitions = self._auto_transitions(float(self.learned.adaptation.moves))
+
+    def _use(self, tuning: bool) -> None:
+        """Use what was learned."""
+        params, tuned = self.tuner.tuned(self.learned, tuning), self.tuner.name
+        # a Python float, which takes the width of the numbers that it meets in a JAX program
+        self.params = params if tuned is None else {**params, tuned: float(params[tuned])}
+
+    def stop_tuning(self) -> None:
+        if self.learned.adaptation.seen:
+            self._use(tuning=False)
+        super().stop_tuning()
+
+    def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
+        name, tuned, measured = type(self).__name__, self.tuner.name, learned.adaptation
+        complaints = []
+        if tune_draws >= 100 and measured.accept < adaptation.STILL:
+            complaints.append(
+                f"{name}: fewer than one in a hundred moves of {shown(self._names)} was accepted in the "
+                "second half of tuning: the chain all but stands still. Either only one value is possible, "
+                "or a gradient misleads it: try differences='exact' or balancing='barker'."
+            )
+        lower = self.tuner.bounds[0]
+        low = measured.accept < adaptation.TARGET_ACCEPT - 0.1
+        if tuned is not None and measured.seen and low and np.exp(measured.mean) <= 1.05 * lower:
+            complaints.append(
+                f"{name}: {tuned} is at its lower bound {lower:g} and the acceptance is "
+                f"{measured.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this "
+                "proposal. Try pmd.BlockGibbs, or, where several sites must change together, "
+                "pmd.PathAuxiliary(path_length=5, recompute=True)."
+            )
+        return complaints
+
+    # ------------------------------------------------------------ a chain
+    def check_start(self, point: PointType) -> None:
+        with announced(f"{self.named()}: the log density and its differences, to check the start"):
+            check_start(self.target, point, self.target.space.ravel(point))
+
+    def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
+        space = self.target.space
+        x = space.ravel(point)
+        if first and self.start == "dispersed":
+            x = dispersed(x, self.target.at(point)[1], self.rng)
+        others = [point[v.name] for v in self.density.graph.others]
+        if self.tune and self.learned.adaptation.stuck:
+            x = np.asarray(self._settle(self._seed(), x, others))
+        y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
+        y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
+        logp += self.density.untouched.on_host(others)
+        new = dict(point)
+        for name, part in space.unravel(y).items():
+            new[name] = part.astype(point[name].dtype, copy=False)
+        if logp < np.inf and space.windowed.any() and not width_of_models():
+            for m in space.members:
+                check_in_32_bits(m.name, new[m.name])
+        stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved)}
+        stats.update({stat: self.params[name] for stat, name in self.reported.items()})
+        if self.tune:
+            self._adapt(y, accept, n_moves, moved)
+        elif self.draws >= FEWEST:
+            self._note(y, new)
+        return new, logp, stats
+
+    @property
+    def joint(self) -> bool:
+        """Whether all sites are drawn at once, given what is not in the block."""
+        return False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the block has all discrete variables of the model."""
+        return len(self.model.discrete_value_vars) == len(self._names)
+
+    def _note(self, x: np.ndarray, point: PointType) -> None:
+        """After a draw that counts."""
+        if self.watch is not None and self.watch.seen == self.draws:  # more draws than were announced
+            return
+        if self.watch is None:
+            drawn = (self.joint, self.complete)
+            self.watch = Watch(self.target.space, self.model, drawn, self.draws, x, point)
+        self.watch.note(x, point)
+        if self.watch.seen == self.draws:
+            for text in self.watch.conclusions(self.target, point):
+                _log.warning(text)

@@ -1,0 +1,37 @@
+"""Models with an Op that has no JAX version: what to tell their users."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pymc_discrete.targets.names import shown
+
+
+def no_jax_version(
+    names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis"
+) -> NotImplementedError:
+    return NotImplementedError(
+        f"A term that depends on {shown(names)} has an Op without a JAX version: "
+        f"{str(error).splitlines()[0]} Write the term with other Ops, register one with "
+        f"pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
+    )
+
+
+@contextmanager
+def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
+    """Say what is wrong with a model that JAX cannot run, and what runs it."""
+    try:
+        yield
+    except NotImplementedError as error:
+        found = re.search(r"`Op`: (.*)", str(error))
+        said = str(error).splitlines()[0].rstrip(".")
+        what = (
+            f"the Op {found[1].strip()}, which has no JAX version"
+            if found
+            else f"what JAX cannot do ({said})"
+        )
+        register = ", or register a version with pytensor.link.jax.dispatch.jax_funcify" if found else ""
+        raise NotImplementedError(
+            f"{who} runs the whole model in JAX, and the model has {what}. Use pm.sample, with "
+            f"step=pmd.AutoStep(...) for the discrete variables that it does not touch{register}."
+        ) from error
