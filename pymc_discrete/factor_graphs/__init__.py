@@ -1,7 +1,7 @@
 """Factor graphs: messages, and perturb-and-max-product."""
 
 from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
-from pymc_discrete.factor_graphs.graph import FactorGraph
+from pymc_discrete.factor_graphs.factor_graph import FactorGraph
 from pymc_discrete.factor_graphs.kernel import perturb_and_max_product
 from pymc_discrete.factor_graphs.logical import Cardinality, LogicalAnd, LogicalOr
 from pymc_discrete.factor_graphs.max_product import bethe_log_partition, decode, marginals, run

@@ -7,13 +7,13 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pymc_discrete.factor_graphs.graph import FactorGraph, Wiring, added_up
+from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, added_up
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.plan import check_way
 from pymc_discrete.targets.target import Target
 
 
-def potential(graph: FactorGraph, values: dict[str, Any]) -> pt.TensorVariable:
+def potential(graph: SumOfFactors, values: dict[str, Any]) -> pt.TensorVariable:
     """The log density of the graph as a PyTensor scalar; see `FactorGraph.potential`."""
     variables = graph.space.variables
     if set(values) != {v.name for v in variables}:
@@ -42,7 +42,7 @@ def summed(
     return added_up(wiring, unary, parameters, places, pt)
 
 
-def to_target(graph: FactorGraph, differences: str) -> Target:
+def to_target(graph: SumOfFactors, differences: str) -> Target:
     """The target of the graph, its log potentials the context; see `FactorGraph.to_target`."""
     check_way(differences)
     inputs = [*graph.unary, *(a for own in graph.parameters for a in own.values())]

@@ -13,7 +13,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_discrete.factor_graphs.compatible import REMEDY, check, jittered, random_state
 from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
 from pymc_discrete.factor_graphs.factor import Factor
-from pymc_discrete.factor_graphs.graph import FactorGraph
+from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.from_model import target_from_model
@@ -28,7 +28,7 @@ CROWDED = 1 / 8  # of the pairs of a dense block interact: with fewer it is kept
 _known: weakref.WeakKeyDictionary[ModelDensity, "Extraction"] = weakref.WeakKeyDictionary()
 
 
-def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None) -> FactorGraph:
+def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None) -> SumOfFactors:
     """The factor graph of a block; see `FactorGraph.from_model`."""
     with model_settings():
         target = target_from_model(model, vars, differences="exact", support=support, initial_point=point)
@@ -86,7 +86,7 @@ class Extraction:
             compare(of_graph, of_model, density, points)
         self._compiled = jax.jit(self._graph)
 
-    def graph(self, target: Target) -> FactorGraph:
+    def graph(self, target: Target) -> SumOfFactors:
         """The factor graph in the target's context; traceable."""
         return self._compiled(target.ready())
 
@@ -95,7 +95,7 @@ class Extraction:
         assert None not in factors  # `check` has refused those that are none
         return cast(list[Factors], factors)
 
-    def _graph(self, context: Context) -> FactorGraph:
+    def _graph(self, context: Context) -> SumOfFactors:
         variables, every = self.space.variables, self._factors(context)
         unary = [jnp.zeros((v.size, v.K)) for v in variables]
         pairs = Pairs(self)
@@ -126,7 +126,7 @@ class Extraction:
             for v, u, e in zip(variables, unary, exists, strict=True)
         }
         given = {name: jnp.where(jnp.isnan(u), -jnp.inf, u) for name, u in given.items()}
-        return FactorGraph(self.space, pairs.factors() + factors, given)
+        return SumOfFactors(self.space, pairs.factors() + factors, given)
 
     def readable(self, table, sites: np.ndarray):
         """(E, K1, ..., Kn), 0 beyond the values of a site, where nothing looks, and -inf where the model

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -40,28 +40,10 @@ class Wiring:
 
 
 @jax.tree_util.register_pytree_node_class
-class FactorGraph:
-    r"""A log density over discrete sites as a sum of unary terms and of factors,
+class SumOfFactors:
+    """A log density over discrete sites as a sum of unary terms and of factors, see `FactorGraph`.
 
-    .. math:: \log p(x) = \sum_i \theta_i[x_i] + \sum_f \log\phi_f(x_f) - \log Z
-
-    A pytree, whose leaves are the log potentials.
-
-    Parameters
-    ----------
-    space : Space
-        The sites, of finite supports: `pmd.Space.build({"x": (0, 1)}, shapes={"x": (25, 25)})`.
-        `space.numbers("x")` are their numbers.
-    factors : sequence of factors
-        `Pairwise`, `Table`, `Quadratic`, `Bipartite`, `LogicalOr`, `LogicalAnd`, `Cardinality`, of
-        `pmd.factor_graphs`.
-    unary : {name: (*shape, K)}, nats
-        Log potentials of single sites, by value; 0 where left out, -inf where impossible.
-
-    Raises
-    ------
-    ValueError
-        For wrong shapes, nan, unknown sites or variables, unbounded supports.
+    What messages need of a factor graph; it knows nothing of PyMC.
     """
 
     @default_settings()
@@ -92,7 +74,7 @@ class FactorGraph:
         return cls._of(wiring, *children)
 
     @classmethod
-    def _of(cls, wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]]) -> "FactorGraph":
+    def _of(cls, wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]]) -> Self:
         graph = object.__new__(cls)
         graph.wiring, graph.unary, graph.parameters = wiring, unary, parameters
         return graph
@@ -143,41 +125,8 @@ class FactorGraph:
         ).all()
         return jnp.where(inside, added_up(self.wiring, self.unary, self.parameters, places, jnp), -jnp.inf)
 
-    @classmethod
-    def from_model(
-        cls,
-        model: Any = None,
-        vars: Any = None,
-        *,
-        support: dict[str, tuple[Any, Any]] | None = None,
-        point: dict[str, Any] | None = None,
-    ) -> "FactorGraph":
-        """The factor graph of discrete variables of a PyMC model, given its other variables.
-
-        Parameters
-        ----------
-        model : pm.Model, optional
-            By default the model of the context.
-        vars : RV, name or value variable, or a list of them
-            By default every discrete free variable that is no constrained vector.
-        support : {name: (lower, upper)}, optional
-            Inclusive bounds of variables whose distribution does not give them away.
-        point : {value variable name: array}, optional
-            Where the other variables are; by default `model.initial_point()`.
-
-        Raises
-        ------
-        ValueError
-            Where the log density is no sum of tables over few sites and of quadratic forms, naming the term.
-        """
-        from pymc_discrete.factor_graphs.from_model import (
-            from_model,
-        )  # which knows PyMC, and nothing else here does
-
-        return from_model(model, vars, support, point)
-
     @default_settings()
-    def clamp(self, values: dict[str, Any]) -> "FactorGraph":
+    def clamp(self, values: dict[str, Any]) -> Self:
         """The same graph with sites held at values: every other value of theirs is impossible.
 
         Parameters
@@ -200,43 +149,7 @@ class FactorGraph:
             unary[n] = held(self.space.variables[n], unary[n], given)
         return self._of(self.wiring, unary, self.parameters)
 
-    def to_target(self, differences: str = "auto"):
-        """The target of this graph for every kernel of `pmd.kernels`; its log potentials are the context, and
-        may be traced.
-
-        Parameters
-        ----------
-        differences : as of `pmd.target_from_model`
-            Where quadratic forms and pairs of two-valued sites are all there is, the gradient is the
-            difference, and many times faster.
-
-        Returns
-        -------
-        Target
-        """
-        from pymc_discrete.factor_graphs.as_model import (
-            to_target,
-        )  # which knows PyMC, and nothing else here does
-
-        return to_target(self, differences)
-
-    def potential(self, values: dict[str, Any]):
-        """The log density as a PyTensor expression: `pm.Potential("graph", graph.potential({"x": x}))` inside
-        a model.
-
-        Parameters
-        ----------
-        values : {name: tensor of the variable's shape}, for every variable of the graph
-
-        Returns
-        -------
-        scalar tensor, nats, up to the constant log Z
-        """
-        from pymc_discrete.factor_graphs.as_model import potential
-
-        return potential(self, values)
-
-    def perturbed(self, noise: list[Any]) -> "FactorGraph":
+    def perturbed(self, noise: list[Any]) -> Self:
         """The same graph with `noise` [(K, n)] nats added to its unary terms."""
         return self._of(self.wiring, [u + e for u, e in zip(self.unary, noise, strict=True)], self.parameters)
 

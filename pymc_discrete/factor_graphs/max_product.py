@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from pymc_discrete.checks import check_not_negative, is_count, is_number
 from pymc_discrete.factor_graphs.factor import Fields
-from pymc_discrete.factor_graphs.graph import FactorGraph
+from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
 from pymc_discrete.targets.jax_settings import default_settings
@@ -41,7 +41,7 @@ class Result:
 
 @default_settings()
 def run(
-    graph: FactorGraph,
+    graph: SumOfFactors,
     semiring: Semiring,
     *,
     n_sweeps: int = 200,
@@ -65,7 +65,7 @@ def run(
     TypeError, ValueError
         For what is no graph, semiring or number of sweeps.
     """
-    if not isinstance(graph, FactorGraph):
+    if not isinstance(graph, SumOfFactors):
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}.")
     if semiring not in (MAX, SUM):
         raise TypeError(f"semiring must be pmd.factor_graphs.MAX or SUM, got {semiring!r}.")
@@ -104,13 +104,13 @@ def check_sweeps(n_sweeps: Any, damping: Any) -> None:
         raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
 
 
-def start(graph: FactorGraph) -> list[Any]:
+def start(graph: SumOfFactors) -> list[Any]:
     wiring = graph.wiring
     widths = [[wiring.widths[s.variables[0]] for s in slots] for slots in wiring.slots]
     return [f.start(p, w) for f, p, w in zip(wiring.factors, graph.parameters, widths, strict=True)]
 
 
-def fields(graph: FactorGraph, messages: list[Any]) -> list[Fields]:
+def fields(graph: SumOfFactors, messages: list[Any]) -> list[Fields]:
     """[(K, n)] of every variable: its unary terms and all that its sites receive."""
     wiring, hard = graph.wiring, graph.wiring.hard
     found = [
@@ -131,7 +131,7 @@ def fields(graph: FactorGraph, messages: list[Any]) -> list[Fields]:
     return found
 
 
-def update(graph: FactorGraph, messages: list[Any], semiring: Semiring) -> list[Any]:
+def update(graph: SumOfFactors, messages: list[Any], semiring: Semiring) -> list[Any]:
     """One sweep: every factor's messages from all that the sites receive."""
     wiring, of_sites = graph.wiring, jax.lax.optimization_barrier(fields(graph, messages))
     new = []
@@ -182,7 +182,7 @@ def summed(result: Result) -> Result:
 
 
 @default_settings()
-def decode(graph: FactorGraph, result: Result):
+def decode(graph: SumOfFactors, result: Result):
     """(d,) int, every site at its best value: of `MAX` the best configuration, where max-product is exact (on
     trees).
     """
@@ -192,7 +192,7 @@ def decode(graph: FactorGraph, result: Result):
 
 
 @default_settings()
-def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
+def marginals(graph: SumOfFactors, result: Result) -> dict[str, Any]:
     """{name: (*shape, K)}, probabilities of every site's values by sum-product (a run of `SUM`); exact on
     trees.
     """
@@ -203,7 +203,7 @@ def marginals(graph: FactorGraph, result: Result) -> dict[str, Any]:
 
 
 @default_settings()
-def bethe_log_partition(graph: FactorGraph, result: Result):
+def bethe_log_partition(graph: SumOfFactors, result: Result):
     r"""() nats, Bethe's approximation of log Z at converged sum-product messages (a run of `SUM`); exact on
     trees.
 

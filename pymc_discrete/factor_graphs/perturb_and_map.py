@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_discrete.checks import is_number
 from pymc_discrete.factor_graphs import max_product
-from pymc_discrete.factor_graphs.graph import FactorGraph
+from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.semiring import MAX
 from pymc_discrete.targets.jax_settings import default_settings
 
@@ -41,7 +41,7 @@ class Draw(NamedTuple):
 @default_settings()
 def pmp(
     key,
-    graph: FactorGraph,
+    graph: SumOfFactors,
     *,
     n_sweeps: int = 200,
     damping: float = 0.5,
@@ -69,7 +69,7 @@ def pmp(
     TypeError, ValueError
         For arguments that mean nothing.
     """
-    if not isinstance(graph, FactorGraph):
+    if not isinstance(graph, SumOfFactors):
         raise TypeError(
             f"pmp takes a key and a FactorGraph, in this order, got {type(graph).__name__} for the graph."
         )

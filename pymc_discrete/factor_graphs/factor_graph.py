@@ -1,0 +1,96 @@
+"""Factor graphs as users meet them: to and from models of PyMC."""
+
+from typing import Any
+
+import jax
+
+from pymc_discrete.factor_graphs.as_model import potential, to_target
+from pymc_discrete.factor_graphs.from_model import from_model
+from pymc_discrete.factor_graphs.graph import SumOfFactors
+from pymc_discrete.targets.target import Target
+
+
+@jax.tree_util.register_pytree_node_class
+class FactorGraph(SumOfFactors):
+    r"""A log density over discrete sites as a sum of unary terms and of factors,
+
+    .. math:: \log p(x) = \sum_i \theta_i[x_i] + \sum_f \log\phi_f(x_f) - \log Z
+
+    A pytree, whose leaves are the log potentials.
+
+    Parameters
+    ----------
+    space : Space
+        The sites, of finite supports: `pmd.Space.build({"x": (0, 1)}, shapes={"x": (25, 25)})`.
+        `space.numbers("x")` are their numbers.
+    factors : sequence of factors
+        `Pairwise`, `Table`, `Quadratic`, `Bipartite`, `LogicalOr`, `LogicalAnd`, `Cardinality`, of
+        `pmd.factor_graphs`.
+    unary : {name: (*shape, K)}, nats
+        Log potentials of single sites, by value; 0 where left out, -inf where impossible.
+
+    Raises
+    ------
+    ValueError
+        For wrong shapes, nan, unknown sites or variables, unbounded supports.
+    """
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Any = None,
+        vars: Any = None,
+        *,
+        support: dict[str, tuple[Any, Any]] | None = None,
+        point: dict[str, Any] | None = None,
+    ) -> "FactorGraph":
+        """The factor graph of discrete variables of a PyMC model, given its other variables.
+
+        Parameters
+        ----------
+        model : pm.Model, optional
+            By default the model of the context.
+        vars : RV, name or value variable, or a list of them
+            By default every discrete free variable that is no constrained vector.
+        support : {name: (lower, upper)}, optional
+            Inclusive bounds of variables whose distribution does not give them away.
+        point : {value variable name: array}, optional
+            Where the other variables are; by default `model.initial_point()`.
+
+        Raises
+        ------
+        ValueError
+            Where the log density is no sum of tables over few sites and of quadratic forms, naming the term.
+        """
+        graph = from_model(model, vars, support, point)
+        return cls._of(graph.wiring, graph.unary, graph.parameters)
+
+    def to_target(self, differences: str = "auto") -> Target:
+        """The target of this graph for every kernel of `pmd.kernels`; its log potentials are the context, and
+        may be traced.
+
+        Parameters
+        ----------
+        differences : as of `pmd.target_from_model`
+            Where quadratic forms and pairs of two-valued sites are all there is, the gradient is the
+            difference, and many times faster.
+
+        Returns
+        -------
+        Target
+        """
+        return to_target(self, differences)
+
+    def potential(self, values: dict[str, Any]):
+        """The log density as a PyTensor expression: `pm.Potential("graph", graph.potential({"x": x}))` inside
+        a model.
+
+        Parameters
+        ----------
+        values : {name: tensor of the variable's shape}, for every variable of the graph
+
+        Returns
+        -------
+        scalar tensor, nats, up to the constant log Z
+        """
+        return potential(self, values)
