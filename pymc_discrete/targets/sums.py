@@ -77,6 +77,8 @@ def _apart(
     parts = summands(var, graph)
     if parts is None:
         return None
+    if graph.size(var) > 1 and any(isinstance(factor, Variable) for _, factor in parts):
+        return None  # its elements are summands that are small enough
     weighted = [
         (part, weight if factor is None else pt.as_tensor(factor) if weight is None else weight * factor)
         for part, factor in parts
