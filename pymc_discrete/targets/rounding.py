@@ -60,7 +60,9 @@ def rounding_of(total: Variable, inputs: list[Variable]) -> Callable[..., float]
     """A function of the inputs, NumPy arrays: by how many nats the scalar `total` may be off, times the
     spacing of its floats at 1.
     """
-    return pytensor.function(inputs, Rounding().of(total), mode="FAST_COMPILE", on_unused_input="ignore")
+    error = Rounding().of(total)
+    error = pt.zeros(()) if error is None else error  # integers are what they are
+    return pytensor.function(inputs, error, mode="FAST_COMPILE", on_unused_input="ignore")
 
 
 def room(error: Any, eps: float) -> Any:
