@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -189,11 +190,7 @@ def sample(
         program = Program(model, blocks, held, var_names, seed, used)
         if store.begun:
             states = store.load_state(like=program.start([point] * chains))
-            done = store.done(POSTERIOR)
-            _log.info(
-                f"{checkpoint} holds {done} of {draws} draws: "
-                f"{'they are returned' if done == draws else 'the run goes on'}."
-            )
+            _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
         else:
             points = starts(model, blocks, held, initvals, chains, np.random.SeedSequence(seed))
             if dtype == "float32":
@@ -228,15 +225,22 @@ def sample(
     kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's
     tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, attributes, idata_kwargs or {})
     if compute_convergence_checks:
-
-        def leaving() -> dict[str, Leaving]:
-            with precision(dtype):
-                return run.leaving()
-
-        check_convergence(tree, model, leaving)
+        check_convergence(tree, model, partial(leaving, run, dtype))
         for text in conclusions:
             _log.warning(text)
     return tree
+
+
+def leaving(run: Run, dtype: str) -> dict[str, Leaving]:
+    """{discrete variable: how probable another value of its sites is}, where the chains have ended."""
+    with precision(dtype):
+        return run.leaving()
+
+
+def resumed(checkpoint: Any, done: int, draws: int) -> str:
+    """What the log says of a folder that holds draws."""
+    what = "they are returned" if done == draws else "the run goes on"
+    return f"{checkpoint} holds {done} of {draws} draws: {what}."
 
 
 def store_of(
