@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 
+from pymc_discrete.factor_graphs.from_model import Extraction
 from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import pmp
 from pymc_discrete.kernels.kernel import Info, Kernel
-from pymc_discrete.kernels.sweeps import redrawn
+from pymc_discrete.kernels.sweeps import sweep_kernel
 
 
 def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[Kernel, dict[str, float]]:
@@ -32,8 +33,6 @@ def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[
     check_sweeps(n_sweeps, damping)
 
     def sweeper(target):
-        from pymc_discrete.factor_graphs.from_model import Extraction  # which knows PyMC
-
         graph = Extraction.of(target.density).graph(target)
 
         def sweep(key, x, params):
@@ -45,4 +44,4 @@ def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[
 
         return sweep
 
-    return redrawn(sweeper), {"approximate": 1.0}
+    return sweep_kernel(sweeper), {"approximate": 1.0}

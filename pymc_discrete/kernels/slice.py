@@ -153,8 +153,8 @@ def sweep(key, x, logdensity: Callable, widths: Widths):
         there, info = update(jax.random.fold_in(key_updates, n), here, logdensity, proposal, 1.0)
         gone = jnp.abs(there.position - here.position)
         stayed = jnp.all(gone <= ROUNDINGS * jnp.finfo(x.dtype).eps * jnp.abs(here.position))
-        told = SliceInfo(*(jnp.asarray(a, float) for a in (info.num_expansions, info.num_shrink, stayed)))
-        return there, way.at[axis].set(gone[axis]), jax.tree.map(jnp.add, total, told)
+        own = SliceInfo(*(jnp.asarray(a, float) for a in (info.num_expansions, info.num_shrink, stayed)))
+        return there, way.at[axis].set(gone[axis]), jax.tree.map(jnp.add, total, own)
 
     begin = SliceState(x, jnp.asarray(logdensity(x), x.dtype)), jnp.zeros_like(x), SliceInfo(*jnp.zeros(3))
     there, way, total = jax.lax.fori_loop(0, d, along, begin)

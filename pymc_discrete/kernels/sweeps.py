@@ -10,7 +10,7 @@ from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
 from pymc_discrete.targets.jax_settings import default_settings
 
 
-def redrawn(sweeper: Callable, step: Callable | None = None) -> Kernel:
+def sweep_kernel(sweeper: Callable, step: Callable | None = None) -> Kernel:
     """The kernel of a sweeper (see `Kernel`); its step, (key, x, target) -> (x, Info), is one sweep where
     none is given.
     """
@@ -51,16 +51,17 @@ def sweeping(visits_of: Callable) -> Kernel:
         def sweep(key, x, params):
             for t, visit in enumerate(every):
                 x = visit(jax.random.fold_in(key, t), x, False)
-            return x, told(target.space)
+            return x, always_accepted(target.space)
 
         return sweep
 
-    return redrawn(
-        sweeper, lambda key, x, target: (there_or_back(key, x, visits(target)), told(target.space))
-    )
+    def step(key, x, target):
+        return forward_or_backward(key, x, visits(target)), always_accepted(target.space)
+
+    return sweep_kernel(sweeper, step)
 
 
-def there_or_back(key, x, visits: list):
+def forward_or_backward(key, x, visits: list):
     """x after a sweep in either order, by a fair coin."""
     key_coin, key_visits = jax.random.split(key)
     backward, backs = jax.random.bernoulli(key_coin), len(visits) - 1
@@ -77,5 +78,5 @@ def there_or_back(key, x, visits: list):
     return jax.lax.fori_loop(0, 2 * backs + 1, visit, x) if backs else visits[0](key_visits, x, backward)
 
 
-def told(space) -> Info:
+def always_accepted(space) -> Info:
     return Info(jnp.ones(()), jnp.ones(()), jnp.asarray(space.d))

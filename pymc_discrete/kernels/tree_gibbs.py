@@ -127,11 +127,11 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
     tables = jnp.where(
         forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables
     )  # (L, W, K of the site, K of what is above)
-    place = there_and_back(u, jnp.append(x - space.lower, 0), forest, straight, weights, tables)
+    place = filter_and_sample(u, jnp.append(x - space.lower, 0), forest, straight, weights, tables)
     return jnp.where(forest.sites, space.lower + place[:-1], x).astype(x.dtype)
 
 
-def there_and_back(u, place, forest: Forest, straight: bool, weights, tables):
+def filter_and_sample(u, place, forest: Forest, straight: bool, weights, tables):
     """(d + 1,) int, places of the sites once those of the forest are drawn.
 
     In logarithms throughout: a probability lost to 0 on the way up may be all that is left further on, where

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 
 from pymc_discrete.checks import check_count, check_not_negative
+from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.learning.models import Model
 from pymc_discrete.learning.samplers import PMP, Sampler
@@ -113,68 +114,92 @@ def fit(
     ):
         if not isinstance(given, kind):
             raise TypeError(f"{what} must be {KINDS[what]}, got {given!r}.")
-    rows, hidden = checked(model, data), [v.name for v in model.space.variables if v.name not in data]
-    n = len(next(iter(rows.values())))
-    p = np.ones(n) if weights is None else np.asarray(weights, float)
-    if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
-        raise ValueError(
-            f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got "
-            f"{weights!r}."
-        )
-    p = p / p.sum()
+    rows = checked(model, data)
+    own = Data(rows, probabilities(weights, len(next(iter(rows.values())))), batch)
     key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
-    shapes = jax.tree.map(jnp.shape, jax.eval_shape(model.start, key_start))
-    if params is not None and jax.tree.map(jnp.shape, params) != shapes:
-        raise ValueError(f"params must be arrays of the shapes {shapes}, as model.start(key) makes them.")
-    params = model.start(key_start) if params is None else params
-
-    def of_data(key, graph):
-        """x (S, d) and their weights."""
-        key_rows, key_hidden = jax.random.split(key)
-        chosen = (
-            jnp.arange(n) if batch is None else jax.random.choice(key_rows, n, (batch,), p=jnp.asarray(p))
-        )
-        own = {name: a[chosen] for name, a in rows.items()}
-        share = jnp.asarray(p) if batch is None else jnp.full(batch, 1 / batch)
-        if hidden:
-            return jax.vmap(lambda k, o: sampler.conditional(k, graph.clamp(o)))(
-                jax.random.split(key_hidden, len(share)), own
-            ), share
-        return jnp.concatenate(
-            [own[v.name].reshape(len(share), v.size) for v in model.space.variables], axis=1
-        ), share
+    params = start_of(model, key_start, params)
 
     def iteration(carried, key):
         params, state, kept = carried
         key_data, key_model = jax.random.split(key)
         graph = model.graph(params)
-        plus, share = of_data(key_data, graph)
+        plus, share = own.draw(key_data, model, graph, sampler)
         minus, kept = sampler.draw(key_model, graph, kept, chains)
 
         def likelihood(params):
+            """Its gradient is that of the log likelihood, its value is not."""
             logdensity = jax.vmap(model.graph(params).logdensity)
             return share @ logdensity(plus) - logdensity(minus).mean()
 
         def loss(params):
-            # |a|, with slope 0 at 0
-            size = sum(
-                (a * jnp.sign(jax.lax.stop_gradient(a))).sum()
-                for a in jax.tree.leaves(model.interactions(params))
-            )
-            return l1 * size - likelihood(params)
+            return l1 * size(model.interactions(params)) - likelihood(params)
 
         mismatch = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(jax.grad(likelihood)(params))))
         updates, state = optimizer.update(jax.grad(loss)(params), state, params)
         return (optax.apply_updates(params, updates), state, kept), mismatch
 
     def run(params, kept, key):
-        return jax.lax.scan(
-            iteration, (params, optimizer.init(params), kept), jax.random.split(key, iterations)
-        )
+        begin = (params, optimizer.init(params), kept)
+        return jax.lax.scan(iteration, begin, jax.random.split(key, iterations))
 
     kept = sampler.start(key_kept, model.graph(params), chains)
     (params, _, kept), mismatch = jax.jit(run)(params, kept, key_run)
     return Fit(params, mismatch, kept)
+
+
+class Data(NamedTuple):
+    """Observations.
+
+    Attributes
+    ----------
+    rows : {name: (N, *shape) int}, of the visible variables
+    probabilities : (N,) float, of the rows
+    batch : int, rows in an iteration; None for all
+    """
+
+    rows: dict[str, Any]
+    probabilities: np.ndarray
+    batch: int | None
+
+    def draw(self, key: Any, model: Model, graph: FactorGraph, sampler: Sampler) -> tuple[Any, Any]:
+        """The x (S, d) of an iteration, hidden sites drawn given the visible ones, and their weights (S,)."""
+        key_rows, key_hidden = jax.random.split(key)
+        n, p = len(self.probabilities), jnp.asarray(self.probabilities)
+        if self.batch is None:
+            chosen, share = jnp.arange(n), p
+        else:
+            chosen = jax.random.choice(key_rows, n, (self.batch,), p=p)
+            share = jnp.full(self.batch, 1 / self.batch)
+        visible = {name: a[chosen] for name, a in self.rows.items()}
+        if any(v.name not in visible for v in model.space.variables):
+            keys = jax.random.split(key_hidden, len(share))
+            return jax.vmap(lambda k, own: sampler.conditional(k, graph.clamp(own)))(keys, visible), share
+        parts = [visible[v.name].reshape(len(share), v.size) for v in model.space.variables]
+        return jnp.concatenate(parts, axis=1), share
+
+
+def size(interactions: Any) -> Any:
+    """() float, the sum of absolute values, with slope 0 at 0."""
+    return sum((a * jnp.sign(jax.lax.stop_gradient(a))).sum() for a in jax.tree.leaves(interactions))
+
+
+def probabilities(weights: Any, n: int) -> np.ndarray:
+    """(n,) float, of the rows of data; by default all the same."""
+    p = np.ones(n) if weights is None else np.asarray(weights, float)
+    if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
+        raise ValueError(
+            f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got "
+            f"{weights!r}."
+        )
+    return p / p.sum()
+
+
+def start_of(model: Model, key: Any, params: Any) -> Any:
+    """The parameters to begin with: those given, where they fit the model, or new ones."""
+    shapes = jax.tree.map(jnp.shape, jax.eval_shape(model.start, key))
+    if params is not None and jax.tree.map(jnp.shape, params) != shapes:
+        raise ValueError(f"params must be arrays of the shapes {shapes}, as model.start(key) makes them.")
+    return model.start(key) if params is None else params
 
 
 def checked(model: Model, data: dict[str, Any]) -> dict[str, Any]:

@@ -170,10 +170,10 @@ class RBM:
 
 def checked_pairs(pairs: Any) -> np.ndarray:
     """(E, 2) int."""
-    found = np.asarray(pairs)
-    if found.ndim != 2 or found.shape[1] != 2 or (found.size and found.dtype.kind not in "iu"):
+    edges = np.asarray(pairs)
+    if edges.ndim != 2 or edges.shape[1] != 2 or (edges.size and edges.dtype.kind not in "iu"):
         raise ValueError(
-            f"pairs must be integers (E, 2), the two sites of each edge, got an array of {found.dtype} of "
-            f"shape {found.shape}."
+            f"pairs must be integers (E, 2), the two sites of each edge, got an array of {edges.dtype} of "
+            f"shape {edges.shape}."
         )
-    return found.astype(int)
+    return edges.astype(int)

@@ -46,7 +46,7 @@ def check_convergence(
         orders = labels.switched(tree, model)
         for names, order in orders.items():
             _log.warning(labels.message(names, order))
-    found: dict[str, SamplerWarning] = {}
+    by_message: dict[str, SamplerWarning] = {}
     slow = Slow()
     with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of what never moves
         for part in parts(tree, model):
@@ -56,9 +56,9 @@ def check_convergence(
                 if whole
                 else [*warn_divergences(part), *warn_treedepth(part)]
             )
-            found |= {w.message: w for w in said}
+            by_message |= {w.message: w for w in said}
             slow.note(said, part)
-    log_warnings(shortened(list(found.values()), tree["posterior"].sizes["chain"]))
+    log_warnings(shortened(list(by_message.values()), tree["posterior"].sizes["chain"]))
     if tree["posterior"].sizes["draw"] > 1:
         for text in [
             *standing(tree, model, orders, leaving),
@@ -91,9 +91,9 @@ def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
 
 def movement(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(chains, elements) which elements never move, and where they start."""
-    found = [((some == some[:, :1]).all(axis=1), some[:, 0]) for some in batches(draws)]
+    each = [((some == some[:, :1]).all(axis=1), some[:, 0]) for some in batches(draws)]
     empty = np.zeros((draws.shape[0], 0))
-    stands, begin = zip(*found, strict=True) if found else ((empty.astype(bool),), (empty,))
+    stands, begin = zip(*each, strict=True) if each else ((empty.astype(bool),), (empty,))
     return np.concatenate(stands, axis=1), np.concatenate(begin, axis=1)
 
 

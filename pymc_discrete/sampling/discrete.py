@@ -9,17 +9,18 @@ import numpy as np
 from pymc_discrete.kernels import loop
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, one_pass
+from pymc_discrete.sampling.block import MEAN, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.standing import Leaving, leaving
-from pymc_discrete.steps.start import check_start, check_support
+from pymc_discrete.steps.start import check_start, check_support, dispersed
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.summands import narrow
 from pymc_discrete.targets.target import Target
 
 
-class DiscreteBlock:
+class DiscreteBlock(Block):
     """A step of `pymc_discrete` inside a compiled chain.
 
     Parameters
@@ -27,10 +28,6 @@ class DiscreteBlock:
     step : its target, kernel and options
     tune : number of tuning draws
     points : how a chain holds its values
-
-    Attributes
-    ----------
-    stats : {name of a statistic: its type}
     """
 
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
@@ -42,18 +39,17 @@ class DiscreteBlock:
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
         self.tuner = step.tuner_for(target)
         self.stats = {
-            "accept": float,
-            "accepted": float,
-            "discrete_n_moved": int,
-            "lp": float,
-            **dict.fromkeys(step.reported, float),
+            "accept": Statistic(float, MEAN),
+            "accepted": Statistic(float, MEAN),
+            "discrete_n_moved": Statistic(int),
+            "lp": Statistic(float),
+            **dict.fromkeys(step.reported, Statistic(float)),
         }
 
     def described(self) -> str:
         return self.step.described()
 
     def named(self) -> str:
-        """What it is and its variables, for a message."""
         return self.step.named()
 
     def start(self) -> Learned:
@@ -80,12 +76,10 @@ class DiscreteBlock:
         return new
 
     def logdensity(self, point: dict[str, Any]):
-        """() float, nats, of the whole model."""
         x, target = self.split({name: jnp.asarray(value) for name, value in point.items()})
         return target.logdensity(x) + target.context.untouched
 
     def draw(self, key, t, point: dict[str, Any], state: Learned):
-        """(point, state, statistics) after draw t."""
         x, whole = self.split(point)
         centred = narrow() and self.kernel.sweeper is None  # a sweep compares no log densities
         target = whole.centred(x) if centred else whole
@@ -109,6 +103,23 @@ class DiscreteBlock:
         }
         return self.join(there.x, point), state, stats
 
+    @property
+    def dtypes(self) -> dict[str, Any]:
+        """Of finite variables, the smallest signed integer types that hold their supports."""
+        finite = [v for v in self.target.space.variables if v.size and v.finite]
+        return {v.name: smallest_type(v.lower.min(), v.upper.max()) for v in finite}
+
+    def dispersed(
+        self, point: dict[str, np.ndarray], given: set[str], rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        """The variables anywhere in their supports, as far as the density allows."""
+        x, target = self.target.at(point)
+        y = dispersed(x, target, rng)
+        for m in target.space.members:
+            if m.name in given:
+                y[m.start : m.start + m.size] = x[m.start : m.start + m.size]
+        return target.point(y)
+
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         for point in points:
             check_support(self.target.space, self.density.split(point)[0])
@@ -120,13 +131,18 @@ class DiscreteBlock:
         each = [jax.tree.map(lambda a, n=n: float(a[n]), measured) for n in range(chains)]
         return [self.step.complaints(state._replace(adaptation=one), self.tune) for one in each]
 
-    def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
-        return []  # their draws say it
-
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         return leaving(self.target, points, self.step.joint, self.step.complete)
 
+    def stuck(self, states: Learned) -> np.ndarray:
+        return jax.tree.map(on_host, states.adaptation).stuck
+
     def settled(self, key, point: dict[str, Any], state: Learned) -> dict[str, Any]:
-        """The point, nearer to the bulk where the chain stands still."""
         x, target = self.split(point)
         return self.join(jnp.where(state.adaptation.stuck, settle(key, x, target), x), point)
+
+
+def smallest_type(low: int, high: int) -> type:
+    """The smallest signed integer type that holds both bounds."""
+    types = (np.int8, np.int16, np.int32, np.int64)
+    return next(t for t in types if np.iinfo(t).min <= low and high <= np.iinfo(t).max)

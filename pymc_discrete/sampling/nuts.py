@@ -1,6 +1,7 @@
 """A continuous block of a compiled chain that NUTS moves, with its staged warm-up, both from blackjax."""
 
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,10 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
+from pymc_discrete.sampling.block import ANY, MEAN, SUM, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
-from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.summands import narrow
@@ -52,7 +53,7 @@ class NutsState(NamedTuple):
     edge: Edge
 
 
-class NutsBlock:
+class NutsBlock(Block):
     """NUTS for the continuous value variables of a model.
 
     Parameters
@@ -68,19 +69,19 @@ class NutsBlock:
     Attributes
     ----------
     shared_ends : tuning draws after which pooled chains share a mass matrix
-    stats : {name of a statistic: its type}
     """
 
-    stats: ClassVar[dict[str, type]] = {
-        "acceptance_rate": float,
-        "diverging": bool,
-        "energy": float,
-        "lp": float,
-        "n_steps": int,
-        "reached_max_treedepth": bool,
-        "step_size": float,
-        "step_size_bar": float,
-        "tree_depth": int,
+    leaves_impossible = False
+    stats: Mapping[str, Statistic] = {
+        "acceptance_rate": Statistic(float, MEAN),
+        "diverging": Statistic(bool, ANY),
+        "energy": Statistic(float),
+        "lp": Statistic(float),
+        "n_steps": Statistic(int, SUM),
+        "reached_max_treedepth": Statistic(bool, ANY),
+        "step_size": Statistic(float),
+        "step_size_bar": Statistic(float),
+        "tree_depth": Statistic(int),
     }
 
     def __init__(
@@ -115,11 +116,9 @@ class NutsBlock:
         self.shared_ends = (1 + np.flatnonzero(self._schedule[:, 1])).tolist() if pooled else []
 
     def described(self) -> str:
-        """The block in a line."""
         return f"NUTS({', '.join(self.density.names)})"
 
     def named(self) -> str:
-        """What it is and its variables, for a message."""
         return f"NUTS for {shown(self.density.names)}"
 
     def start(self) -> NutsState:
@@ -131,7 +130,6 @@ class NutsBlock:
         )
 
     def logdensity(self, point: dict[str, Any]):
-        """() float, nats, of the whole model."""
         return self.density.logdensity(point)
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
@@ -148,7 +146,6 @@ class NutsBlock:
             )
 
     def draw(self, key, t, point: dict[str, Any], state: NutsState):
-        """(point, state, statistics) after draw t."""
         others, q = self.density.others(point), self.density.ravel(point)
         logdensity = self.density.differentiable(q, others)
         tuning = t < self.tune
@@ -178,9 +175,6 @@ class NutsBlock:
         }
         return self.density.joined(there.position, point), state, stats
 
-    def complaints(self, state: NutsState) -> list[list[str]]:
-        return []  # divergences and the like are counted among the draws
-
     def conclusions(self, state: NutsState, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         count, q = on_host(state.edge.count), on_host(state.edge.q)
         if count.sum() <= EDGE * transitions:
@@ -204,9 +198,6 @@ class NutsBlock:
             f"inside the space of {shown(self.density.names)}. {remedy}"
         ]
 
-    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
-        return {}
-
     def _learn(self, state: NutsState, t, q, accept) -> NutsState:
         """Stan's warm-up: step size always, mass matrix in windows that double, a fresh step size
         after each.
@@ -226,9 +217,9 @@ class NutsBlock:
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)
 
     def shared(self, states: NutsState, ends: bool) -> NutsState:
-        """The states of all chains (chains, ...) with the mean of their step sizes and, where a window ends,
-        one mass matrix.
-        """
+        """With the mean of the step sizes of all chains and, where a window ends, one mass matrix."""
+        if not self.pooled:
+            return states
         average = states.step_size.log_step_size_avg
         step_size = states.step_size._replace(
             log_step_size_avg=jnp.broadcast_to(average.mean(), average.shape)

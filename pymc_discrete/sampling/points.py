@@ -43,18 +43,18 @@ class Points:
 
     def unpacked(self, values: Mapping[str, Any], lead: int = 0) -> dict[str, Any]:
         """{variable: array} of {variable or vector: array}, whose first `lead` axes count chains or draws."""
-        found = {}
+        parts = {}
         for name, value in values.items():
             for m in self.vectors.get(name, ()):
-                found[m.name] = value[(*[slice(None)] * lead, slice(m.start, m.start + m.size))].reshape(
+                parts[m.name] = value[(*[slice(None)] * lead, slice(m.start, m.start + m.size))].reshape(
                     *value.shape[:lead], *m.shape
                 )
             if name not in self.vectors:
-                found[name] = value
-        return found
+                parts[name] = value
+        return parts
 
     def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """{variable or vector: array} in which the parts of vectors are found too."""
+        """{variable or vector: array} in which the parts of vectors are too."""
         return ByName(self._places, values)
 
 

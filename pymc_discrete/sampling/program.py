@@ -12,8 +12,6 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.block import Block
-from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.recorder import Recorder
 from pymc_discrete.steps.compiling import announced
@@ -60,9 +58,11 @@ class Program:
         devices: Sequence[jax.Device],
     ):
         self.blocks, self.points, self.seed = tuple(blocks), points, seed
+        self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
         self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = recorded(model, var_names)
-        self.recorder = Recorder(model, self.outputs, points, narrow_dtypes(self.blocks))
+        dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
+        self.recorder = Recorder(model, self.outputs, points, dtypes)
         # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
         self.together = devices[0].platform != "cpu"
         spread = jax.sharding.NamedSharding(self._mesh, CHAINS)
@@ -103,12 +103,12 @@ class Program:
     @property
     def pooled(self) -> bool:
         """Whether the chains share what they have learned."""
-        return any(isinstance(b, NutsBlock) and b.pooled for b in self.blocks)
+        return any(b.pooled for b in self.blocks)
 
     @property
     def shared_ends(self) -> set[int]:
-        """Tuning draws after which they share a mass matrix."""
-        return {t for b in self.blocks if isinstance(b, NutsBlock) for t in b.shared_ends}
+        """Tuning draws after which they share what a window of tuning has taught."""
+        return {t for b in self.blocks for t in b.shared_ends}
 
     def bytes_per_draw(self, states: ChainState) -> int:
         """Of these chains, as recorded."""
@@ -122,11 +122,10 @@ class Program:
     def _draw(self, key, t, state: ChainState):
         point, blocks, stats = state.point, [], []
         for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
-            point, own, told = block.draw(
-                jax.random.fold_in(key, 2 * (t * len(self.blocks) + n)), t, point, own
-            )
+            key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
+            point, own, values = block.draw(key_draw, t, point, own)
             blocks.append(own)
-            stats.append({name: jnp.asarray(told[name], kind) for name, kind in block.stats.items()})
+            stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
         return ChainState(point, tuple(blocks)), joined(stats)
 
     def _run(self, numbers, states: ChainState, first, count, thin, size: int):
@@ -141,28 +140,26 @@ class Program:
 
         def chain(number, state: ChainState):
             def draw(k, carried):
-                state, told = carried
+                state, stats = carried
                 # the key made anew: of a key that stays, XLA runs the generator again wherever a number is
                 # read (3x on one chain of F)
                 state, now = self._draw(self._key(number), k, state)
-                return state, together(told, now)
+                over = {name: self.statistics[name].over for name in now}
+                return state, {name: over[name].add(stats[name], a) for name, a in now.items()}
 
             # declared, since asking JAX for the shapes would trace the whole draw again
-            nothing = joined(
-                [{name: jnp.zeros((), kind) for name, kind in b.stats.items()} for b in self.blocks]
-            )
+            none = [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
+            nothing = joined(none)
             kept = (jax.eval_shape(self.recorder, state.point), nothing)
             kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 
             def record(n, carried):
                 state, kept = carried
                 begin = start + n * thin
-                state, told = jax.lax.fori_loop(begin, begin + thin, draw, (state, nothing))
-                return state, jax.tree.map(
-                    lambda all_, one: all_.at[n].set(one),
-                    kept,
-                    (self.recorder(state.point), averaged(told, thin)),
-                )
+                state, stats = jax.lax.fori_loop(begin, begin + thin, draw, (state, nothing))
+                stats = {name: self.statistics[name].over.end(a, thin) for name, a in stats.items()}
+                put = lambda kept, one: kept.at[n].set(one)
+                return state, jax.tree.map(put, kept, (self.recorder(state.point), stats))
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
@@ -175,20 +172,16 @@ class Program:
         def chain(number, state: ChainState):
             key, point = self._key(number), state.point
             for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
-                if isinstance(block, DiscreteBlock):
-                    point = block.settled(
-                        jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1), point, own
-                    )
+                key_block = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1)
+                point = block.settled(key_block, point, own)
             return state._replace(point=point)
 
         return (self._over_chains(chain, numbers, states),)
 
     def _pool(self, states: ChainState, ends: bool) -> ChainState:
-        """The chains, sharing a step size and, where a window of tuning ends, a mass matrix."""
+        """The chains, sharing what their blocks share; `ends`: where a window of tuning ends."""
         pairs = zip(self.blocks, states.blocks, strict=True)
-        return states._replace(
-            blocks=tuple(b.shared(s, ends) if isinstance(b, NutsBlock) and b.pooled else s for b, s in pairs)
-        )
+        return states._replace(blocks=tuple(b.shared(own, ends) for b, own in pairs))
 
     def _over_chains(self, chain: Callable, numbers, states: ChainState):
         def on_one_device(numbers, states):
@@ -210,50 +203,10 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
     return list(get_default_varnames(wanted, include_transformed=False))
 
 
-# statistics of the draws between two records: these are averaged, these added up; what is bool is true if it
-# ever was; else the last
-AVERAGED = ("acceptance_rate", "accept", "accepted", "slice_expansions", "slice_shrinkages", "slice_stayed")
-ADDED = ("n_steps",)
-
-
-def together(told: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The statistics of some draws and of one more."""
-    found = {}
-    for name, a in now.items():
-        if a.dtype == bool:
-            found[name] = told[name] | a
-        else:
-            found[name] = told[name] + a if name in AVERAGED + ADDED else a
-    return found
-
-
-def averaged(told: dict[str, Any], count) -> dict[str, Any]:
-    return {name: (a / count).astype(a.dtype) if name in AVERAGED else a for name, a in told.items()}
-
-
 def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:
     """The statistics of all blocks; where several share a name they are stacked, as `pm.sample` does, but the
     last `lp` is the draw's.
     """
-    names = dict.fromkeys(name for told in stats for name in told)
-    found = {name: [told[name] for told in stats if name in told] for name in names}
-    return {name: of[-1] if name == "lp" or len(of) == 1 else jnp.stack(of) for name, of in found.items()}
-
-
-def narrow_dtypes(blocks: Sequence[Block]) -> dict[str, Any]:
-    """{name: the smallest signed integer type that holds the support} of finite discrete variables."""
-    found = {}
-    for block in blocks:
-        if not isinstance(block, DiscreteBlock):
-            continue
-        space = block.target.space
-        for v in space.variables:
-            if v.size and v.finite:
-                low, high = v.lower.min(), v.upper.max()
-                fits = (
-                    t
-                    for t in (np.int8, np.int16, np.int32, np.int64)
-                    if np.iinfo(t).min <= low and high <= np.iinfo(t).max
-                )
-                found[v.name] = next(fits)
-    return found
+    names = dict.fromkeys(name for own in stats for name in own)
+    values = {name: [own[name] for own in stats if name in own] for name in names}
+    return {name: v[-1] if name == "lp" or len(v) == 1 else jnp.stack(v) for name, v in values.items()}

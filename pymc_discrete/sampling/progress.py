@@ -23,7 +23,7 @@ class Progress:
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(),
             TextColumn("/"),
             TimeElapsedColumn(),
@@ -34,7 +34,7 @@ class Progress:
     def __enter__(self) -> Self:
         self._bar.start()
         self._task = self._bar.add_task(
-            f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, told="compiling"
+            f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, text="compiling"
         )
         return self
 
@@ -43,20 +43,20 @@ class Progress:
 
     def resumed(self, draws: int) -> None:
         """Show that `draws` of every chain were read from a checkpoint and are not sampled again."""
-        self._bar.update(self._task, advance=draws, told="from the checkpoint", refresh=True)
+        self._bar.update(self._task, advance=draws, text="from the checkpoint", refresh=True)
 
     def advance(self, draws: int, seconds: float, stats: dict[str, Any], tuning: bool) -> None:
         """After `draws` of every chain that took so many seconds."""
         if "diverging" in stats and not tuning:
             self.divergences += int(stats["diverging"].sum())
-        told = [
+        text = [
             "tuning" if tuning else "sampling",
             f"{self.chains * draws / max(seconds, 1e-9):,.0f} draws/s",
         ]
         if "diverging" in stats:
-            told.append(f"{self.divergences} divergences")
+            text.append(f"{self.divergences} divergences")
         for name in ("acceptance_rate", "accept"):
             if name in stats:
-                told.append(f"accept {float(stats[name].mean()):.2f}")
+                text.append(f"accept {float(stats[name].mean()):.2f}")
                 break
-        self._bar.update(self._task, advance=draws, told=", ".join(told), refresh=True)
+        self._bar.update(self._task, advance=draws, text=", ".join(text), refresh=True)

@@ -87,9 +87,9 @@ class Recorder:
         self._compute = jaxify(inputs, graphs)
 
     def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
-        found = dict(zip(self._names, self._compute(*(point[name] for name in self._inputs)), strict=True))
-        found |= {name: point[name] for name in self._whole}
-        return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in found.items()}
+        values = dict(zip(self._names, self._compute(*(point[name] for name in self._inputs)), strict=True))
+        values |= {name: point[name] for name in self._whole}
+        return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The draws {name: (chains, draws, ...)} as the model means them.
@@ -99,13 +99,13 @@ class Recorder:
         pymc.exceptions.SamplingError
             Where a count comes near the end of 32 bits.
         """
-        found = {}
+        recorded = {}
         for name, a in self._points.unpacked(draws, lead=2).items():
             if name in self._counts:
                 check_in_32_bits(name, a)
             if name in self._wanted:
-                found[name] = together(a) if name in self._in_words else a
-        return found
+                recorded[name] = together(a) if name in self._in_words else a
+        return recorded
 
 
 def together(words: np.ndarray) -> np.ndarray:

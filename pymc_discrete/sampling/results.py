@@ -9,7 +9,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from pymc.stats import compute_log_likelihood, compute_log_prior
 from xarray import DataTree
 
-# what `from_dict` may be told through idata_kwargs
+# entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
 
 
@@ -39,7 +39,7 @@ def data_tree(
         groups |= {"warmup_posterior": warmup[0], "warmup_sample_stats": warmup[1]}
     made = make_attrs(attrs, inference_library=pm)
     fixed = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
-    groups |= {name: found for name, found in fixed.items() if found}
+    groups |= {name: group for name, group in fixed.items() if group}
     dims = {name: own for name, own in dims.items() if any(name in group for group in groups.values())}
     tree = from_dict(
         groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made), save_warmup=warmup is not None

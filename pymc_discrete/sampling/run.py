@@ -4,14 +4,11 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 import jax
 import numpy as np
 from pymc.exceptions import SamplingError
 
-from pymc_discrete.kernels.adaptation import PATIENCE
-from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.storage import Checkpoint, Memory, on_host
@@ -59,6 +56,18 @@ class Run:
         size = max(-(-self.draws // UPDATES), SMALLEST_CHUNK)
         return int(min(size, self.draws, max(LARGEST_CHUNK // max(each, 1), 1)))
 
+    def complete(self, keep_warmup: bool) -> None:
+        """Tune and draw; after an interrupt the draws made so far are kept."""
+        try:
+            self.tune_all(keep_warmup)
+            self.draw_all()
+        except KeyboardInterrupt:
+            done = self.store.done(POSTERIOR)
+            if not done:
+                raise
+            more = " The same call goes on from there." if isinstance(self.store, Checkpoint) else ""
+            _log.warning(f"Interrupted after {done} of {self.draws} draws; they are returned.{more}")
+
     def tune_all(self, keep: bool) -> None:
         """The warm-up, in stretches: after each, chains that stand still are helped on, and what they share
         is shared.
@@ -85,7 +94,8 @@ class Run:
 
     def _between(self, t: int) -> None:
         """What happens to the chains after tuning draw t, besides drawing."""
-        if any(np.any(on_host(s.adaptation.still) >= PATIENCE) for _, s in self._discrete()):
+        states = self.chains.states.blocks
+        if any(b.stuck(own).any() for b, own in zip(self.program.blocks, states, strict=True)):
             self.chains.settle(t)
         if self.program.pooled and (t in self.program.shared_ends or t == self.tune):
             self.chains.pool(t in self.program.shared_ends)
@@ -114,13 +124,6 @@ class Run:
         points = self.program.points.unpacked(jax.tree.map(on_host, self.chains.states.point), lead=1)
         return [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
 
-    def _discrete(self) -> list[tuple[DiscreteBlock, Any]]:
-        return [
-            (b, s)
-            for b, s in zip(self.program.blocks, self.chains.states.blocks, strict=True)
-            if isinstance(b, DiscreteBlock)
-        ]
-
     def conclusions(self) -> list[str]:
         """What the blocks say of a run that was not interrupted."""
         if self.store.done(POSTERIOR) < self.draws:
@@ -132,7 +135,8 @@ class Run:
     def leaving(self) -> dict[str, Leaving]:
         """{discrete variable: how probable another value of its sites is}, where the chains are now."""
         points = self._points()
-        return {name: found for block in self.program.blocks for name, found in block.leaving(points).items()}
+        each = [block.leaving(points) for block in self.program.blocks]
+        return {name: own for variables in each for name, own in variables.items()}
 
     def draw_all(self) -> None:
         """Each chunk goes to the host while the next is computed."""
@@ -165,9 +169,9 @@ class Run:
 
 def complain(chains: list[list[str]]) -> None:
     """What tuning leaves to say, of the first chain that has something to say and of how many more."""
-    told = [(n, texts) for n, texts in enumerate(chains) if texts]
-    if told:
-        n, texts = told[0]
-        more = f" So is it in {len(told) - 1} more." if len(told) > 1 else ""
+    complaining = [(n, texts) for n, texts in enumerate(chains) if texts]
+    if complaining:
+        n, texts = complaining[0]
+        more = f" So is it in {len(complaining) - 1} more." if len(complaining) > 1 else ""
         for text in texts:
             _log.warning(f"Chain {n}: {text}{more}")

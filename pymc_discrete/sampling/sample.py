@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -15,15 +16,12 @@ from pymc.model import modelcontext
 from xarray import DataTree
 
 from pymc_discrete.checks import check_entries
-from pymc_discrete.sampling.assembly import steps_of
-from pymc_discrete.sampling.block import Block
+from pymc_discrete.sampling.assembly import blocks_of, steps_of
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
-from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
-from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
+from pymc_discrete.sampling.nuts import OPTIONS
 from pymc_discrete.sampling.options import check, check_names, nuts_options, refuse
-from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
@@ -31,11 +29,9 @@ from pymc_discrete.sampling.results import KNOWN, data_tree
 from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run
 from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.sampling.shares import Chains
-from pymc_discrete.sampling.slice import SliceBlock
 from pymc_discrete.sampling.starts import check_initvals, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.fork import refuse_after_fork
-from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
 
@@ -174,19 +170,7 @@ def sample(
     with precision(dtype), all_in_jax():
         point = model.initial_point()
         steps = steps_of(model, step, point)
-        named = {v.name for s in steps for v in s.vars}
-        continuous = [v.name for v in model.value_vars if v.name not in named]
-        for s in steps:
-            s.renew()
-        held = Points(s.target.space for s in steps if not isinstance(s, ReparameterizedSlice))
-        blocks: list[Block] = [
-            (SliceBlock if isinstance(s, ReparameterizedSlice) else DiscreteBlock)(s, tune, held)
-            for s in steps
-        ]
-        if continuous:
-            blocks.insert(0, NutsBlock(model, continuous, point, held, tune, target_accept, **nuts))
-        if not blocks:
-            raise ValueError("The model has no free variable: there is nothing to sample.")
+        blocks, held = blocks_of(model, steps, point, tune, target_accept, nuts)
         settings = {
             "draws": draws,
             "tune": tune,
@@ -194,72 +178,44 @@ def sample(
             "thin": thin,
             "target_accept": target_accept,
             "nuts": nuts,
-        }
-        settings |= {
             "variables": sorted(str(v.name) for v in model.value_vars),
             "var_names": var_names and sorted(var_names),
-        }
-        settings |= {
             "steps": [b.described() for b in blocks],
             "keep_warmup": not discard_tuned_samples,
             "dtype": dtype,
         }
-        if checkpoint is not None:
-            settings |= {
-                "model and data": fingerprint(model, recorded(model, var_names)),
-                "initvals": starts_fingerprint(model, initvals),
-            }
-        store = (
-            Memory()
-            if checkpoint is None
-            else Checkpoint(checkpoint, settings, {WARMUP: tune, POSTERIOR: draws})
-        )
+        store = store_of(checkpoint, settings, model, var_names, initvals)
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
         program = Program(model, blocks, held, var_names, seed, used)
         if store.begun:
             states = store.load_state(like=program.start([point] * chains))
-            done = store.done(POSTERIOR)
-            _log.info(
-                f"{checkpoint} holds {done} of {draws} draws: "
-                f"{'they are returned' if done == draws else 'the run goes on'}."
-            )
+            _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
         else:
             points = starts(model, blocks, held, initvals, chains, np.random.SeedSequence(seed))
             if dtype == "float32":
                 check_starts_in_32_bits(model, points)
             states = program.start(points)
         begin = time.perf_counter()
-        moving = Chains(program, states, threads)
+        shown = bool(progressbar) and jax.process_index() == 0
         with (
-            Progress(tune + draws, chains, bool(progressbar) and jax.process_index() == 0) as bar,
-            closing(moving),
+            Progress(tune + draws, chains, shown) as bar,
+            closing(Chains(program, states, threads)) as moving,
         ):
             run = Run(moving, store, tune, draws, thin, chunk, bar, callback)
-            try:
-                run.tune_all(keep=not discard_tuned_samples)
-                run.draw_all()
-            except KeyboardInterrupt:
-                if not store.done(POSTERIOR):
-                    raise
-                more = "" if checkpoint is None else " The same call goes on from there."
-                _log.warning(
-                    f"Interrupted after {store.done(POSTERIOR)} of {draws} draws; they are returned.{more}"
-                )
+            run.complete(keep_warmup=not discard_tuned_samples)
         conclusions = run.conclusions() if compute_convergence_checks else []
     seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
     _log.info(
         f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "
         f"{seconds:.0f} seconds."
     )
-    told = {
+    attributes = {
         "sampling_time": seconds,
         "tuning_steps": tune,
         "thin": thin,
         "random_seed": seed,
         "sampler": "pymc_discrete.sample",
-    }
-    told |= {
         "dtype": dtype,
         "target_accept": target_accept,
         "steps": "; ".join(b.described() for b in blocks),
@@ -267,14 +223,40 @@ def sample(
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept = store.read(POSTERIOR, "draws")
     kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's
-    tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, told, idata_kwargs or {})
+    tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, attributes, idata_kwargs or {})
     if compute_convergence_checks:
-
-        def leaving() -> dict[str, Leaving]:
-            with precision(dtype):
-                return run.leaving()
-
-        check_convergence(tree, model, leaving)
+        check_convergence(tree, model, partial(leaving, run, dtype))
         for text in conclusions:
             _log.warning(text)
     return tree
+
+
+def leaving(run: Run, dtype: str) -> dict[str, Leaving]:
+    """{discrete variable: how probable another value of its sites is}, where the chains have ended."""
+    with precision(dtype):
+        return run.leaving()
+
+
+def resumed(checkpoint: Any, done: int, draws: int) -> str:
+    """What the log says of a folder that holds draws."""
+    what = "they are returned" if done == draws else "the run goes on"
+    return f"{checkpoint} holds {done} of {draws} draws: {what}."
+
+
+def store_of(
+    checkpoint: str | PathLike[str] | None,
+    settings: dict[str, Any],
+    model: pm.Model,
+    var_names: Sequence[str] | None,
+    initvals: Any,
+) -> Memory | Checkpoint:
+    """Where the draws go. A folder holds the one run that has these settings, this model and these starts."""
+    if checkpoint is None:
+        return Memory()
+    what = {
+        "model and data": fingerprint(model, recorded(model, var_names)),
+        "initvals": starts_fingerprint(model, initvals),
+    }
+    return Checkpoint(
+        checkpoint, {**settings, **what}, {WARMUP: settings["tune"], POSTERIOR: settings["draws"]}
+    )

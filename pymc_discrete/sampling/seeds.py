@@ -13,7 +13,7 @@ def seed_of(random_seed: Any) -> int | None:
     if random_seed is None:
         return None
     if isinstance(random_seed, int | np.integer) and 0 <= random_seed < 2**31:
-        return int(random_seed)  # as it is, so that the seed told in the result gives the same draws
+        return int(random_seed)  # as it is, so that the seed in the result gives the same draws
     try:
         return int(get_random_generator(random_seed).integers(2**31))
     except (TypeError, ValueError) as error:

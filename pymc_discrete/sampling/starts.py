@@ -1,5 +1,6 @@
 """Where the chains start: dispersed, and possible."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -8,18 +9,21 @@ import pymc as pm
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.nuts import NutsBlock
+from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced, announcing
-from pymc_discrete.steps.start import dispersed
 from pymc_discrete.targets.names import shown
 
 RETRIES = 10
 
 
 def starts(
-    model: pm.Model, blocks, points_as: Points, initvals: Any, chains: int, seed: np.random.SeedSequence
+    model: pm.Model,
+    blocks: Sequence[Block],
+    points_as: Points,
+    initvals: Any,
+    chains: int,
+    seed: np.random.SeedSequence,
 ) -> list[dict[str, np.ndarray]]:
     """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones
     dispersed.
@@ -42,38 +46,19 @@ def starts(
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):
             point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
-            point = spread_out(point, blocks, fixed | {getattr(k, "name", k) for k in (own or {})}, rng)
+            for block in blocks:
+                point = block.dispersed(point, fixed | {getattr(k, "name", k) for k in (own or {})}, rng)
             logp = float(density(points_as.packed(point)))
             if np.isfinite(logp):
                 break
-            if attempt == RETRIES and not (
-                np.isneginf(logp) and any(not isinstance(b, NutsBlock) for b in blocks)
-            ):
-                model.check_start_vals(
-                    point, mode="FAST_COMPILE"
-                )  # raises; all but NUTS leave what is impossible in tuning
+            left_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)
+            if attempt == RETRIES and not left_in_tuning:
+                model.check_start_vals(point, mode="FAST_COMPILE")  # raises
         points.append(point)
     for block in blocks:
         with announced(f"{block.named()}: the log density and its changes, to check the starts"):
             block.check_starts(points)
     return points
-
-
-def spread_out(
-    point: dict[str, np.ndarray], blocks, given: set[str], rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """The point with the discrete variables anywhere in their supports, but for those whose
-    starts are given.
-    """
-    for block in blocks:
-        if isinstance(block, DiscreteBlock):
-            x, target = block.target.at(point)
-            space, y = target.space, dispersed(x, target, rng)
-            for m in space.members:
-                if m.name in given:
-                    y[m.start : m.start + m.size] = x[m.start : m.start + m.size]
-            point = target.point(y)
-    return point
 
 
 def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:

@@ -130,22 +130,22 @@ class Checkpoint:
 
     def _resume(self) -> None:
         try:
-            found = json.loads((self.folder / PROGRESS).read_text())
-            found = {name: found[name] for name in self.progress}
+            progress = json.loads((self.folder / PROGRESS).read_text())
+            progress = {name: progress[name] for name in self.progress}
         except (ValueError, TypeError, KeyError, OSError) as error:
             raise CheckpointError(
                 f"{self.folder / PROGRESS} is damaged: {error!r}. {self._remedy()}"
             ) from error
         for name, value in self.settings.items():
-            kept = found["settings"].get(name)
+            kept = progress["settings"].get(name)
             if kept != value:
                 theirs, ours = unlike(kept, value)
                 raise CheckpointError(
                     f"{self.folder} holds a run with {name}={theirs!r}, and this one has {name}={ours!r}. "
                     "Ask for the same, or give another folder."
                 )
-        self.progress = found
-        last = found["last"]
+        self.progress = progress
+        last = progress["last"]
         if last is not None:
             for file, crc in last["crc"].items():
                 if self._crc(file, last["first"], last["count"]) != crc:

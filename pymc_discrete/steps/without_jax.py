@@ -23,14 +23,10 @@ def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
     try:
         yield
     except NotImplementedError as error:
-        found = re.search(r"`Op`: (.*)", str(error))
+        op = re.search(r"`Op`: (.*)", str(error))
         said = str(error).splitlines()[0].rstrip(".")
-        what = (
-            f"the Op {found[1].strip()}, which has no JAX version"
-            if found
-            else f"what JAX cannot do ({said})"
-        )
-        register = ", or register a version with pytensor.link.jax.dispatch.jax_funcify" if found else ""
+        what = f"the Op {op[1].strip()}, which has no JAX version" if op else f"what JAX cannot do ({said})"
+        register = ", or register a version with pytensor.link.jax.dispatch.jax_funcify" if op else ""
         raise NotImplementedError(
             f"{who} runs the whole model in JAX, and the model has {what}. Use pm.sample, with "
             f"step=pmd.AutoStep(...) for the discrete variables that it does not touch{register}."

@@ -126,12 +126,12 @@ def step(key, logdensity: Callable, params, x, lower, upper):
     u2 = jax.random.uniform(key_place, dtype=x.dtype)
     direction = jax.random.normal(key_direction, x.shape, x.dtype)
     direction = direction / jnp.linalg.norm(direction)
-    found = ends(logdensity, params, x, direction, log_u1, lower, upper)
-    place = u2 * found.alpha[0] + (1 - u2) * found.alpha[1]
+    here = ends(logdensity, params, x, direction, log_u1, lower, upper)
+    place = u2 * here.alpha[0] + (1 - u2) * here.alpha[1]
     there = x + place * direction  # Eq. 4
     there += jax.lax.stop_gradient(jnp.clip(there, lower, upper) - there)
-    accepted = same_class(found, jax.lax.stop_gradient(place))
-    differentiable = jnp.where(accepted, found.known.all(), jnp.isfinite(found.alpha).all())
+    accepted = same_class(here, jax.lax.stop_gradient(place))
+    differentiable = jnp.where(accepted, here.known.all(), jnp.isfinite(here.alpha).all())
     x = jnp.where(accepted, there, x)
     return x, SlicePath(x, accepted, differentiable)
 
@@ -181,9 +181,9 @@ def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> En
     )
 
 
-def same_class(found: Ends, place):
+def same_class(here: Ends, place):
     """() bool, whether the same ends are found from `place`."""
-    return (jnp.abs(found.again(place) - found.alpha) <= found.rounding).all()
+    return (jnp.abs(here.again(place) - here.alpha) <= here.rounding).all()
 
 
 def judged(value, gradient, alpha, places, height, direction):

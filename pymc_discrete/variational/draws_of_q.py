@@ -59,7 +59,7 @@ def draws_of_q(
     z = jax.jit(lambda params: jax.lax.map(lambda a: chain(params, *a), (keys, begin)))(params)
     target = density.differentiable(begin[0], [])
 
-    def told(z):
+    def compared(z):
         """The model's log density at z, that of q, and the gradient of the first less the second."""
         lp, of_p = jax.value_and_grad(target)(z)
         log_q, of_q = jax.value_and_grad(lambda z: -jnp.asarray(energy(z), float))(z)
@@ -68,7 +68,7 @@ def draws_of_q(
     outputs = recorded(model, None)
     recorder, names = Recorder(model, outputs, Points([]), {}), density.names
     flat = z.reshape(-1, d)
-    lp, log_q, gap = jax.jit(lambda z: jax.lax.map(told, z))(flat)
+    lp, log_q, gap = jax.jit(lambda z: jax.lax.map(compared, z))(flat)
     values = jax.jit(jax.vmap(lambda z: recorder(dict(zip(names, density.parts(z), strict=True)))))(flat)
     covariance = jnp.cov(flat.T).reshape(d, d)
     score_gap = jnp.einsum("ni,ij,nj->n", gap, covariance, gap) / d

@@ -5,7 +5,7 @@ variables.
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pymc as pm
+from arviz_stats.base import array_stats
 from pymc.model import modelcontext
 from xarray import DataTree
 
@@ -36,10 +37,9 @@ RATE = 0.02  # of Adam, at the start
 BEGIN = 50  # sweeps from the initial point to the first draws of q
 UPDATES = 50  # of the progress bar
 REFUSED = 0.1  # share of iterations without a finite gradient above which there is no fit
-ACCEPTED = (
-    0.5,
-    0.9,
-)  # share of slices that accept their draw, in the last tenth, below which there is none, and a warning
+# shares of slices that accept their draw, in the last tenth of the iterations: below the first there is no
+# fit, below the second a warning
+ACCEPTED = (0.5, 0.9)
 
 
 class EnergyPosterior:
@@ -128,8 +128,6 @@ class EnergyPosterior:
         Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto Smoothed Importance Sampling. Yao et
         al. 2018, Yes, but Did It Work?: Evaluating Variational Inference.
         """
-        from arviz_stats.base import array_stats
-
         stats = tree["sample_stats"].to_dataset()
         ratio = (stats["lp"] - stats["log_q"]).values.reshape(-1)
         weights, khat = array_stats.psislw(-ratio)  # which asks for log q - log p
@@ -228,80 +226,120 @@ def fit_energy_posterior(
         names, density, start = block_of_all(model)
     seed = int(np.random.default_rng(seed_of(random_seed)).integers(2**31))
     key_energy, key_start, key_run = jax.random.split(key_of(seed), 3)
-    d = density.size
     with all_in_jax("pmd.fit_energy_posterior"):
         energy = TiltedNormal(start, 1.0, key=key_energy) if energy is None else energy
         check_energy(energy, names, start)
         params, static = eqx.partition(energy, eqx.is_inexact_array)
-        count = 10 + 2 * d if n_steps == "auto" else int(n_steps)
-        # a short memory, since the first gradients are larger than the last by many powers of 10
-        optimizer = (
-            optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95)
-            if optimizer is None
-            else optimizer
+        if optimizer is None:
+            # a short memory, since the first gradients are larger than the last by many powers of 10
+            optimizer = optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95)
+        ascent = Ascent(
+            static,
+            density.differentiable(jnp.asarray(start), []),
+            chains,
+            10 + 2 * density.size if n_steps == "auto" else int(n_steps),
+            optax.apply_if_finite(optimizer, iterations),
         )
-        optimizer = optax.apply_if_finite(optimizer, iterations)
-
-        def minus_energy(params, z):
-            return -jnp.asarray(eqx.combine(params, static)(z), float)
-
-        def end_of_path(params, key, z, factor):
-            """z (d,) after the steps, and the share that was accepted; of z = factor u, u is what
-            is sampled.
-            """
-            u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
-            path = differentiable_slice_sample(
-                key, lambda params, u: minus_energy(params, factor @ u), params, u, count
-            )
-            return factor @ path.x[-1], path.accepted.mean()
-
-        logdensity = density.differentiable(jnp.asarray(start), [])
-
-        def objective(params, keys, z, factor):
-            """Its gradient is that of minus the ELBO, its value is not (Eq. 14)."""
-            z, accepted = jax.vmap(end_of_path, (None, 0, 0, None))(params, keys, z, factor)
-            ratio = jax.vmap(lambda z: logdensity(z) - minus_energy(jax.lax.stop_gradient(params), z))(z)
-            return -ratio.mean(), (jax.lax.stop_gradient(z), ratio.var(), accepted.mean())
-
-        def iteration(carried, key):
-            params, state, z, mean, covariance = carried
-            factor = slices.shaped(covariance, chains, jnp.ones(d))
-            gradient, (new, variance, accepted) = jax.grad(objective, has_aux=True)(
-                params, jax.random.split(key, chains), z, factor
-            )
-            updates, state = optimizer.update(gradient, state, params)
-            finite = jnp.isfinite(new).all(axis=1, keepdims=True)
-            z = jnp.where(finite, new, z)
-            away = z - mean
-            mean = mean + FORGET * away.mean(axis=0)
-            covariance = covariance + FORGET * (away.T @ away / chains - covariance)
-            told = {
-                "log_ratio_variance": variance,
-                "gradient_norm": jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient))),
-                "accepted": accepted,
-                "skipped": ~state.last_finite,
-            }
-            return (optax.apply_updates(params, updates), state, z, mean, covariance), told
-
-        run = jax.jit(lambda carried, keys: jax.lax.scan(iteration, carried, keys))
-        widths = jax.tree.map(jnp.asarray, slices.start(d))
-
-        def begin(key):
-            q = lambda z: minus_energy(params, z)
-            return slices.draw(key, jnp.asarray(start), q, widths, False, False, BEGIN)[0]
-
-        z = jax.jit(jax.vmap(begin))(jax.random.split(key_start, chains))
-        carried = params, optimizer.init(params), z, z.mean(axis=0), jnp.cov(z.T).reshape(d, d)
-        keys, told = jax.random.split(key_run, iterations), []
+        state = ascent.start(key_start, params, start)
+        run = jax.jit(lambda state, keys: jax.lax.scan(ascent.iteration, state, keys))
+        keys, parts = jax.random.split(key_run, iterations), []
         with Progress(iterations, chains, progressbar) as bar:
             for some in np.array_split(np.arange(iterations), min(UPDATES, iterations)):
                 clock = time.perf_counter()
-                carried, now = run(carried, keys[some])
-                told.append(jax.tree.map(np.asarray, now))
+                state, part = run(state, keys[some])
+                parts.append(jax.tree.map(np.asarray, part))
                 bar.advance(len(some), time.perf_counter() - clock, {}, tuning=False)
-    history = jax.tree.map(lambda *a: np.concatenate(a).astype(float), *told)
+    history = jax.tree.map(lambda *a: np.concatenate(a).astype(float), *parts)
     complain(history)
-    return EnergyPosterior(model, density, eqx.combine(carried[0], static), history, np.asarray(carried[2]))
+    return EnergyPosterior(model, density, eqx.combine(state.params, static), history, np.asarray(state.z))
+
+
+class AscentState(NamedTuple):
+    """Where the fit is.
+
+    Attributes
+    ----------
+    params : of the energy
+    optimizer : its state
+    z : (chains, d) float, draws of q
+    mean, covariance : (d,), (d, d) float, of q, averages over past iterations
+    """
+
+    params: Any
+    optimizer: Any
+    z: Any
+    mean: Any
+    covariance: Any
+
+
+class Ascent(NamedTuple):
+    """Stochastic gradient ascent on the ELBO, by the path derivative.
+
+    Attributes
+    ----------
+    static : what the energy has besides its parameters
+    logdensity : (z (d,)) -> () float, nats, of the model
+    chains, n_steps : int, chains of q, and slice steps of each in an iteration
+    optimizer : which leaves out gradients that are not finite
+    """
+
+    static: Any
+    logdensity: Callable
+    chains: int
+    n_steps: int
+    optimizer: optax.GradientTransformation
+
+    def minus_energy(self, params, z):
+        """() float, log q up to a constant."""
+        return -jnp.asarray(eqx.combine(params, self.static)(z), float)
+
+    def start(self, key, params, start: np.ndarray) -> AscentState:
+        """First draws of q, by the exact slice kernel from the point `start` (d,)."""
+        d = len(start)
+        widths = jax.tree.map(jnp.asarray, slices.start(d))
+
+        def begin(key):
+            q = lambda z: self.minus_energy(params, z)
+            return slices.draw(key, jnp.asarray(start), q, widths, False, False, BEGIN)[0]
+
+        z = jax.jit(jax.vmap(begin))(jax.random.split(key, self.chains))
+        return AscentState(params, self.optimizer.init(params), z, z.mean(axis=0), jnp.cov(z.T).reshape(d, d))
+
+    def end_of_path(self, params, key, z, factor):
+        """z (d,) after the steps, and the share that was accepted; of z = factor u, u is what is sampled."""
+        u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
+        path = differentiable_slice_sample(
+            key, lambda params, u: self.minus_energy(params, factor @ u), params, u, self.n_steps
+        )
+        return factor @ path.x[-1], path.accepted.mean()
+
+    def objective(self, params, keys, z, factor):
+        """Its gradient is that of minus the ELBO, its value is not (Eq. 14)."""
+        z, accepted = jax.vmap(self.end_of_path, (None, 0, 0, None))(params, keys, z, factor)
+        fixed = jax.lax.stop_gradient(params)
+        ratio = jax.vmap(lambda z: self.logdensity(z) - self.minus_energy(fixed, z))(z)
+        return -ratio.mean(), (jax.lax.stop_gradient(z), ratio.var(), accepted.mean())
+
+    def iteration(self, before: AscentState, key) -> tuple[AscentState, dict[str, Any]]:
+        """The state after one step of the optimizer, and what `EnergyPosterior.history` keeps of it."""
+        factor = slices.shaped(before.covariance, self.chains, jnp.ones(before.z.shape[1]))
+        gradient, (new, variance, accepted) = jax.grad(self.objective, has_aux=True)(
+            before.params, jax.random.split(key, self.chains), before.z, factor
+        )
+        updates, optimizer = self.optimizer.update(gradient, before.optimizer, before.params)
+        finite = jnp.isfinite(new).all(axis=1, keepdims=True)
+        z = jnp.where(finite, new, before.z)
+        away = z - before.mean
+        mean = before.mean + FORGET * away.mean(axis=0)
+        covariance = before.covariance + FORGET * (away.T @ away / self.chains - before.covariance)
+        measured = {
+            "log_ratio_variance": variance,
+            "gradient_norm": jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient))),
+            "accepted": accepted,
+            "skipped": ~optimizer.last_finite,
+        }
+        params = optax.apply_updates(before.params, updates)
+        return AscentState(params, optimizer, z, mean, covariance), measured
 
 
 def complain(history: dict[str, np.ndarray]) -> None:

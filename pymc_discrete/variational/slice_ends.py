@@ -107,10 +107,10 @@ def root(f: Callable, a, f_a, b, f_b, wanted):
     eps = jnp.finfo(a.dtype).eps
 
     def go_on(carried):
-        i, found, *_ = carried
-        return wanted & (i < MOST_ITERATIONS) & jnp.isnan(found)
+        i, answer, *_ = carried
+        return wanted & (i < MOST_ITERATIONS) & jnp.isnan(answer)
 
-    def narrow(carried):
+    def shrink(carried):
         # f comes last, and is judged in the next iteration: a compiler that computes it once for each use may
         # round it to both signs
         i, _, x, value, x1, f1, x2, f2 = carried
@@ -121,16 +121,16 @@ def root(f: Callable, a, f_a, b, f_b, wanted):
         )
         best = jnp.where(jnp.abs(f1) < jnp.abs(f2), x1, x2)
         rounding, width = 2 * eps * jnp.abs(best), jnp.abs(x2 - x1)
-        found = jnp.where((width <= 2 * rounding) | (f1 == 0) | (f2 == 0), best, jnp.nan)
+        answer = jnp.where((width <= 2 * rounding) | (f1 == 0) | (f2 == 0), best, jnp.nan)
         xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
         quadratic = (1 - jnp.sqrt(1 - xi) < phi) & (phi < jnp.sqrt(xi))
         t = f1 / (f2 - f1) * f3 / (f2 - f3) + f1 / (f3 - f1) * f2 / (f3 - f2) * (x3 - x1) / (x2 - x1)
         least = jnp.minimum(rounding / width, 0.5)
         x = x1 + jnp.where(quadratic, jnp.clip(t, least, 1 - least), 0.5) * (x2 - x1)
-        return i + 1, found, x, f(x), x1, f1, x2, f2
+        return i + 1, answer, x, f(x), x1, f1, x2, f2
 
     begin = (0, jnp.full_like(a, jnp.nan), a, f_a, b, f_b, b, f_b)
-    return jax.lax.while_loop(go_on, narrow, begin)[1]
+    return jax.lax.while_loop(go_on, shrink, begin)[1]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
