@@ -1,5 +1,5 @@
-"""Draw how a PyMC model becomes a chain, from the code: every box is a class or function and the first line of its
-docstring.
+"""Draw how a PyMC model becomes a chain, from the code: every box is a class or function and the first
+sentence of its docstring.
 
 python docs/draw_architecture.py        # writes docs/images/architecture.png
 """
@@ -40,7 +40,8 @@ ARROWS = [
     ("plan", "tables"), ("plan", "in_place"), ("plan", "incremental"), ("plan", "gradient"),
     ("tables", "density"), ("in_place", "density"), ("incremental", "density"), ("gradient", "density"),
     ("interactions", "density"), ("density", "target"), ("target", "kernel"), ("kernel", "metropolis"),
-    ("kernel", "sweeping"), ("metropolis", "step"), ("sweeping", "step"), ("metropolis", "block"), ("sweeping", "block"),
+    ("kernel", "sweeping"), ("metropolis", "step"), ("sweeping", "step"),
+    ("metropolis", "block"), ("sweeping", "block"),
 ]  # fmt: skip
 COLOURS = {
     "targets": "#dbe9f6",

@@ -7,6 +7,8 @@ python docs/op_table.py --check  # says by its exit status whether it is the one
 import sys
 from pathlib import Path
 
+from pytensor.graph.op import Op
+
 from pymc_discrete.targets.graph.bounds import MOVING, bounds_after
 from pymc_discrete.targets.graph.lifting import for_rows
 from pymc_discrete.targets.graph.rounding import error_after
@@ -14,7 +16,6 @@ from pymc_discrete.targets.graph.stacking import BATCHED
 from pymc_discrete.targets.structure.columns import column_update
 from pymc_discrete.targets.structure.degree import degree_after
 from pymc_discrete.targets.structure.reads import elements_of
-from pytensor.graph.op import Op
 
 PAGE = Path(__file__).parent / "architecture.md"
 BEGIN, END = "<!-- op table: begin -->\n", "<!-- op table: end -->\n"

@@ -15,14 +15,15 @@ LAYERS = (
     "factor_graphs",
     "steps",
     "sampling",
-    "diagnostics",
     "learning",
     "variational",
 )
+# within targets/: each folder and module may import what stands before it, and modules beside it
+FOUNDATION = ("indexing", "space", "names", "jax_settings", "model_settings", "support", "float32")
+TARGETS = (FOUNDATION, ("graph",), ("structure",), ("parts",), ("colours", "forests", "interactions"))
 # what knows neither PyMC nor PyTensor: all of kernels/, of factor_graphs/ all but MODEL, and PURE
 MODEL = (
     "factor_graphs/from_model.py",
-    "factor_graphs/degree.py",
     "factor_graphs/as_model.py",
     "factor_graphs/compatible.py",
 )
@@ -124,6 +125,32 @@ def test_layers_import_one_way(path):
             if rest[0] in order:
                 same = rest[0] == layer or order[rest[0]] < order[layer]
                 assert same, f"{name_of(path)} ({layer}) imports {module}"
+
+
+def rank_in_targets(name: str) -> int:
+    """Of a folder or module of targets/; those that `TARGETS` does not name come last."""
+    return next((rank for rank, names in enumerate(TARGETS) if name in names), len(TARGETS))
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "targets").rglob("*.py")), ids=name_of)
+def test_folders_of_targets_import_one_way(path):
+    own = Path(path.relative_to(PACKAGE).parts[1]).stem
+    for module in imports(path):
+        parts = module.split(".")
+        if parts[:2] == ["pymc_discrete", "targets"] and len(parts) > 2:
+            assert rank_in_targets(parts[2]) <= rank_in_targets(own), f"{name_of(path)} imports {module}"
+
+
+def test_no_module_imports_itself_in_a_circle():
+    """Also by imports inside functions."""
+    names = {
+        ".".join(["pymc_discrete", *path.relative_to(PACKAGE).with_suffix("").parts]): path
+        for path in MODULES
+    }
+    graph = {name: {m for m in imports(path) if m in names and m != name} for name, path in names.items()}
+    while leaves := [name for name, reads in graph.items() if not reads]:
+        graph = {name: reads - set(leaves) for name, reads in graph.items() if name not in leaves}
+    assert not graph, f"Import one another in a circle: {', '.join(sorted(graph))}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

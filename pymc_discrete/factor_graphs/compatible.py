@@ -8,8 +8,8 @@ import pytensor
 from pymc_discrete.factor_graphs.graph import check_space
 from pymc_discrete.factor_graphs.tables import LARGEST_TABLE
 from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.graph.rounding import room, rounding_of
 from pymc_discrete.targets.parts.tables import LARGEST_TABLES
-from pymc_discrete.targets.rounding import room, rounding_of
 
 TRIPLES = 32  # of sites, at random points, whose joint effect is looked at
 JITTER = 0.3  # of the model's other variables in these

@@ -17,9 +17,9 @@ from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.from_model import target_from_model
+from pymc_discrete.targets.graph.rounding import room
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.parts.part import Factors
-from pymc_discrete.targets.rounding import room
 from pymc_discrete.targets.target import Target
 
 STATES = 32  # at random, at which the factors are compared with the model

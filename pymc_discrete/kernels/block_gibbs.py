@@ -10,7 +10,8 @@ from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
-from pymc_discrete.targets.space import Variable, picked
+from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.space import Variable
 
 UNROLLED = 8  # colours of one variable that are compiled one by one; more are looped over
 

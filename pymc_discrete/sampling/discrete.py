@@ -15,8 +15,8 @@ from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed
+from pymc_discrete.targets.float32 import narrow
 from pymc_discrete.targets.from_model import ModelDensity
-from pymc_discrete.targets.summands import narrow
 from pymc_discrete.targets.target import Target
 
 

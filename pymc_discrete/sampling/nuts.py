@@ -15,8 +15,8 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.float32 import narrow
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.summands import narrow
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
-from pymc_discrete.targets.in_32_bits import check_in_32_bits
+from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.model_settings import model_settings
 
 

@@ -12,12 +12,12 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.sampling.points import Points
-from pymc_discrete.targets.bounds import hull
-from pymc_discrete.targets.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
-from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.graph.bounds import hull
+from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.masks import Sliced, with_masks
+from pymc_discrete.targets.graph.stacking import in_vectors
 from pymc_discrete.targets.model_settings import width_of_models
-from pymc_discrete.targets.slices import Sliced, with_masks
-from pymc_discrete.targets.stacking import in_vectors
 
 
 class Recorder:

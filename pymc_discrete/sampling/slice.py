@@ -12,7 +12,7 @@ from pymc_discrete.sampling.block import MEAN, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
-from pymc_discrete.targets.summands import narrow
+from pymc_discrete.targets.float32 import narrow
 
 
 class SliceBlock(Block):

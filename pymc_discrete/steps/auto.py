@@ -16,9 +16,9 @@ from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import said_alike, shown
 from pymc_discrete.targets.support import can_take
-from pymc_discrete.targets.untouched import terms_without_jax
 
 _log = logging.getLogger("pymc.discrete")
 

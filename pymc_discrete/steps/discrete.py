@@ -24,7 +24,7 @@ from pymc_discrete.steps.start import STARTS, check_start, dispersed
 from pymc_discrete.steps.watch import Watch
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
-from pymc_discrete.targets.in_32_bits import check_in_32_bits
+from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import said_alike, shown
 from pymc_discrete.targets.target import Target

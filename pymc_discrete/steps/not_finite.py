@@ -5,7 +5,7 @@ import pytensor
 from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
 
-from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.names import shown
 
 

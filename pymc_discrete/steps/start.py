@@ -10,7 +10,7 @@ from pymc.exceptions import SamplingError
 from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.from_model import ModelDensity
-from pymc_discrete.targets.rounding import NOT_WORTH_IT, room
+from pymc_discrete.targets.graph.rounding import NOT_WORTH_IT, room
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 

@@ -13,15 +13,15 @@ import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets import costs
-from pymc_discrete.targets.in_32_bits import narrowed
-from pymc_discrete.targets.jaxify import jaxify
-from pymc_discrete.targets.logp import logp_graph
+from pymc_discrete.targets.float32 import change, narrow, reference
+from pymc_discrete.targets.graph.in_32_bits import narrowed
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.logp import logp_graph
+from pymc_discrete.targets.graph.selections import selected
+from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.model_settings import width_of_models
-from pymc_discrete.targets.selections import selected
-from pymc_discrete.targets.summands import change, narrow, reference
-from pymc_discrete.targets.sums import all_summands
-from pymc_discrete.targets.untouched import Untouched
+from pymc_discrete.targets.structure import costs
+from pymc_discrete.targets.structure.sums import all_summands
 
 
 class ContinuousDensity:

@@ -14,25 +14,25 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import context_inputs
-from pymc_discrete.targets.in_32_bits import narrowed
+from pymc_discrete.targets.float32 import change, reference
+from pymc_discrete.targets.graph.in_32_bits import narrowed
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.logp import logp_graph
+from pymc_discrete.targets.graph.rebuild import context_inputs
+from pymc_discrete.targets.graph.rounding import rounding_of
+from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.jaxify import jaxify
-from pymc_discrete.targets.logp import logp_graph
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
 from pymc_discrete.targets.parts.part import Factors, Here, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
-from pymc_discrete.targets.rounding import rounding_of
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.summands import change, reference
-from pymc_discrete.targets.sums import all_summands
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.sums import all_summands
+from pymc_discrete.targets.structure.terms import Term
 from pymc_discrete.targets.support import deviations, is_nominal, support_of
 from pymc_discrete.targets.target import Density
-from pymc_discrete.targets.terms import Term
-from pymc_discrete.targets.untouched import Untouched
 
 
 class Context(NamedTuple):

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc_discrete.targets import costs
-from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.parts.gradient import Gradient
 from pymc_discrete.targets.parts.in_place import InPlace, Joined
@@ -16,7 +14,9 @@ from pymc_discrete.targets.parts.quadratic import incremental
 from pymc_discrete.targets.parts.rows import rows_per_variable
 from pymc_discrete.targets.parts.tables import LARGEST_TABLES, Pair, Tables, Unary
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.terms import Term, split
+from pymc_discrete.targets.structure import costs
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.terms import Term, split
 
 WAYS = ("auto", "exact", "gradient")
 # A rest is evaluated on every move where that costs no more than this

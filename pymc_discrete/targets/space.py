@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.targets.indexing import picked
+
 # A support of at most this many values is enumerated; a wider one is walked by offsets, unless all of it is
 # asked for
 LARGEST_SUPPORT = 256
@@ -342,13 +344,6 @@ class Space:
     def contains(self, x: np.ndarray) -> np.ndarray:
         """(d,) bool, which sites of x lie in their support."""
         return (x >= self.lower) & (x <= self.upper)
-
-
-def picked(array: np.ndarray, rows):
-    """`array[rows]`: static where `rows` is, everything where it is None."""
-    if rows is None or isinstance(rows, np.ndarray):
-        return array if rows is None else array[rows]
-    return jnp.asarray(array)[rows]
 
 
 def shape_of(name: str, given: Any) -> tuple[int, ...]:

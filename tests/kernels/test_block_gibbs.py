@@ -16,7 +16,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, loop
 from pymc_discrete.targets.colours import colour_classes, links_of
-from pymc_discrete.targets.dependence import Dependence
+from pymc_discrete.targets.structure.dependence import Dependence
 from tests.models import (
     DENSE,
     binary,

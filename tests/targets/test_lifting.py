@@ -9,7 +9,8 @@ import pytest
 from pytensor.graph.traversal import toposort
 
 import pymc_discrete as pmd
-from pymc_discrete.targets import lifting, rules
+from pymc_discrete.targets.graph.logp_graph import lifting
+from pymc_discrete.targets.structure import reads as rules
 from tests.tools.oracle import compare
 
 # PyMC's own, of the initial point of an LKJCholeskyCov

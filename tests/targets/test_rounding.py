@@ -13,7 +13,7 @@ from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.sampling.precision import precision
 from pymc_discrete.steps.start import check_start
 from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.rounding import ROUNDINGS
+from pymc_discrete.targets.graph.rounding import ROUNDINGS
 from tests.targets.terms import GRAPHS, add, binary
 
 MEAN = 1e7

@@ -10,8 +10,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.targets import stacking
-from pymc_discrete.targets.stacking import NotAlike, Signatures, Stack
+from pymc_discrete.targets.graph.logp_graph import stacking
+from pymc_discrete.targets.graph.stacking import NotAlike, Signatures, Stack
 from tests.targets.loops import LOOPS, LargerOf, chain, edges
 from tests.tools.oracle import compare
 

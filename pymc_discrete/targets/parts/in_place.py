@@ -11,17 +11,18 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 
-from pymc_discrete.targets.analysis import Depends
-from pymc_discrete.targets.costs import of_scalar_op
-from pymc_discrete.targets.degree import Degree
-from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import context_inputs
+from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.rebuild import context_inputs
+from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.parts.evaluate import Moves, Reader
 from pymc_discrete.targets.parts.part import Factors, Here, Part
 from pymc_discrete.targets.parts.rows import Rows, difference, masked_sum, rows_per_variable, weighted
-from pymc_discrete.targets.rules import Elements, Entries
-from pymc_discrete.targets.space import Space, picked
-from pymc_discrete.targets.terms import Term
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.structure.costs import of_scalar_op
+from pymc_discrete.targets.structure.degree import Degree
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.reads import Elements, Entries
+from pymc_discrete.targets.structure.terms import Term
 
 
 class Joined(NamedTuple):

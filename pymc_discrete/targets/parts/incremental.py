@@ -16,19 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pymc_discrete.targets import costs
-from pymc_discrete.targets.degree import Degree
-from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import adds_up, context_inputs
-from pymc_discrete.targets.jaxify import jaxify
-from pymc_discrete.targets.linear import column_update, is_tame
+from pymc_discrete.targets.float32 import change, narrow, reference
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.logp_graph import adds_up
+from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.parts.evaluate import Moves, Reader
 from pymc_discrete.targets.parts.part import Factors, Here, Part
 from pymc_discrete.targets.parts.rows import Rows, difference, rows_per_variable
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.summands import change, narrow, reference
-from pymc_discrete.targets.sums import all_summands
-from pymc_discrete.targets.terms import Term
+from pymc_discrete.targets.structure import costs
+from pymc_discrete.targets.structure.columns import column_update, is_tame
+from pymc_discrete.targets.structure.degree import Degree
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.sums import all_summands
+from pymc_discrete.targets.structure.terms import Term
 
 MEMORY_CAP = 2**27  # bytes of moved copies at a time
 

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.dependence import Dependence
 from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.structure.dependence import Dependence
 
 
 class Here(NamedTuple):

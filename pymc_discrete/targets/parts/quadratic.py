@@ -16,14 +16,14 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.degree import is_separable_quadratic
-from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import context_inputs, rebuild, rewritten
-from pymc_discrete.targets.jaxify import jaxify
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.rebuild import context_inputs, rebuild, rewritten
 from pymc_discrete.targets.parts.incremental import Frontier, Incremental, frontier_of
 from pymc_discrete.targets.parts.part import Here
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.terms import Term
+from pymc_discrete.targets.structure.degree import is_separable_quadratic
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.terms import Term
 
 
 class Quadratic(Incremental):

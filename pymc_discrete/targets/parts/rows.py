@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.targets.space import Space, picked
-from pymc_discrete.targets.summands import narrow
-from pymc_discrete.targets.terms import Term
+from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.structure.terms import Term
 
 
 @dataclass
@@ -87,16 +87,6 @@ def weighted(values, term: Term, state):
         return values
     weight = term.weight.data if hasattr(term.weight, "data") else state[term.weight]
     return values * jnp.asarray(weight).reshape(())
-
-
-def levelled(values):
-    """Each element's values over its candidates (..., k), in float32 less their largest: a sum of many would
-    drown how they differ.
-    """
-    if not narrow():
-        return values
-    top = values.max(axis=-1, keepdims=True)
-    return jnp.where(jnp.isfinite(top), values - top, values)
 
 
 def masked_sum(values, mask):

@@ -15,13 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.parts.evaluate import Moves, Reader, take
+from pymc_discrete.targets.float32 import levelled
+from pymc_discrete.targets.indexing import picked, take
+from pymc_discrete.targets.parts.evaluate import Moves, Reader
 from pymc_discrete.targets.parts.in_place import leaves_of
 from pymc_discrete.targets.parts.part import Factors, Here, Part
-from pymc_discrete.targets.parts.rows import Rows, difference, levelled, masked_sum, weighted
-from pymc_discrete.targets.space import Space, picked
-from pymc_discrete.targets.terms import Term
+from pymc_discrete.targets.parts.rows import Rows, difference, masked_sum, weighted
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.terms import Term
 
 LARGEST_TABLES = 5_000_000  # entries
 

@@ -23,13 +23,14 @@ from pytensor.tensor.math import All
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
 
-from pymc_discrete.targets.analysis import Depends
-from pymc_discrete.targets.graph import LogpGraph, opened, rebuild, rewrite, rewritten
-from pymc_discrete.targets.guards import index_guards
-from pymc_discrete.targets.lifting import lift
-from pymc_discrete.targets.slices import masked, refusal_of_sizes
-from pymc_discrete.targets.sparse import refuse_sparse
-from pymc_discrete.targets.stacking import Stacked
+from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.guards import index_guards
+from pymc_discrete.targets.graph.lifting import lift
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.graph.masks import masked, refusal_of_sizes
+from pymc_discrete.targets.graph.rebuild import opened, rebuild, rewrite, rewritten
+from pymc_discrete.targets.graph.sparse import refuse_sparse
+from pymc_discrete.targets.graph.stacking import Stacked
 
 
 @pytensor.config.change_flags(

@@ -31,10 +31,10 @@ from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-from pymc_discrete.targets.analysis import Analysis
-from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.graph import adds_up
-from pymc_discrete.targets.rules import is_switch
+from pymc_discrete.targets.graph.analysis import Analysis
+from pymc_discrete.targets.graph.logp_graph import adds_up
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.reads import is_switch
 
 
 class Degree(Analysis[float]):

@@ -23,9 +23,9 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
-from pymc_discrete.targets.analysis import Depends
-from pymc_discrete.targets.graph import rebuild
-from pymc_discrete.targets.sparse import without_sparse
+from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.rebuild import rebuild
+from pymc_discrete.targets.graph.sparse import without_sparse
 
 
 def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:

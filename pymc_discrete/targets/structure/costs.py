@@ -5,7 +5,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
 
-from pymc_discrete.targets.graph import LogpGraph
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
 
 COSTLY = {"exp": 10, "log": 10, "gammaln": 40, "softplus": 20, "sigmoid": 15, "pow": 10, "tanh": 15}
 

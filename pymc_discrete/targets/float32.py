@@ -23,3 +23,13 @@ def reference(parts: Any) -> list[Any]:
 def change(parts: Any, since: list[Any]) -> Any:
     """() nats, the sum of the summands less that of the reference, each subtracted from its own."""
     return sum(((jnp.asarray(p, float) - s).sum() for p, s in zip(parts, since, strict=True)), jnp.zeros(()))
+
+
+def levelled(values):
+    """Each element's values over its candidates (..., k), in float32 less their largest: a sum of many would
+    drown how they differ.
+    """
+    if not narrow():
+        return values
+    top = values.max(axis=-1, keepdims=True)
+    return jnp.where(jnp.isfinite(top), values - top, values)

@@ -43,8 +43,8 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_discrete.targets.graph import LogpGraph, adds_up
-from pymc_discrete.targets.integers import is_integer_log_gamma, log_gamma
+from pymc_discrete.targets.graph.integers import is_integer_log_gamma, log_gamma
+from pymc_discrete.targets.graph.logp_graph import LogpGraph, adds_up
 
 LARGEST_TABLE = 4_000_000  # entries of an array that says what is read
 

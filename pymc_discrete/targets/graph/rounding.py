@@ -35,7 +35,7 @@ from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-from pymc_discrete.targets.analysis import Analysis
+from pymc_discrete.targets.graph.analysis import Analysis
 
 ROUNDINGS = 64.0  # of a function of XLA's, and of sums in another order
 NOT_WORTH_IT = 1e-8  # nats

@@ -27,7 +27,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
-from pymc_discrete.targets.graph import rebuild
+from pymc_discrete.targets.graph.rebuild import rebuild
 from pymc_discrete.targets.names import shown
 
 LEAST = 3  # alike parts that are laid on top of one another; fewer are left as they are

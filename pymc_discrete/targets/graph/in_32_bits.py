@@ -57,9 +57,10 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from pymc_discrete.targets.bounds import MOVING, UNKNOWN, Bounds, IntegerBounds, extent, hull, is_whole
-from pymc_discrete.targets.graph import LogpGraph, remade
-from pymc_discrete.targets.integers import is_integer_log_gamma
+from pymc_discrete.targets.graph.bounds import MOVING, UNKNOWN, Bounds, IntegerBounds, extent, hull, is_whole
+from pymc_discrete.targets.graph.integers import is_integer_log_gamma
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.graph.rebuild import remade
 from pymc_discrete.targets.support import bounds_of
 
 LARGEST = float(np.iinfo(np.int32).max)

@@ -39,10 +39,10 @@ from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from scipy.sparse import issparse
 
-from pymc_discrete.targets.graph import LogpGraph
-from pymc_discrete.targets.jaxify import jax_funcify
-from pymc_discrete.targets.parts.evaluate import take
-from pymc_discrete.targets.rules import groups, reduced_axes
+from pymc_discrete.targets.graph.jaxify import jax_funcify
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.indexing import take
+from pymc_discrete.targets.structure.reads import groups, reduced_axes
 
 # (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k,
 # *shape)

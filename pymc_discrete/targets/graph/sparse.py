@@ -13,7 +13,7 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.sparse.math import Dot, StructuredDot
 from pytensor.sparse.type import SparseTensorType
 
-from pymc_discrete.targets.analysis import Depends
+from pymc_discrete.targets.graph.analysis import Depends
 
 LARGEST_GROUP = 64  # entries of a row that are added up one by one; a matrix with more becomes a dense one
 LARGEST_DENSE = 4_000_000  # entries of a dense one

@@ -31,7 +31,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_discrete.targets.graph import remade
+from pymc_discrete.targets.graph.rebuild import remade
 
 # what the reductions ignore
 IGNORED = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}

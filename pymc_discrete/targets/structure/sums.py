@@ -9,7 +9,7 @@ from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFrom
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape
 
-from pymc_discrete.targets.graph import LogpGraph, adds_up
+from pymc_discrete.targets.graph.logp_graph import LogpGraph, adds_up
 
 
 def is_sum(var: Variable) -> bool:

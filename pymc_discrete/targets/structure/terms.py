@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.dependence import Dependence
-from pymc_discrete.targets.sums import summands
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.sums import summands
 
 
 class Term(NamedTuple):

@@ -14,7 +14,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.raise_op import CheckAndRaise
 
-from pymc_discrete.targets.integers import with_integer_log_gamma
+from pymc_discrete.targets.graph.integers import with_integer_log_gamma
 
 
 def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:

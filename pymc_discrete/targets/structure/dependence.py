@@ -3,9 +3,9 @@
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 
-from pymc_discrete.targets.analysis import Analysis
-from pymc_discrete.targets.graph import LogpGraph
-from pymc_discrete.targets.rules import LARGEST_TABLE, Elements, Entries, elements_of
+from pymc_discrete.targets.graph.analysis import Analysis
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.structure.reads import LARGEST_TABLE, Elements, Entries, elements_of
 
 
 class Dependence(Analysis[np.ndarray | None]):

@@ -4,7 +4,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_discrete.targets.graph import LogpGraph, rebuild
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.graph.rebuild import rebuild
 
 SHORT = 16  # entries; from more a gather is quicker than one comparison for each
 

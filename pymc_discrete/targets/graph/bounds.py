@@ -52,7 +52,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-from pymc_discrete.targets.analysis import Analysis
+from pymc_discrete.targets.graph.analysis import Analysis
 
 Bounds = tuple[float, float]  # inclusive; infinite where nothing is known
 UNKNOWN: Bounds = (-math.inf, math.inf)

@@ -16,8 +16,8 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_discrete.targets.analysis import Depends
-from pymc_discrete.targets.bounds import MOVING, IntegerBounds, extent
+from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.bounds import MOVING, IntegerBounds, extent
 
 
 def index_guards(

@@ -10,9 +10,9 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_discrete.targets.graph import LogpGraph
-from pymc_discrete.targets.jaxify import refusal_of_jax
-from pymc_discrete.targets.slices import refusal_of_sizes
+from pymc_discrete.targets.graph.jaxify import refusal_of_jax
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.graph.masks import refusal_of_sizes
 
 
 class Untouched:
