@@ -19,7 +19,7 @@ from matplotlib.patches import FancyBboxPatch
 BOXES = {
     "model": (0, 0, None, "a PyMC model and some of its discrete variables"),
     "logp": (0, 1, "targets.graph.logp:logp_graph", None),
-    "space": (1, 1, "targets.space:Space", None),
+    "space": (1, 2, "targets.space:Space", None),
     "dependence": (0, 2, "targets.structure.dependence:Dependence", None),
     "plan": (0, 3, "targets.plan:Plan", None),
     "tables": (-1, 4, "targets.parts.tables:Tables", None),
