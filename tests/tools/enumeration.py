@@ -113,3 +113,41 @@ def check_runs(ends, P) -> None:
     # seeds are fixed, so a right kernel passes always or never; over all the cases together 1e-4 fails a
     # right one in 1 of 100 suites
     assert min(p_values) * len(p_values) > 1e-4, f"row {int(np.argmin(p_values))}: p = {min(p_values):.2g}"
+
+
+def check_kernel(e: Enumerated, kernel, params, runs: int = 100_000, seed: int = 0) -> None:
+    """A kernel of which nothing is known but that it should leave pi as it is, and reach every state.
+
+    One compiled step from states that are drawn from pi must end in states that are; a walk of many steps
+    from every state must come to all of them.
+    """
+    rng = np.random.default_rng(seed)
+    starts = rng.choice(len(e.states), runs, p=e.pi)
+
+    @jax.jit
+    def one(keys, xs, target):
+        return jax.vmap(lambda key, x: kernel.step(key, kernel.init(x, target), target, params)[0].x, (0, 0))(
+            keys, xs
+        )
+
+    ends = e.index(np.asarray(one(jax.random.split(jax.random.key(seed), runs), e.states[starts], e.target)))
+    assert (ends >= 0).all(), "a step reached a state of density zero"
+    p = g_test(np.bincount(ends, minlength=len(e.pi)), e.pi)
+    assert p > 1e-4, f"the states after a step are not distributed as those before it: p = {p:.2g}"
+
+    @jax.jit
+    def walk(key, x, target):
+        def step(state, key):
+            state = kernel.step(key, state, target, params)[0]
+            return state, state.x
+
+        return jax.lax.scan(step, kernel.init(x, target), jax.random.split(key, 20 * len(e.states)))[1]
+
+    probable = np.flatnonzero(e.pi > 0.1 / len(e.pi))
+    keys = jax.random.split(jax.random.key(seed + 1), 8)
+    for key, start in zip(keys, rng.permutation(probable), strict=False):
+        seen = np.unique(e.index(np.asarray(walk(key, e.states[start], e.target))))
+        missing = np.setdiff1d(probable, seen)
+        assert len(missing) < len(probable) / 2, (
+            f"from {e.states[start]} a walk never comes to {e.states[missing]}"
+        )

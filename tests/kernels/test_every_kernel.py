@@ -1,0 +1,45 @@
+"""What holds for every kernel: it leaves the target as it is, and reaches all of it. A new kernel is a line
+here.
+
+The exact transition matrices of the paper's kernels are in their own files.
+"""
+
+import pytest
+
+from pymc_discrete.kernels import (
+    block_gibbs,
+    discrete_langevin,
+    gibbs_with_gradients,
+    path_auxiliary,
+    tree_gibbs,
+)
+from tests.models import SMALL, binary, mixed
+from tests.tools.enumeration import check_kernel, small
+
+KERNELS = {
+    "gibbs with gradients": gibbs_with_gradients(),
+    "gibbs with gradients, several": gibbs_with_gradients(2.5),
+    "path auxiliary": path_auxiliary(path_length=2),
+    "path auxiliary, recomputed": path_auxiliary(path_length=2, recompute=True),
+    "langevin": discrete_langevin("dlp", 0.5),
+    "langevin in continuous time": discrete_langevin("dlmc", 0.5),
+    "block gibbs": block_gibbs(),
+    "tree gibbs": tree_gibbs(),
+}
+OTHERS = [build for build in SMALL if build not in (binary, mixed)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [binary, mixed, *(pytest.param(b, marks=pytest.mark.slow) for b in OTHERS)],
+    ids=lambda b: b.__name__,
+)
+@pytest.mark.parametrize("name", KERNELS)
+def test_leaves_the_target_as_it_is_and_reaches_all_of_it(name, build):
+    check_kernel(small(build, "exact"), *KERNELS[name])
+
+
+def test_the_check_sees_an_unadjusted_kernel():
+    """Of Langevin without accept or reject, whose bias is large at a long step."""
+    with pytest.raises(AssertionError, match="not distributed as those before"):
+        check_kernel(small(binary, "exact"), *discrete_langevin("dlp", 5.0, adjusted=False))
