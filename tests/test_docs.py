@@ -1,0 +1,30 @@
+"""What pages say of the code is what the code says."""
+
+import importlib.util
+
+import pytest
+
+from tests.tools.processes import ROOT
+
+
+def script(name):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_of_ops_is_that_of_the_rules():
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert script("op_table").table() in page, "run python docs/op_table.py"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_figure_of_the_architecture_names_what_there_is():
+    figure = script("draw_architecture")
+    for _, _, name, _ in figure.BOXES.values():
+        if name is not None:
+            _, sentence, _ = figure.caption(name)
+            assert sentence
+    assert {end for arrow in figure.ARROWS for end in arrow} <= set(figure.BOXES)
