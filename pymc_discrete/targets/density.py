@@ -24,7 +24,7 @@ from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
-from pymc_discrete.targets.parts.part import Factors, Here, Part
+from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.space import Space
@@ -198,17 +198,17 @@ class ModelDensity(Density):
         leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
         untouched = values[len(self.leaves) :]
         # what the parts keep holds for every x: what padding reads of x is masked
-        state = self._state(jnp.asarray(self.space.lower), leaves)
-        parts = [p.context(state) for p in self.parts]
+        arrays = self._arrays(jnp.asarray(self.space.lower), leaves)
+        parts = [p.context(arrays) for p in self.parts]
         return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), parts)
 
     def _in_blocks(self, x) -> list[Any]:
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
-    def _state(self, x, leaves: list[Any]) -> dict[Variable, Any]:
-        state = dict(zip(self.leaves, leaves, strict=True))
-        state.update(zip(self.graph.values, self._in_blocks(x), strict=True))
-        return state
+    def _arrays(self, x, leaves: list[Any]) -> dict[Variable, Any]:
+        arrays = dict(zip(self.leaves, leaves, strict=True))
+        arrays.update(zip(self.graph.values, self._in_blocks(x), strict=True))
+        return arrays
 
     def _values(self, x, context: Context) -> list[Any]:
         """Of `_inputs`, in their shapes."""
@@ -219,10 +219,10 @@ class ModelDensity(Density):
             *(a.reshape(self.graph.shape(v)) for v, a in leaves),
         ]
 
-    def here(self, x, context: Context, tensors: Sequence[Any] | None = None) -> Here:
+    def state(self, x, context: Context, tensors: Sequence[Any] | None = None) -> BlockState:
         """x in a context; with the parts' `tensors` where they are given."""
         values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
-        return Here(x, self._state(x, context.leaves), values)
+        return BlockState(x, self._arrays(x, context.leaves), values)
 
     def _tensors_at(self, x, context: Context) -> tuple[Any, ...]:
         """The parts' `tensors` at x."""
@@ -261,32 +261,34 @@ class ModelDensity(Density):
 
     def differences(self, x, context: Context):
         """(d, K) nats."""
-        here = self._whole(x, context)
-        ats = [p.at(here) for p in self.parts]
+        state = self._state_with_tensors(x, context)
+        ats = [p.at(state) for p in self.parts]
         blocks = []
         for n, v in enumerate(self.space.variables):
-            total = self._sum(n, here, ats, context)
+            total = self._sum(n, state, ats, context)
             total = jnp.zeros((v.size, v.K)) if total is None else total
             blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
         return self._masked(x, jnp.concatenate(blocks))
 
-    def _whole(self, x, context: Context) -> Here:
+    def _state_with_tensors(self, x, context: Context) -> BlockState:
         """x in a context, with the parts' `tensors`."""
-        return self.here(x, context, self._tensors_at(x, context) if self._tensors else None)
+        return self.state(x, context, self._tensors_at(x, context) if self._tensors else None)
 
-    def _sum(self, n: int, here: Here, ats: Sequence[Any], context: Context, rows=None, candidates=None):
+    def _sum(
+        self, n: int, state: BlockState, ats: Sequence[Any], context: Context, rows=None, candidates=None
+    ):
         """(r, K) nats, the differences of all parts, or None where no part depends on the variable."""
         total = None
         for part, at, own in zip(self.parts, ats, context.parts, strict=True):
             if n in part.variables:
-                d = part.differences(n, here, at, part.context_of(n, own, rows), rows, candidates)
+                d = part.differences(n, state, at, part.context_of(n, own, rows), rows, candidates)
                 total = d if total is None else total + d
         return total
 
     def factors(self, context: Context) -> list[Factors | None]:
         """Every part as factors, None where it is no sum of functions of a few sites."""
         pairs = zip(self.parts, context.parts, strict=True)
-        return [part.factors(c, lambda x: self._whole(x, context)) for part, c in pairs]
+        return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
     def _masked(self, x, d, sites=None):
         values, inside = self.space.neighbours(x, sites)
@@ -303,14 +305,14 @@ class ModelDensity(Density):
         return every.at[sites].get(mode="fill", fill_value=self.space.d)
 
     def update(self, x, differences, sites, context: Context):
-        here, local = self.here(x, context), self.plan.local
+        state, local = self.state(x, context), self.plan.local
         assert local is not None
         for n, ((start, v), table) in enumerate(zip(self.space.blocks, local, strict=True)):
             if table.shape[1] == 0:
                 continue
             rows = jnp.asarray(table).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
             safe = jnp.minimum(rows, v.size - 1)
-            d = self._sum(n, here, [()] * len(self.parts), context, safe)
+            d = self._sum(n, state, [()] * len(self.parts), context, safe)
             d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
             d = jnp.pad(d, ((0, 0), (0, self.space.K - v.K)))
             d = self._masked(x, d, start + safe)
@@ -328,9 +330,9 @@ class ModelDensity(Density):
         own = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
 
         def at(x, candidates=None):
-            here, total = self.here(x, context), None
+            state, total = self.state(x, context), None
             for (part, _), c in zip(self._sparse(n, context), own, strict=True):
-                d = part.differences(n, here, (), c, rows, candidates)
+                d = part.differences(n, state, (), c, rows, candidates)
                 total = d if total is None else total + d
             return self._masked_rows(n, x, total, rows, candidates)
 
@@ -349,9 +351,9 @@ class ModelDensity(Density):
         return tables.joint(context.parts[self.parts.index(tables)])
 
     def unaries(self, n: int, x, inside, context: Context):
-        v, here, total = self.space.variables[n], self.here(x, context), None
+        v, state, total = self.space.variables[n], self.state(x, context), None
         for part, c in self._sparse(n, context):
-            w = part.log_weights(n, here, (), part.context_of(n, c, None), inside)
+            w = part.log_weights(n, state, (), part.context_of(n, c, None), inside)
             total = w if total is None else total if w is None else total + w
         total = jnp.zeros((v.size, v.K)) if total is None else total
         return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
@@ -376,20 +378,20 @@ class ModelDensity(Density):
 
     def _carried(self, x, tensors: tuple[Any, ...], context: Context) -> tuple[Any, ...]:
         """The tensors in which the sites mix, and what the parts compute of them."""
-        here = self.here(x, context, tensors)
-        return tensors, tuple(p.at(here) for p in self.parts)
+        state = self.state(x, context, tensors)
+        return tensors, tuple(p.at(state) for p in self.parts)
 
     def row(self, n: int, site, x, carried, context: Context, candidates=None):
         (tensors, ats), rows = carried, site[None]
-        total = self._sum(n, self.here(x, context, tensors), ats, context, rows, candidates)
+        total = self._sum(n, self.state(x, context, tensors), ats, context, rows, candidates)
         return self._masked_rows(n, x, total, rows, candidates)
 
-    def moved(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
-        here = self.here(x, context, carried[0])
-        then = dict(here.tensors)
+    def carried_after(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
+        state = self.state(x, context, carried[0])
+        then = dict(state.tensors)
         for part in self.parts:
             if n in part.variables:
-                then.update(part.moved(n, here, site[None], value[None]))
+                then.update(part.tensors_after(n, state, site[None], value[None]))
         return self._carried(x, tuple(then.values()), context)
 
     # ------------------------------------------------------------ what is said of it

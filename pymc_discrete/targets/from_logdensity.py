@@ -100,7 +100,7 @@ class FunctionDensity(Density):
         )
         return evaluated(values, inside, now, then[None, :-1], then[-1])
 
-    def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
+    def carried_after(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
         return ()
 
     def describe(self) -> dict[str, dict[str, Any]]:

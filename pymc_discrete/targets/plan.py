@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from pymc_discrete.targets.interactions import Interactions
+from pymc_discrete.targets.parts.elements import elements_per_variable
 from pymc_discrete.targets.parts.gradient import Gradient
 from pymc_discrete.targets.parts.in_place import InPlace, Joined
 from pymc_discrete.targets.parts.incremental import Incremental
 from pymc_discrete.targets.parts.part import Part
 from pymc_discrete.targets.parts.quadratic import incremental
-from pymc_discrete.targets.parts.rows import rows_per_variable
 from pymc_discrete.targets.parts.tables import LARGEST_TABLES, Pair, Tables, Unary
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure import costs
@@ -119,7 +119,7 @@ class Plan:
             if not v.finite or v.K * len(mine) > LARGEST_TABLES:
                 left[mine] = True
                 continue
-            rows = rows_per_variable(sites[mine, :1], space, mine)[int(n)]
+            rows = elements_per_variable(sites[mine, :1], space, mine)[int(n)]
             unary.append(Unary(term, rows, int(n), dependence, space))
         two = np.flatnonzero(count == 2)
         for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
@@ -132,7 +132,7 @@ class Plan:
                 continue
             ends = (sites[mine, 0], sites[mine, 1])
             pair = Pair(term, mine, *ends, (int(a), int(b)), dependence, space)
-            if not all(side.rows.unique for side in pair.sides):  # a hub: padding would waste
+            if not all(side.site_pairs.unique for side in pair.sides):  # a hub: padding would waste
                 left[mine] = True
                 continue
             pairs.append(pair)

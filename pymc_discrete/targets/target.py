@@ -102,7 +102,7 @@ class Density(ABC):
     def row(self, n: int, site, x, carried, context, candidates=None): ...
 
     @abstractmethod
-    def moved(self, n: int, site, value, x, carried, context): ...
+    def carried_after(self, n: int, site, value, x, carried, context): ...
 
     @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
@@ -295,9 +295,9 @@ class Target:
         """
         return self.density.row(n, site, x, carried, self.ready(), candidates)
 
-    def moved(self, n: int, site, value, x, carried):
+    def carried_after(self, n: int, site, value, x, carried):
         """`carried` once site `site` () of variable n has gone from x to `value` ()."""
-        return self.density.moved(n, site, value, x, carried, self.ready())
+        return self.density.carried_after(n, site, value, x, carried, self.ready())
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{variable: {"way", "exact", "K", "reason"}}, how the differences are found."""
