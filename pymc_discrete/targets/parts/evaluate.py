@@ -191,6 +191,7 @@ class Reader:
         """
         n = var.owner.outputs.index(var)
         entry, place = rule.entry[n][index], rule.place[n][index]
+        # the axes along which the entry does not vary are read from one computation
         while entry.ndim > 1 and (entry == entry[..., :1]).all():
             entry = entry[..., 0]
         key = (var.owner, entry.shape, entry.tobytes())
@@ -207,17 +208,16 @@ class Reader:
             )
         values = self._memo[key][n]  # (r, ..., c, k)
         place = place.reshape(*entry.shape, -1)
-        wanted = place.reshape(-1, place.shape[-1])
-        if (wanted == wanted[:1]).all():  # the same elements of every entry
+        places = place.reshape(-1, place.shape[-1])
+        if (places == places[:1]).all():  # the same elements of every entry
             values = (
                 values
-                if np.array_equal(wanted[0], np.arange(values.shape[-2]))
-                else values[..., wanted[0], :]
+                if np.array_equal(places[0], np.arange(values.shape[-2]))
+                else values[..., places[0], :]
             )
         else:
-            which = take(place.reshape(-1), np.arange(place.size).reshape(place.shape), self.positions)[
-                ..., None
-            ]
+            order = np.arange(place.size).reshape(place.shape)
+            which = take(place.reshape(-1), order, self.positions)[..., None]
             shape = jnp.broadcast_shapes(values.shape[:-2], which.shape[:-2])
             values = jnp.broadcast_to(values, (*shape, *values.shape[-2:]))
             values = jnp.take_along_axis(

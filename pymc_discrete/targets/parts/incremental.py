@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pymc_discrete.targets.float32 import change, narrow, reference
+from pymc_discrete.targets.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp_graph import adds_up
 from pymc_discrete.targets.graph.rebuild import context_inputs
@@ -156,7 +156,11 @@ class Incremental(Part):
 
     def _rest(self, frontier: list[Any], inputs: list[Any]):
         """The term as a function of the frontier: () nats, or in float32 its summands."""
-        return tuple(self._summands(*frontier, *inputs)) if narrow() else self._total(*frontier, *inputs)[0]
+        return (
+            tuple(self._summands(*frontier, *inputs))
+            if floats_are_32_bit()
+            else self._total(*frontier, *inputs)[0]
+        )
 
     def at(self, state: BlockState) -> Any:
         """The result of `_rest` at the current frontier."""
@@ -237,7 +241,7 @@ class Incremental(Part):
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
             # float32 represents integers exactly up to 2^24 only; float64 does up to 2^53, and its products
             # are faster than those of integers
-            dtype = current.dtype if integer and narrow() else float
+            dtype = current.dtype if integer and floats_are_32_bit() else float
             delta = self._source_change(f, n, state, rows, candidates, dtype)
             tensor = current + f.update(delta, f.elements[n].index, rows, self._operands(f, state.arrays))
             return jnp.round(tensor).astype(current.dtype) if integer else tensor

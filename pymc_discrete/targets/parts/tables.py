@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.float32 import levelled
+from pymc_discrete.targets.float32 import relative_to_largest
 from pymc_discrete.targets.indexing import picked, take
 from pymc_discrete.targets.parts.elements import SiteElements, difference, masked_sum, weighted
 from pymc_discrete.targets.parts.evaluate import Moves, Reader
@@ -54,7 +54,7 @@ class Unary:
         candidates = jnp.asarray(v.lower[self.elements.local][:, None] + np.arange(v.K))
         reader = Reader(self.dependence, arrays, moves=Moves([self.elements.site], [candidates]))
         values = weighted(reader.read(self.term.var, self.elements.index), self.term, arrays)
-        values = masked_sum(levelled(values), self.elements.mask)
+        values = masked_sum(relative_to_largest(values), self.elements.mask)
         values = jnp.broadcast_to(values, (len(self.elements.site), v.K))
         return self.elements.add(jnp.zeros((v.size, v.K), values.dtype), values)
 
@@ -180,7 +180,7 @@ class Pair:
         at_b = jnp.asarray(vb.lower[self.b - start_b][:, None] + k % Kb)
         reader = Reader(self.dependence, arrays, moves=Moves([self.a, self.b], [at_a, at_b]))
         values = weighted(reader.read(self.term.var, self.elements[:, None]), self.term, arrays)[:, 0]
-        values = levelled(jnp.broadcast_to(values, (len(self.elements), Ka * Kb)))
+        values = relative_to_largest(jnp.broadcast_to(values, (len(self.elements), Ka * Kb)))
         if len(self.pairs) < len(self.elements):
             values = jax.ops.segment_sum(values, self._merge, len(self.pairs))
         elif (self._merge != np.arange(len(self._merge))).any():
