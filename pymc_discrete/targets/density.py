@@ -303,27 +303,28 @@ class ModelDensity(Density):
         return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
     def _masked(self, x, d, sites=None):
+        """Differences d (m, K) of some sites, None for all, after `masked`."""
         values, inside = self.space.neighbours(x, sites)
         now = x if sites is None else x[sites]
         return masked(d, values, inside, now)
 
     def touched(self, sites):
         """(L, m) int, the sites whose differences change with each of `sites` (L,), padded with d."""
-        tables = [
-            np.where(table < v.size, start + table, self.space.d)
-            for (start, v), table in zip(self.space.blocks, self.plan.local, strict=True)
+        neighbourhoods = [
+            np.where(rows < v.size, start + rows, self.space.d)
+            for (start, v), rows in zip(self.space.blocks, self.plan.local, strict=True)
         ]
-        touched = jnp.asarray(np.concatenate(tables, axis=1))
+        touched = jnp.asarray(np.concatenate(neighbourhoods, axis=1))
         return touched.at[sites].get(mode="fill", fill_value=self.space.d)
 
     def update(self, x, differences, sites, context: Context):
         state, local = self.state(x, context), self.plan.local
         assert local is not None
-        for n, ((start, v), table) in enumerate(zip(self.space.blocks, local, strict=True)):
-            if table.shape[1] == 0:
+        for n, ((start, v), neighbourhoods) in enumerate(zip(self.space.blocks, local, strict=True)):
+            if neighbourhoods.shape[1] == 0:
                 continue
-            rows = jnp.asarray(table).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
-            # rows of padding compute the last site, and what they compute is dropped below
+            rows = jnp.asarray(neighbourhoods).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
+            # padding computes the differences of the last site, which are dropped below
             clipped = jnp.minimum(rows, v.size - 1)
             d = self._sum(n, state, [()] * len(self.parts), context, clipped)
             d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
@@ -342,21 +343,22 @@ class ModelDensity(Density):
         rows = self._shortened(n, rows)
         contexts = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
 
-        def at(x, candidates=None):
+        def differences_at(x, candidates=None):
             state, total = self.state(x, context), None
             for (part, _), c in zip(self._sparse(n, context), contexts, strict=True):
                 d = part.differences(n, state, (), c, rows, candidates)
                 total = d if total is None else total + d
             return self._masked_rows(n, x, total, rows, candidates)
 
-        return at
+        return differences_at
 
     def logits(self, n: int, rows, context: Context):
         v, rows = self.space.variables[n], self._shortened(n, rows)
         tables = self.plan.tables
         if any(part is not tables for part, _ in self._sparse(n, context)):
-            of_x = self.rows(n, np.arange(v.size) if rows is None else rows, context)
-            return lambda x: log_odds(of_x(x)) if (v.counts == 2).all() else of_x(x)
+            differences_at = self.rows(n, np.arange(v.size) if rows is None else rows, context)
+            binary = (v.counts == 2).all()
+            return lambda x: log_odds(differences_at(x)) if binary else differences_at(x)
         return tables.logits(n, rows, context.parts[self.parts.index(tables)])
 
     def joint(self, context: Context):
@@ -382,6 +384,7 @@ class ModelDensity(Density):
         return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
 
     def _masked_rows(self, n: int, x, d, rows, candidates):
+        """Differences d (r, K) of some sites of variable n, where None counts as 0, after `masked`."""
         values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
         return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-# coverings of a graph with cycles, one of which each draw takes at random, since each splits other sites
+# number of coverings that are made if one forest cannot hold all sites; each draw uses one at random
 VARIANTS = 4
 
 
@@ -42,7 +42,7 @@ class Forest(NamedTuple):
 def coverings(pairs: np.ndarray, apart: np.ndarray, members: np.ndarray, d: int) -> list[list[Forest]]:
     """Coverings of sites: lists of forests that together contain every one of the sites.
 
-    A single covering by a single forest where the sites make no cycle, else `VARIANTS` of them.
+    There is one covering if a single forest contains all of the sites, else there are `VARIANTS`.
 
     Parameters
     ----------

@@ -47,7 +47,10 @@ class Interactions:
 
     @cached_property
     def scanned(self) -> list[tuple[int, np.ndarray]]:
-        """[(variable number, (r,) int sites counted within it)], the sites that interact with all others."""
+        """The sites of parts in which every site interacts with every other.
+
+        [(variable number, (r,) int sites counted within it)]
+        """
         by_variable = [np.flatnonzero(self._mixed[start : start + v.size]) for start, v in self.space.blocks]
         return [(n, sites) for n, sites in enumerate(by_variable) if len(sites)]
 

@@ -34,7 +34,7 @@ def entries(group: list[str], quoted: bool) -> list[str]:
     return [f"{group[0]} ... {group[-1]} ({len(group)} variables)"]
 
 
-def said_alike(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
+def merged_texts(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
     """[(variables, text)] from {variable: text}, where similar texts are merged.
 
     Texts that differ only in the names that they quote become one text that quotes all these names.

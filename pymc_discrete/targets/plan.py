@@ -78,10 +78,10 @@ class Plan:
         self.incremental: list[Incremental] = []
         self.gradients: list[Gradient] = []
         if how == "gradient":
-            self.gradients, sparse, dense = [self._forced(dense + sparse)], [], []
-        unary, pairs, joined = self._sorted(sparse)
+            self.gradients, sparse, dense = [self._gradient_of_all(dense + sparse)], [], []
+        unary, pairs, joined = self._sort_sparse(sparse)
         for name in dict.fromkeys(t.name for t in dense):
-            self._choose([t for t in dense if t.name == name], how)
+            self._add_dense([t for t in dense if t.name == name], how)
         self.tables = Tables(unary, pairs, dependence, space)
         self.in_place = InPlace(joined, dependence, space)
 
@@ -97,18 +97,18 @@ class Plan:
             if rank > self._reasons[m].rank:
                 self._reasons[m] = Reason(rank, way, reason)
 
-    def _sorted(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
-        """The elements of sparse terms: tabulated (of one site, of two sites) or evaluated in place."""
+    def _sort_sparse(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
+        """The elements of sparse terms: those of one and of two sites to tabulate, and the others."""
         unary: list[Unary] = []
         pairs: list[Pair] = []
         joined: list[Joined] = []
         for term in terms:
             sites = self.dependence.sparse(term.var)
-            unary_of_term, pairs_of_term, left = self._tabulated(term, sites)
+            unary_of_term, pairs_of_term, remaining = self._tabulated(term, sites)
             unary += unary_of_term
             pairs += pairs_of_term
-            if len(left):
-                joined.append(Joined(term, left, sites[left]))
+            if len(remaining):
+                joined.append(Joined(term, remaining, sites[remaining]))
             count = (sites >= 0).sum(1)
             most = "1 site" if count.max() == 1 else f"{count.max()} sites"
             reason = f"every element of {term.name!r} depends on at most {most}"
@@ -124,13 +124,13 @@ class Plan:
             number[start : start + v.size] = n
         unary: list[Unary] = []
         pairs: list[Pair] = []
-        left = count > 2
+        remaining = count > 2
         one = np.flatnonzero(count == 1)
         for n in np.unique(number[sites[one, 0]]) if len(one) else ():
             _, v = blocks[n]
             members = one[number[sites[one, 0]] == n]
             if not v.finite or v.K * len(members) > LARGEST_TABLES:
-                left[members] = True
+                remaining[members] = True
                 continue
             elements = elements_per_variable(sites[members, :1], space, members)[int(n)]
             unary.append(Unary(term, elements, int(n), dependence, space))
@@ -141,19 +141,19 @@ class Plan:
             # a table costs Ka Kb per context, evaluation in place costs Ka + Kb per transition
             worth = (va.K + vb.K) * max(space.d, 10) / 2 >= va.K * vb.K
             if not (va.finite and vb.finite and worth and va.K * vb.K * len(members) <= LARGEST_TABLES):
-                left[members] = True
+                remaining[members] = True
                 continue
             ends = (sites[members, 0], sites[members, 1])
             pair = Pair(term, members, *ends, (int(a), int(b)), dependence, space)
             if not all(side.site_pairs.unique for side in pair.sides):
                 # a few sites have most of the pairs: padded tables would be mostly padding
-                left[members] = True
+                remaining[members] = True
                 continue
             pairs.append(pair)
-        return unary, pairs, np.flatnonzero(left)
+        return unary, pairs, np.flatnonzero(remaining)
 
-    def _choose(self, terms: list[Term], how: str) -> None:
-        """Choose one method for all dense parts of a term.
+    def _add_dense(self, terms: list[Term], how: str) -> None:
+        """Add the dense parts of a term, all with the same method.
 
         The gradient of some of them would cost as much as that of all, and its errors would not cancel.
         """
@@ -163,13 +163,13 @@ class Plan:
         cheap = CHEAP * sum(p.moves_of(n) * p.row_elements for p in parts if p.linear for n in p.variables)
         once = costs.of_graph([t.total for t in terms], self.graph, set(self.graph.values))
         if how == "exact" or cost <= max(SMALL, cheap, 16 * once):
-            self._evaluate(parts)
+            self._add_exact(parts)
             return
         gradient = Gradient(terms, self.dependence, self.space)
         name, op = terms[0].name, self._dense_op(terms[0])
         if not gradient.blind and variables <= gradient.variables:
-            dear = f"exact differences cost {cost / max(once, 1):.0f} of its evaluations"
-            self._note_reason(gradient.sites, 3, "gradient", f"{name!r} is dense ({op}); {dear}")
+            cost_of_exact = f"exact differences cost {cost / max(once, 1):.0f} of its evaluations"
+            self._note_reason(gradient.sites, 3, "gradient", f"{name!r} is dense ({op}); {cost_of_exact}")
             self.gradients.append(gradient)
             return
         if cost > BEARABLE:
@@ -180,10 +180,10 @@ class Plan:
                 "Pass differences='exact' to pay that, sample these variables in smaller blocks, or write "
                 f"the term without {op}."
             )
-        self._evaluate(parts, f"; its gradient is blind: {gradient.blind}")
+        self._add_exact(parts, f"; its gradient is blind: {gradient.blind}")
 
-    def _evaluate(self, parts: list[Incremental], more: str = "") -> None:
-        """Compute the differences of these parts exactly; `more` is appended to the reason."""
+    def _add_exact(self, parts: list[Incremental], more: str = "") -> None:
+        """Add parts with exact differences; `more` is appended to the reason."""
         self.incremental += parts
         for part in parts:
             way = "incremental" if part.linear else "brute force"
@@ -191,7 +191,7 @@ class Plan:
             reason = f"{part.term.name!r} is dense ({self._dense_op(part.term)}) and {what}{more}"
             self._note_reason(part.sites, 2, way, reason)
 
-    def _forced(self, terms: list[Term]) -> Gradient:
+    def _gradient_of_all(self, terms: list[Term]) -> Gradient:
         """The gradient of all terms, which the user asks for.
 
         Raises

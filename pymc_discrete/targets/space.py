@@ -443,9 +443,8 @@ def offsets_of(name: str, window: Any, reach: float) -> np.ndarray:
     A generalisation of the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1.
     """
     if isinstance(window, str) and window in ("auto", "geometric"):
-        steps = 2 ** np.arange(
-            int(np.log2(reach)) + 1
-        )  # short steps explore locally, long ones cross the support
+        # short steps explore locally, long ones cross the support
+        steps = 2 ** np.arange(int(np.log2(reach)) + 1)
     elif isinstance(window, int | np.integer) and not isinstance(window, bool) and window >= 1:
         steps = np.arange(1, int(window) + 1)
     else:

@@ -379,7 +379,7 @@ class Tables(Part):
             )
         exists = np.arange(v.K) < v.counts[:, None]
 
-        def at(x):
+        def logits_at(x):
             weights = self._log_weights(n, x, tables)
             if weights is None:
                 weights = jnp.zeros((v.size if rows is None else rows.shape[0], 1 if binary else v.K))
@@ -390,7 +390,7 @@ class Tables(Part):
             weights = jnp.where((weights == -jnp.inf).all(axis=1, keepdims=True), 0.0, weights)
             return weights if exists.all() else jnp.where(picked(exists, rows), weights, -jnp.inf)
 
-        return at
+        return logits_at
 
     def factors(self, context: TablesContext, state_at: Callable[[Any], BlockState]) -> Factors:
         joint = zip(self.pairs, context.joint, strict=True)
