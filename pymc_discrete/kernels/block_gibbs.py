@@ -128,7 +128,7 @@ def scan(target, n: int, sites: np.ndarray):
             (value,) = draw(numbers(jax.random.fold_in(key, t), v, 1), v, site[None], now[None], of)
 
             def moved():
-                return x.at[start + site].set(value), target.moved(n, site, value, x, u)
+                return x.at[start + site].set(value), target.carried_after(n, site, value, x, u)
 
             return jax.lax.cond(value == now, lambda: (x, u), moved)
 

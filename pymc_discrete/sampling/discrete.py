@@ -15,7 +15,7 @@ from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed
-from pymc_discrete.targets.float32 import narrow
+from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.target import Target
 
@@ -32,7 +32,7 @@ class DiscreteBlock(Block):
 
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
         target = (
-            step.fresh_target() if narrow() else step.target
+            step.fresh_target() if floats_are_32_bit() else step.target
         )  # what it keeps has the width of its first use
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
@@ -81,7 +81,7 @@ class DiscreteBlock(Block):
 
     def draw(self, key, t, point: dict[str, Any], state: Learned):
         x, whole = self.split(point)
-        centred = narrow() and self.kernel.sweeper is None  # a sweep compares no log densities
+        centred = floats_are_32_bit() and self.kernel.sweeper is None  # a sweep compares no log densities
         target = whole.centred(x) if centred else whole
         params = self.tuner.tuned(state, t < self.tune, jnp)
         there, info = loop(

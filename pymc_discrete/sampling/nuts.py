@@ -15,7 +15,7 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
 from pymc_discrete.targets.continuous import ContinuousDensity
-from pymc_discrete.targets.float32 import narrow
+from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.names import shown
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
@@ -160,7 +160,7 @@ class NutsBlock(Block):
             tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate
         )
         state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, beyond, state.edge, info))
-        lp = self.density.block(there.position, others) if narrow() else there.logdensity
+        lp = self.density.block(there.position, others) if floats_are_32_bit() else there.logdensity
         rest = self.density.rest(others)
         stats = {
             "acceptance_rate": info.acceptance_rate,

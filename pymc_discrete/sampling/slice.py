@@ -12,7 +12,7 @@ from pymc_discrete.sampling.block import MEAN, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
-from pymc_discrete.targets.float32 import narrow
+from pymc_discrete.targets.float32 import floats_are_32_bit
 
 
 class SliceBlock(Block):
@@ -35,7 +35,7 @@ class SliceBlock(Block):
     def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
         self.density = (
-            step.fresh_density() if narrow() else step.density
+            step.fresh_density() if floats_are_32_bit() else step.density
         )  # what it keeps has the width of its first use
         self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)

@@ -17,7 +17,7 @@ from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.graph.untouched import terms_without_jax
-from pymc_discrete.targets.names import said_alike, shown
+from pymc_discrete.targets.names import merged_texts, shown
 from pymc_discrete.targets.support import can_take
 
 _log = logging.getLogger("pymc.discrete")
@@ -107,7 +107,7 @@ class AutoStep(DiscreteStep):
             if not chosen:
                 continue
             reasons = "; ".join(
-                text for _, text in said_alike({name: rows[name]["reason"] for name in chosen})
+                text for _, text in merged_texts({name: rows[name]["reason"] for name in chosen})
             )
             _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
             guessed = [

@@ -26,7 +26,7 @@ from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.from_model import ModelDensity, target_from_model
 from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.model_settings import width_of_models
-from pymc_discrete.targets.names import said_alike, shown
+from pymc_discrete.targets.names import merged_texts, shown
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")
@@ -106,7 +106,7 @@ class DiscreteStep(JaxStep):
         for text in self.density.graph.out_of_bounds:
             _log.warning(text)
         rows = self.target.describe()
-        for names, text in said_alike(
+        for names, text in merged_texts(
             {n: f"{r['way']} differences, K={r['K']} ({r['reason']})" for n, r in rows.items()}
         ):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")

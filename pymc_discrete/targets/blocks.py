@@ -1,4 +1,4 @@
-"""The variables that a step is asked to take."""
+"""The variables that a step samples: what the user passes as `vars`, checked."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,18 +12,28 @@ DISCRETE, CONTINUOUS = "discrete", "continuous"
 
 
 def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
-    """Value variable names of a block given as RVs, names or value variables, one or a list; None is every
-    one of its kind.
+    """Names of the value variables of a block.
+
+    Parameters
+    ----------
+    model : pm.Model
+    vars : RV, name or value variable, or a list of them
+        None means all free variables of the kind that can be sampled.
+    kind : {"discrete", "continuous"}
+
+    Raises
+    ------
+    TypeError, ValueError
+        For variables that cannot be sampled, each with the reason and the remedy.
     """
     values = {str(v.name): v for v in model.value_vars}
     if vars is None:
         refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
-        found = free(model, kind)
-        names = [n for n in found if not refused(model, n)]
+        all_names = free(model, kind)
+        names = [n for n in all_names if not refused(model, n)]
         if not names:
-            why = (
-                "; ".join(f"{n!r} is {refused(model, n)}" for n in found) or f"it has no {kind} free variable"
-            )
+            why = "; ".join(f"{n!r} is {refused(model, n)}" for n in all_names)
+            why = why or f"it has no {kind} free variable"
             raise ValueError(
                 f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the "
                 "variables with vars=."
@@ -66,12 +76,14 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
 
 
 def refuse_counts_as_floats(model: pm.Model, names: list[str]) -> None:
-    """Refuse counts that PyMC has written as if they were continuous, of these value variables: NUTS would
-    draw no integers.
+    """Refuse value variables of truncated counts that PyMC represents as continuous.
+
+    NUTS would draw values for them that are not integers.
 
     Raises
     ------
     ValueError
+        If one of the named value variables is such a count.
     """
     for rv in model.free_RVs:
         name = str(model.rvs_to_values[rv].name)
@@ -80,7 +92,7 @@ def refuse_counts_as_floats(model: pm.Model, names: list[str]) -> None:
 
 
 def free(model: pm.Model, kind: str) -> list[str]:
-    """The value variables of a kind."""
+    """Names of the free value variables of a kind."""
     discrete = {v.name for v in model.discrete_value_vars}
     return [str(v.name) for v in model.value_vars if (v.name in discrete) == (kind == DISCRETE)]
 
@@ -96,12 +108,13 @@ def value_name(model: pm.Model, var: Any) -> str:
 
 
 def known_names(model: pm.Model, kind: str) -> str:
+    """A sentence for messages, with the free variables of a kind that can be sampled."""
     names = [repr(n) for n in free(model, kind) if not refused(model, n)]
     return f"The model's {kind} free variables: {', '.join(names) or 'none'}."
 
 
 def unknown(model: pm.Model, name: str, kind: str) -> str:
-    """Why a name cannot be sampled, and what can."""
+    """The message for a name that is not a free variable: what it is, and which variables can be sampled."""
     rv = model.named_vars.get(name)
     if rv is None:
         return f"The model has no variable {name!r}. {known_names(model, kind)}"

@@ -1,5 +1,6 @@
-"""The graph of which sites interact: its links, its neighbourhoods, and its colourings, groups of sites that
-may be drawn together.
+"""The graph of interacting sites: its links, its neighbourhoods and its colourings.
+
+The sites of one colour do not interact, so they may be drawn together.
 """
 
 from collections import deque
@@ -9,47 +10,69 @@ import numpy as np
 
 
 def links_of(tables: list[np.ndarray], d: int) -> np.ndarray:
-    """(E, 2) int, the pairs of different sites that share an element, both ways round, sorted.
+    """(E, 2) int, the pairs of different sites that share an element, in both orders, sorted.
 
     Parameters
     ----------
-    tables : [(n, J) int], the sites of each element, -1 for none
-    d : number of sites
+    tables : [(n, J) int]
+        The sites of each element, padded with -1.
+    d : int
+        The number of sites.
     """
-    found = [np.zeros(0, np.int64)]
+    pairs = [np.zeros(0, np.int64)]
     for sites in tables:
         J = sites.shape[1]
         for a in range(J):
             for b in range(J):
                 both = (sites[:, a] >= 0) & (sites[:, b] >= 0) & (sites[:, a] != sites[:, b])
                 if a != b and both.any():
-                    found.append(np.unique(sites[both, a].astype(np.int64) * d + sites[both, b]))
-    pairs = np.unique(np.concatenate(found))
-    return np.stack([pairs // d, pairs % d], 1)
+                    pairs.append(np.unique(sites[both, a].astype(np.int64) * d + sites[both, b]))
+    links = np.unique(np.concatenate(pairs))
+    return np.stack([links // d, links % d], 1)
 
 
 def neighbourhoods(links: np.ndarray, blocks: list[tuple[int, int]], d: int) -> list[np.ndarray]:
-    """[(d, width) int] of each block (start, size): which of its sites a site is linked to or is, counted
-    from start, `size` for none.
+    """The sites of each block that a site is linked to, and the site itself.
+
+    Parameters
+    ----------
+    links : (E, 2) int
+        Pairs of linked sites, in both orders.
+    blocks : [(start, size)]
+        The first site of each block and its number of sites.
+    d : int
+        The number of sites.
+
+    Returns
+    -------
+    [(d, width) int]
+        For each block the sites, counted from its start and padded with its size.
     """
     linked = np.concatenate([links, np.stack([np.arange(d)] * 2, 1)])
     linked = linked[np.lexsort(linked.T[::-1])]
     tables = []
     for start, size in blocks:
-        mine = linked[(linked[:, 1] >= start) & (linked[:, 1] < start + size)]
-        counts = np.bincount(mine[:, 0], minlength=d)
+        inside = linked[(linked[:, 1] >= start) & (linked[:, 1] < start + size)]
+        counts = np.bincount(inside[:, 0], minlength=d)
         table = np.full((d, int(counts.max(initial=0))), size)
         first = np.concatenate([[0], np.cumsum(counts)])[:-1]
-        table[mine[:, 0], np.arange(len(mine)) - first[mine[:, 0]]] = mine[:, 1] - start
+        table[inside[:, 0], np.arange(len(inside)) - first[inside[:, 0]]] = inside[:, 1] - start
         tables.append(table)
     return tables
 
 
 def colour_classes(links: np.ndarray, members: np.ndarray) -> list[np.ndarray]:
-    """`members` (m,), sorted, in as few groups without a link inside as two greedy colourings find.
+    """Groups of sites without a link inside a group, the fewer of two greedy colourings.
 
-    Breadth first gives two groups wherever two suffice (lattices, chains, trees); elsewhere the largest
-    degree first may do better.
+    Colouring breadth first gives two groups wherever two suffice (lattices, chains, trees). On other graphs,
+    colouring by decreasing degree may need fewer.
+
+    Parameters
+    ----------
+    links : (E, 2) int
+        Pairs of linked sites, in both orders, sorted.
+    members : (m,) int
+        The sites to colour, sorted.
     """
     inside = np.isin(links, members).all(1)
     a, b = np.searchsorted(members, links[inside]).T
@@ -63,7 +86,7 @@ def colour_classes(links: np.ndarray, members: np.ndarray) -> list[np.ndarray]:
 
 
 def breadth_first(neighbours: list[list[int]]) -> list[int]:
-    """All vertices, each component from its first."""
+    """All vertices in breadth-first order, each component from its first vertex."""
     seen, order = [False] * len(neighbours), []
     for root in range(len(neighbours)):
         if seen[root]:
@@ -80,7 +103,7 @@ def breadth_first(neighbours: list[list[int]]) -> list[int]:
 
 
 def greedy(neighbours: list[list[int]], order: list[int]) -> np.ndarray:
-    """(m,) int, each vertex in turn the smallest colour that no neighbour has."""
+    """(m,) int, colours: each vertex, in this order, takes the smallest colour that no neighbour has."""
     colour = np.full(len(neighbours), -1).tolist()
     for i in order:
         taken = {colour[j] for j in neighbours[i]}

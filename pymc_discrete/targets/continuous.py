@@ -13,7 +13,7 @@ import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.float32 import change, narrow, reference
+from pymc_discrete.targets.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp import logp_graph
@@ -25,19 +25,22 @@ from pymc_discrete.targets.structure.sums import all_summands
 
 
 class ContinuousDensity:
-    """The log density over a block of continuous value variables, ravelled into one vector q, given the other
-    ones.
+    """The log density over a block of continuous value variables, ravelled into one vector q.
 
     Parameters
     ----------
     model : pm.Model
-    names : value variables of the block
-    point : their shapes and those of the others
-    vectors : {name: variables of the others that are given as parts of one vector of this name}, if any
+    names : list of str
+        Value variables of the block.
+    point : {value variable name: array}
+        Gives the shapes of all value variables.
+    vectors : {name: names of value variables}, optional
+        Variables outside the block that are passed as parts of one vector with this name.
 
     Attributes
     ----------
-    size : number of coordinates
+    size : int
+        The number of coordinates of q.
     """
 
     def __init__(
@@ -76,18 +79,18 @@ class ContinuousDensity:
         return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])
 
     def parts(self, q) -> list[Any]:
-        """q by variable."""
+        """The values of the block's variables, from q (size,)."""
         return [
             q[end - int(np.prod(s, dtype=int)) : end].reshape(s)
             for end, s in zip(self._ends, self._shapes, strict=True)
         ]
 
     def others(self, point: Mapping[str, Any]) -> list[Any]:
-        """The other variables of a point."""
+        """The values at a point of the variables outside the block."""
         return [point[v.name] for v in self.graph.others]
 
     def joined(self, q, point: dict[str, Any]) -> dict[str, Any]:
-        """The point, in its order, with the block at q."""
+        """The point with the block at q; the order of its entries stays."""
         new = dict(point)
         for v, part in zip(self.graph.values, self.parts(q), strict=True):
             new[v.name] = part.astype(point[v.name].dtype)
@@ -95,61 +98,68 @@ class ContinuousDensity:
 
     # ------------------------------------------------------------ densities, nats
     def block(self, q, others: list[Any]):
-        """() float, the terms that the block is in."""
+        """() float, the sum of the terms that depend on the block."""
         return jnp.asarray(self._total(*self.parts(q), *others)[0], float).reshape(())
 
     def rest(self, others: list[Any]):
-        """() float, the terms that it is not in, as far as they are in JAX."""
+        """() float, the sum of the terms that do not depend on the block, as far as they are in JAX."""
         return jnp.asarray(self._rest(*others)[0], float).reshape(())
 
     def logdensity(self, point: Mapping[str, Any]):
-        """() float, of the whole model."""
+        """() float, the log density of the whole model, as far as it is in JAX."""
         others = [jnp.asarray(o) for o in self.others(point)]
         return self.block(self.ravel(point), others) + self.rest(others)
 
     def near(self, start, others: list[Any]) -> Callable:
-        """The terms that the block is in, as a function of q; in float32 their change since `start`, which
-        rounding does not drown.
+        """The sum of the terms that depend on the block, as a function of q.
+
+        In float32 it is counted from `start`, as a sum of changes of summands, which rounding affects less.
         """
-        if not narrow():
+        if not floats_are_32_bit():
             return lambda q: self.block(q, others)
-        since = reference(self._summands(*self.parts(start), *others))
-        return lambda q: change(self._summands(*self.parts(q), *others), since)
+        at_start = reference(self._summands(*self.parts(start), *others))
+        return lambda q: change(self._summands(*self.parts(q), *others), at_start)
 
     def differentiable(self, start, others: list[Any]) -> Callable:
-        """As `near`, with PyTensor's gradient: JAX's own is nan wherever a switch keeps an impossible value
-        away.
+        """As `near`, with PyTensor's gradient as the derivative.
+
+        JAX's own gradient of `where(ok, f(q), -inf)` is nan where that of f is not finite, even if `ok` is
+        False.
         """
         n = len(self.graph.values)
-        since = reference(self._summands(*self.parts(start), *others)) if narrow() else None
+        at_start = reference(self._summands(*self.parts(start), *others)) if floats_are_32_bit() else None
 
-        def both(q, others, since):
-            found = (self._with_slopes if since is None else self._summands_with_slopes)(
-                *self.parts(q), *others
-            )
-            value = found[0] if since is None else change(found[:-n], since)
+        def value_and_slope(q, others, at_start):
+            function = self._with_slopes if at_start is None else self._summands_with_slopes
+            outputs = function(*self.parts(q), *others)
+            value = outputs[0] if at_start is None else change(outputs[:-n], at_start)
             return jnp.asarray(value, float).reshape(()), jnp.concatenate(
-                [jnp.reshape(s, -1) for s in found[-n:]]
+                [jnp.reshape(s, -1) for s in outputs[-n:]]
             ).astype(q.dtype)
 
-        def forward(q, others, since):
-            value, slope = both(q, others, since)
-            return value, (slope, jax.tree.map(nothing, (others, since)))
+        def forward(q, others, at_start):
+            value, slope = value_and_slope(q, others, at_start)
+            return value, (slope, jax.tree.map(zero_gradient, (others, at_start)))
 
         @jax.custom_vjp
-        def logdensity(q, others, since):
-            return both(q, others, since)[0]
+        def logdensity(q, others, at_start):
+            return value_and_slope(q, others, at_start)[0]
 
-        logdensity.defvjp(forward, lambda kept, weight: (weight * kept[0], *kept[1]))
-        return lambda q: logdensity(q, others, since)
+        logdensity.defvjp(forward, lambda residuals, cotangent: (cotangent * residuals[0], *residuals[1]))
+        return lambda q: logdensity(q, others, at_start)
 
     def slopes(self, point: dict[str, Any]) -> dict[str, np.ndarray]:
         """{value variable: gradient} at a point."""
-        found = jax.jit(self._with_slopes)(*(jnp.asarray(point[v.name]) for v in self._inputs))[1:]
-        return {v.name: np.asarray(s) for v, s in zip(self.graph.values, found, strict=True)}
+        slopes = jax.jit(self._with_slopes)(*(jnp.asarray(point[v.name]) for v in self._inputs))[1:]
+        return {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
 
     def check_gradient(self) -> None:
-        """Refuse a density that has none, before any work."""
+        """Refuse a density without a gradient, before anything is compiled.
+
+        Raises
+        ------
+        ValueError
+        """
         self._gradient  # noqa: B018
 
     @functools.cached_property
@@ -175,7 +185,13 @@ class ContinuousDensity:
 
 
 def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
-    """Of a log density, by its values."""
+    """The gradient of a log density with respect to value variables.
+
+    Raises
+    ------
+    ValueError
+        If PyTensor cannot differentiate it.
+    """
     try:
         return pytensor.grad(total, values, disconnected_inputs="ignore")
     except (NotImplementedError, NullTypeGradError) as error:
@@ -187,8 +203,8 @@ def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
         ) from error
 
 
-def nothing(a: Any) -> Any:
-    """The gradient by what is held."""
+def zero_gradient(a: Any) -> Any:
+    """The gradient with respect to an input that is held constant, in the dtype that JAX requires."""
     return (
         jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.floating) else np.zeros(a.shape, jax.dtypes.float0)
     )

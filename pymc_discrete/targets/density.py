@@ -1,6 +1,4 @@
-"""The log density of a model over a block of its discrete variables, as pure JAX functions of x and a
-context.
-"""
+"""The log density of a model over a block of its discrete variables, as pure JAX functions."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -24,7 +22,7 @@ from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
-from pymc_discrete.targets.parts.part import Factors, Here, Part
+from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.space import Space
@@ -36,14 +34,18 @@ from pymc_discrete.targets.target import Density
 
 
 class Context(NamedTuple):
-    """What the log density needs besides x: evaluated once per draw, whatever the block does.
+    """All that the log density needs besides x, evaluated once per draw.
 
     Attributes
     ----------
-    leaves : [flat array], the values of `ModelDensity.leaves`
-    untouched : () nats, the terms that the block does not enter, as far as they are in JAX
-    parts : for each part what it keeps
-    since : of a context that is centred at a state, the summands of the log density there; else None
+    leaves : list of flat arrays
+        The values of `ModelDensity.leaves`.
+    untouched : () nats
+        The sum of the terms that do not depend on the block, as far as they are in JAX.
+    parts : list
+        The context of each part.
+    since : list of arrays
+        The summands of the log density at the state where the context is centred; None if it is not centred.
     """
 
     leaves: list[Any]
@@ -57,16 +59,21 @@ class ModelDensity(Density):
 
     Parameters
     ----------
-    model, names, point, differences, support, window : as in `target_from_model`, with every option given
-    join : whether variables that play the same part in the model become parts of one vector of the space
+    model, names, point, differences, support, window
+        As in `target_from_model`, where `point` is `initial_point`; every option is required.
+    join : bool
+        Whether variables that play the same role in the model become parts of one vector of the space.
 
     Attributes
     ----------
     graph : LogpGraph
-    plan : Plan, which part finds the differences of each term
+    plan : Plan
+        The part that computes the differences of each term.
     parts : list of Part
-    untouched : Untouched, the terms that the block does not enter
-    width_of_jax : whether numbers are as wide as JAX is set, and not as PyTensor is
+    untouched : Untouched
+        The terms that do not depend on the block.
+    width_of_jax : bool
+        Whether numbers have the width that JAX is set to, instead of that of PyTensor's floats.
     """
 
     width_of_jax = False
@@ -110,36 +117,35 @@ class ModelDensity(Density):
         self._compile()
 
     def _other_windows(self, window) -> dict[str, Any]:
-        """Options of `Space.build` for windows that are left to us, now that the cost of a difference is
-        known.
+        """Options of `Space.build` for windows that the user leaves to "auto", from the cost of differences.
 
-        A first-order estimate is asked about {x - 1, x + 1} only (Grathwohl et al. 2021, footnote 1), and
-        exact differences about as many values as are cheap.
+        Where differences are first-order estimates, only {x - 1, x + 1} are neighbours (Grathwohl et al.
+        2021, footnote 1). Where they are exact, Gibbs sampling evaluates as many values as are cheap.
         """
-        asked = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
-        rows, groups = self.plan.describe(), [self.graph.groups[v] for v in self.graph.values]
-        ours = [
-            not v.finite and all(asked.get(name, "auto") == "auto" for name in groups[n])
+        windows = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
+        descriptions, groups = self.plan.describe(), [self.graph.groups[v] for v in self.graph.values]
+        automatic = [
+            not v.finite and all(windows.get(name, "auto") == "auto" for name in groups[n])
             for n, v in enumerate(self.space.variables)
         ]
-        if not any(ours):
+        if not any(automatic):
             return {}
         near = [
             name
-            for n, own in enumerate(groups)
-            if ours[n] and not all(rows[name]["exact"] for name in own)
-            for name in own
+            for n, group in enumerate(groups)
+            if automatic[n] and not all(descriptions[name]["exact"] for name in group)
+            for name in group
         ]
         if near:
-            return {"window": {**asked, **dict.fromkeys(near, 1)}}
+            return {"window": {**windows, **dict.fromkeys(near, 1)}}
         whole, widths = self.plan.wide()
         return {
-            "whole": [name for n in whole if ours[n] for name in groups[n]],
-            "widths": {name: width for n, width in widths.items() if ours[n] for name in groups[n]},
+            "whole": [name for n in whole if automatic[n] for name in groups[n]],
+            "widths": {name: width for n, width in widths.items() if automatic[n] for name in groups[n]},
         }
 
     def _compile(self) -> None:
-        """Write in JAX what the parts read of the graph."""
+        """Translate to JAX the log density and the variables that the parts read."""
         terms = [Term(name, t, None).total for name, t in self.graph.terms]
         total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
@@ -152,7 +158,7 @@ class ModelDensity(Density):
 
     @cached_property
     def _summands(self):
-        """A function of the inputs: tensors whose elements add to the log density."""
+        """A function of the inputs: tensors whose elements sum to the log density."""
         return jaxify(self._inputs, [s for _, t in self.graph.terms for s in all_summands(t, self.graph)])
 
     # ------------------------------------------------------------ the model around the block
@@ -165,7 +171,7 @@ class ModelDensity(Density):
         return model_settings()
 
     def stale(self) -> bool:
-        """Whether pm.Data changed since the graph was built."""
+        """Whether a value of pm.Data has changed since the graph was built."""
         return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
 
     def default_inputs(self):
@@ -192,26 +198,28 @@ class ModelDensity(Density):
 
     # ------------------------------------------------------------ a state in a context
     def prepare(self, inputs: Sequence[Any]) -> Context:
-        given = zip(inputs, self.graph.others, strict=True)
-        others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in given]
+        pairs = zip(inputs, self.graph.others, strict=True)
+        others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in pairs]
         values = self._values_of_leaves(*others)
         leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
         untouched = values[len(self.leaves) :]
-        # what the parts keep holds for every x: what padding reads of x is masked
-        state = self._state(jnp.asarray(self.space.lower), leaves)
-        parts = [p.context(state) for p in self.parts]
+        # the contexts of the parts are valid for every x; values of x that padding reads are masked later
+        arrays = self._arrays(jnp.asarray(self.space.lower), leaves)
+        parts = [p.context(arrays) for p in self.parts]
         return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), parts)
 
     def _in_blocks(self, x) -> list[Any]:
+        """The sites of each variable."""
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
-    def _state(self, x, leaves: list[Any]) -> dict[Variable, Any]:
-        state = dict(zip(self.leaves, leaves, strict=True))
-        state.update(zip(self.graph.values, self._in_blocks(x), strict=True))
-        return state
+    def _arrays(self, x, leaves: list[Any]) -> dict[Variable, Any]:
+        """The `BlockState.arrays` at x."""
+        arrays = dict(zip(self.leaves, leaves, strict=True))
+        arrays.update(zip(self.graph.values, self._in_blocks(x), strict=True))
+        return arrays
 
     def _values(self, x, context: Context) -> list[Any]:
-        """Of `_inputs`, in their shapes."""
+        """The values of `_inputs` at x, in their shapes."""
         blocks = zip(self._in_blocks(x), self.space.variables, strict=True)
         leaves = zip(self.leaves, context.leaves, strict=True)
         return [
@@ -219,18 +227,21 @@ class ModelDensity(Density):
             *(a.reshape(self.graph.shape(v)) for v, a in leaves),
         ]
 
-    def here(self, x, context: Context, tensors: Sequence[Any] | None = None) -> Here:
-        """x in a context; with the parts' `tensors` where they are given."""
+    def state(self, x, context: Context, tensors: Sequence[Any] | None = None) -> BlockState:
+        """The state x in a context, with the values of the parts' `tensors` if they are given."""
         values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
-        return Here(x, self._state(x, context.leaves), values)
+        return BlockState(x, self._arrays(x, context.leaves), values)
 
     def _tensors_at(self, x, context: Context) -> tuple[Any, ...]:
-        """The parts' `tensors` at x."""
+        """The values of the parts' `tensors` at x."""
         return tuple(map(jnp.asarray, self._values_of_tensors(*self._values(x, context))))
 
     # ------------------------------------------------------------ the log density
     def logdensity(self, x, context: Context):
-        """() nats, of the terms that depend on the block; of a centred context, less that at its centre."""
+        """() nats, the sum of the terms that depend on the block.
+
+        In a centred context, less that at the state where it is centred.
+        """
         if context.since is not None:
             return change(self._summands(*self._values(x, context)), context.since)
         return jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
@@ -244,8 +255,9 @@ class ModelDensity(Density):
         return rounding_of(pt.add(pt.constant(0.0), *terms), [*self.graph.values, *self.graph.others])
 
     def rounding(self, point: dict[str, np.ndarray]) -> float:
-        """By how much the log density may be off at a point, in nats over the spacing of floats at 1 (see
-        `rounding_of`).
+        """How far rounding may move the log density at a point, in units of the machine epsilon.
+
+        See `rounding_of`.
         """
         with np.errstate(all="ignore"):
             return float(self._rounding(*self.graph.arguments(point)))
@@ -261,59 +273,63 @@ class ModelDensity(Density):
 
     def differences(self, x, context: Context):
         """(d, K) nats."""
-        here = self._whole(x, context)
-        ats = [p.at(here) for p in self.parts]
+        state = self._state_with_tensors(x, context)
+        ats = [p.at(state) for p in self.parts]
         blocks = []
         for n, v in enumerate(self.space.variables):
-            total = self._sum(n, here, ats, context)
+            total = self._sum(n, state, ats, context)
             total = jnp.zeros((v.size, v.K)) if total is None else total
             blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
         return self._masked(x, jnp.concatenate(blocks))
 
-    def _whole(self, x, context: Context) -> Here:
-        """x in a context, with the parts' `tensors`."""
-        return self.here(x, context, self._tensors_at(x, context) if self._tensors else None)
+    def _state_with_tensors(self, x, context: Context) -> BlockState:
+        """The state x in a context, with the values of the parts' `tensors`."""
+        return self.state(x, context, self._tensors_at(x, context) if self._tensors else None)
 
-    def _sum(self, n: int, here: Here, ats: Sequence[Any], context: Context, rows=None, candidates=None):
+    def _sum(
+        self, n: int, state: BlockState, ats: Sequence[Any], context: Context, rows=None, candidates=None
+    ):
         """(r, K) nats, the differences of all parts, or None where no part depends on the variable."""
         total = None
-        for part, at, own in zip(self.parts, ats, context.parts, strict=True):
+        for part, at, c in zip(self.parts, ats, context.parts, strict=True):
             if n in part.variables:
-                d = part.differences(n, here, at, part.context_of(n, own, rows), rows, candidates)
+                d = part.differences(n, state, at, part.context_of(n, c, rows), rows, candidates)
                 total = d if total is None else total + d
         return total
 
     def factors(self, context: Context) -> list[Factors | None]:
-        """Every part as factors, None where it is no sum of functions of a few sites."""
+        """Every part as factors, None for one that is not a sum of functions of a few sites."""
         pairs = zip(self.parts, context.parts, strict=True)
-        return [part.factors(c, lambda x: self._whole(x, context)) for part, c in pairs]
+        return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
     def _masked(self, x, d, sites=None):
+        """Differences d (m, K) of some sites, None for all, after `masked`."""
         values, inside = self.space.neighbours(x, sites)
         now = x if sites is None else x[sites]
         return masked(d, values, inside, now)
 
     def touched(self, sites):
-        """(L, m) int, the sites whose differences change with x at each of `sites` (L,), d for none."""
-        tables = [
-            np.where(table < v.size, start + table, self.space.d)
-            for (start, v), table in zip(self.space.blocks, self.plan.local, strict=True)
+        """(L, m) int, the sites whose differences change with each of `sites` (L,), padded with d."""
+        neighbourhoods = [
+            np.where(rows < v.size, start + rows, self.space.d)
+            for (start, v), rows in zip(self.space.blocks, self.plan.local, strict=True)
         ]
-        every = jnp.asarray(np.concatenate(tables, axis=1))
-        return every.at[sites].get(mode="fill", fill_value=self.space.d)
+        touched = jnp.asarray(np.concatenate(neighbourhoods, axis=1))
+        return touched.at[sites].get(mode="fill", fill_value=self.space.d)
 
     def update(self, x, differences, sites, context: Context):
-        here, local = self.here(x, context), self.plan.local
+        state, local = self.state(x, context), self.plan.local
         assert local is not None
-        for n, ((start, v), table) in enumerate(zip(self.space.blocks, local, strict=True)):
-            if table.shape[1] == 0:
+        for n, ((start, v), neighbourhoods) in enumerate(zip(self.space.blocks, local, strict=True)):
+            if neighbourhoods.shape[1] == 0:
                 continue
-            rows = jnp.asarray(table).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
-            safe = jnp.minimum(rows, v.size - 1)
-            d = self._sum(n, here, [()] * len(self.parts), context, safe)
+            rows = jnp.asarray(neighbourhoods).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
+            # padding computes the differences of the last site, which are dropped below
+            clipped = jnp.minimum(rows, v.size - 1)
+            d = self._sum(n, state, [()] * len(self.parts), context, clipped)
             d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
             d = jnp.pad(d, ((0, 0), (0, self.space.K - v.K)))
-            d = self._masked(x, d, start + safe)
+            d = self._masked(x, d, start + clipped)
             where = jnp.where(rows < v.size, start + rows, self.space.d)
             differences = differences.at[where].set(d, mode="drop")
         return differences
@@ -325,23 +341,24 @@ class ModelDensity(Density):
 
     def rows(self, n: int, rows, context: Context):
         rows = self._shortened(n, rows)
-        own = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
+        contexts = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
 
-        def at(x, candidates=None):
-            here, total = self.here(x, context), None
-            for (part, _), c in zip(self._sparse(n, context), own, strict=True):
-                d = part.differences(n, here, (), c, rows, candidates)
+        def differences_at(x, candidates=None):
+            state, total = self.state(x, context), None
+            for (part, _), c in zip(self._sparse(n, context), contexts, strict=True):
+                d = part.differences(n, state, (), c, rows, candidates)
                 total = d if total is None else total + d
             return self._masked_rows(n, x, total, rows, candidates)
 
-        return at
+        return differences_at
 
     def logits(self, n: int, rows, context: Context):
         v, rows = self.space.variables[n], self._shortened(n, rows)
         tables = self.plan.tables
         if any(part is not tables for part, _ in self._sparse(n, context)):
-            of = self.rows(n, np.arange(v.size) if rows is None else rows, context)
-            return lambda x: log_odds(of(x)) if (v.counts == 2).all() else of(x)
+            differences_at = self.rows(n, np.arange(v.size) if rows is None else rows, context)
+            binary = (v.counts == 2).all()
+            return lambda x: log_odds(differences_at(x)) if binary else differences_at(x)
         return tables.logits(n, rows, context.parts[self.parts.index(tables)])
 
     def joint(self, context: Context):
@@ -349,24 +366,25 @@ class ModelDensity(Density):
         return tables.joint(context.parts[self.parts.index(tables)])
 
     def unaries(self, n: int, x, inside, context: Context):
-        v, here, total = self.space.variables[n], self.here(x, context), None
+        v, state, total = self.space.variables[n], self.state(x, context), None
         for part, c in self._sparse(n, context):
-            w = part.log_weights(n, here, (), part.context_of(n, c, None), inside)
+            w = part.log_weights(n, state, (), part.context_of(n, c, None), inside)
             total = w if total is None else total if w is None else total + w
         total = jnp.zeros((v.size, v.K)) if total is None else total
         return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
 
     def _sparse(self, n: int, context: Context) -> list[tuple[Part, Any]]:
-        """The parts that do not mix all sites and depend on variable n, with their contexts."""
+        """The parts without `mixing` that depend on variable n, with their contexts."""
         pairs = zip(self.parts, context.parts, strict=True)
         return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
 
     def _shortened(self, n: int, rows):
-        """None, which means slices instead of gathers, where `rows` are all the sites of the variable."""
+        """None if `rows` are all sites of the variable in order: slices then take the place of gathers."""
         size = self.space.variables[n].size
         return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
 
     def _masked_rows(self, n: int, x, d, rows, candidates):
+        """Differences d (r, K) of some sites of variable n, where None counts as 0, after `masked`."""
         values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
         return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
 
@@ -375,24 +393,24 @@ class ModelDensity(Density):
         return self._carried(x, self._tensors_at(x, context), context)
 
     def _carried(self, x, tensors: tuple[Any, ...], context: Context) -> tuple[Any, ...]:
-        """The tensors in which the sites mix, and what the parts compute of them."""
-        here = self.here(x, context, tensors)
-        return tensors, tuple(p.at(here) for p in self.parts)
+        """The parts' `tensors`, and what the parts compute from them with `at`."""
+        state = self.state(x, context, tensors)
+        return tensors, tuple(p.at(state) for p in self.parts)
 
     def row(self, n: int, site, x, carried, context: Context, candidates=None):
         (tensors, ats), rows = carried, site[None]
-        total = self._sum(n, self.here(x, context, tensors), ats, context, rows, candidates)
+        total = self._sum(n, self.state(x, context, tensors), ats, context, rows, candidates)
         return self._masked_rows(n, x, total, rows, candidates)
 
-    def moved(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
-        here = self.here(x, context, carried[0])
-        then = dict(here.tensors)
+    def carried_after(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
+        state = self.state(x, context, carried[0])
+        then = dict(state.tensors)
         for part in self.parts:
             if n in part.variables:
-                then.update(part.moved(n, here, site[None], value[None]))
+                then.update(part.tensors_after(n, state, site[None], value[None]))
         return self._carried(x, tuple(then.values()), context)
 
-    # ------------------------------------------------------------ what is said of it
+    # ------------------------------------------------------------ description
     def cost(self, one_site: bool, stretches: bool = False) -> float:
         """Counted operations of one transition, see `Plan.cost`."""
         return self.plan.cost(one_site, stretches)
@@ -402,6 +420,18 @@ class ModelDensity(Density):
 
 
 def masked(d, values, inside, now):
-    """(r, K) differences, 0 at the current values `now` (r,), -inf where they are nan or not `inside`."""
+    """(r, K) differences, 0 at the current values and -inf where they are nan or outside the support.
+
+    Parameters
+    ----------
+    d : (r, K) float
+        Differences, nats.
+    values : (r, K) int
+        The values that the sites would take.
+    inside : (r, K) bool
+        Whether these are in the support.
+    now : (r,) int
+        The current values.
+    """
     d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
     return jnp.where(inside & (values == now[:, None]), 0.0, d)

@@ -1,7 +1,8 @@
-"""Changes of a log density added up summand by summand, where the log density itself would drown them.
+"""Differences of a log density in float32, added up summand by summand.
 
-In float32 a log density of a million nats is known to a tenth of a nat. Its change is not: most summands
-(`sums.all_summands`) stay, and cancel exactly.
+In float32 a log density of a million nats is rounded to about a tenth of a nat, too coarse for an accept or
+reject step. If each summand (`sums.all_summands`) is subtracted from its own earlier value first, those that
+do not change cancel exactly and only the changes are rounded.
 """
 
 from typing import Any
@@ -9,27 +10,30 @@ from typing import Any
 import jax.numpy as jnp
 
 
-def narrow() -> bool:
-    """Whether floats have 32 bits here."""
+def floats_are_32_bit() -> bool:
+    """Whether JAX's default float is float32 at this place."""
     return jnp.result_type(float) == jnp.float32
 
 
-def reference(parts: Any) -> list[Any]:
-    """What `change` subtracts: the summands, 0 where they are not finite."""
-    parts = [jnp.asarray(p, float) for p in parts]
-    return [jnp.where(jnp.isfinite(p), p, 0.0) for p in parts]
+def reference(summands: Any) -> list[Any]:
+    """The summands at a state, which `change` subtracts; 0 where they are not finite."""
+    summands = [jnp.asarray(s, float) for s in summands]
+    return [jnp.where(jnp.isfinite(s), s, 0.0) for s in summands]
 
 
-def change(parts: Any, since: list[Any]) -> Any:
-    """() nats, the sum of the summands less that of the reference, each subtracted from its own."""
-    return sum(((jnp.asarray(p, float) - s).sum() for p, s in zip(parts, since, strict=True)), jnp.zeros(()))
+def change(summands: Any, since: list[Any]) -> Any:
+    """() nats, the sum of the summands less that of the `reference` ones, subtracted one by one."""
+    pairs = zip(summands, since, strict=True)
+    return sum(((jnp.asarray(now, float) - then).sum() for now, then in pairs), jnp.zeros(()))
 
 
-def levelled(values):
-    """Each element's values over its candidates (..., k), in float32 less their largest: a sum of many would
-    drown how they differ.
+def relative_to_largest(values):
+    """In float32 the values at the candidates (..., k) of each element, less the largest of them.
+
+    A constant for each element does not matter where only differences are used. Without it, the rounding of
+    a sum over many elements would hide how the candidates differ.
     """
-    if not narrow():
+    if not floats_are_32_bit():
         return values
-    top = values.max(axis=-1, keepdims=True)
-    return jnp.where(jnp.isfinite(top), values - top, values)
+    largest = values.max(axis=-1, keepdims=True)
+    return jnp.where(jnp.isfinite(largest), values - largest, values)

@@ -1,4 +1,4 @@
-"""Sets of sites whose own graph has no cycle, and the order in which such a forest is passed through."""
+"""Forests: sets of sites whose tables of pairs make no cycle, and the order in which they are traversed."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -6,22 +6,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-VARIANTS = 4  # coverings of a graph with cycles: which sites a draw leaves out differs from draw to draw
+# number of coverings that are made if one forest cannot hold all sites; each draw uses one at random
+VARIANTS = 4
 
 
 class Forest(NamedTuple):
-    """A forest in levels, the deepest first; arrays are padded with site d and edge E.
+    """A forest of rooted trees in L levels, the deepest first.
 
     Attributes
     ----------
     sites : (d,) bool
-    node : (L, W) int, in level l the sites at depth L - l; a site's first child is in its own column,
-        wherever it can
-    column : (L, W) int, the column, one level up, of what they hang from; of the last level, the number of
-        the root; W or R where padded
-    edge : (L, W) int, the tabled pair between the two
-    flipped : (L, W) bool, whether the site above is the first of the pair
+        Which sites are in the forest.
+    node : (L, W) int
+        In row l the sites at depth L - l, padded with d. Where possible, the first child of a site is in the
+        column of the site.
+    column : (L, W) int
+        The column of each site's parent in the next row, padded with W; in the last row, whose parents are
+        the roots, the index of the root, padded with R.
+    edge : (L, W) int
+        The pair of each site and its parent, as an index of the E tables, padded with E.
+    flipped : (L, W) bool
+        Whether the parent is the first site of the pair.
     roots : (R,) int
+        The root of each tree.
     """
 
     sites: Any
@@ -33,28 +40,33 @@ class Forest(NamedTuple):
 
 
 def coverings(pairs: np.ndarray, apart: np.ndarray, members: np.ndarray, d: int) -> list[list[Forest]]:
-    """Lists of forests that cover `members` together: one list, of one forest, where nothing stands in the
-    way; else `VARIANTS`.
+    """Coverings of sites: lists of forests that together contain every one of the sites.
+
+    There is one covering if a single forest contains all of the sites, else there are `VARIANTS`.
 
     Parameters
     ----------
-    pairs : (E, 2) int, sites that a table joins: the edges
-    apart : (A, 2) int, sites that something else joins: not in one forest
-    members : (m,) int, sites to cover
-    d : number of sites
+    pairs : (E, 2) int
+        Sites that a table joins: the edges of the forests.
+    apart : (A, 2) int
+        Sites that interact otherwise and must not be in the same forest.
+    members : (m,) int
+        The sites to cover.
+    d : int
+        The number of sites.
     """
     near, far = neighbours_of(pairs, d), neighbours_of(apart, d)
-    found = []
+    variants = []
     for variant in range(VARIANTS):
         rng, left, cover = np.random.default_rng(variant), set(members.tolist()), []
         while left:
-            chosen = grown(near, far, members, left, rng)
+            chosen = greedy_forest(near, far, members, left, rng)
             cover.append(in_levels(near, chosen, pairs))
             left -= chosen
-        found.append(cover)
+        variants.append(cover)
         if len(cover) == 1:
-            return found[-1:]
-    return found
+            return variants[-1:]
+    return variants
 
 
 def is_forest(pairs: np.ndarray, d: int) -> bool:
@@ -64,18 +76,26 @@ def is_forest(pairs: np.ndarray, d: int) -> bool:
 
 
 def neighbours_of(links: np.ndarray, d: int) -> list[list[tuple[int, int]]]:
-    """For each site [(the site across, the number of the link)]."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(d)]
+    """For each site [(the site at the other end, the index of the link)]."""
+    neighbours: list[list[tuple[int, int]]] = [[] for _ in range(d)]
     for n, (a, b) in enumerate(links.tolist()):
-        found[a].append((b, n))
+        neighbours[a].append((b, n))
         if a != b:
-            found[b].append((a, n))
-    return found
+            neighbours[b].append((a, n))
+    return neighbours
 
 
-def grown(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Generator) -> set[int]:
-    """A largest induced forest that greed finds: from random sites along random edges, those
-    `wanted` first.
+def greedy_forest(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Generator) -> set[int]:
+    """An induced forest that a greedy search cannot extend, grown from random sites along random edges.
+
+    Parameters
+    ----------
+    near, far : lists of neighbours
+        The results of `neighbours_of` for the edges, and for pairs that must not be in the same forest.
+    members : (m,) int
+        The sites that may be in the forest.
+    wanted : set of int
+        Those that are tried first.
     """
     tree = list(range(len(near)))  # union-find
 
@@ -91,7 +111,7 @@ def grown(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Gener
         if any(j in chosen for j, _ in far[i]):
             return False
         roots = [root(j) for j, _ in near[i] if j in chosen]
-        if len(set(roots)) < len(roots):  # two edges into one tree, or a pair with two tables
+        if len(set(roots)) < len(roots):  # two edges to one tree would close a cycle
             return False
         chosen.add(i)
         for r in roots:
@@ -100,7 +120,7 @@ def grown(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Gener
 
     seen: set[int] = set()
     order = rng.permutation(members).tolist()
-    for start in sorted(order, key=lambda i: i not in wanted):  # stable: random within the two
+    for start in sorted(order, key=lambda i: i not in wanted):  # the sort keeps the random order
         frontier = [start]
         while frontier:
             n = int(rng.integers(len(frontier)))
@@ -115,20 +135,21 @@ def grown(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Gener
 
 
 def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
-    """The forest from its roots down: each tree hangs from the middle of a longest path, which halves its
-    depth.
+    """The forest of the chosen sites, each tree rooted in the middle of a longest path.
+
+    Such a root makes the depth as small as it can be.
     """
     d, roots, seen = len(near), [], set()
-    levels: list[list[tuple[int, int, int]]] = []  # (site, what it hangs from, link), from the roots down
+    levels: list[list[tuple[int, int, int]]] = []  # (site, parent, link), from the roots to the leaves
     for i in sorted(chosen):
         if i in seen:
             continue
         end = walk(near, chosen, i)[-1][0]
         path = walk(near, chosen, end)
-        up, line = {site: parent for site, parent, _ in path}, [path[-1][0]]
-        while up[line[-1]] >= 0:
-            line.append(up[line[-1]])
-        roots.append(line[len(line) // 2])
+        parents, longest = {site: parent for site, parent, _ in path}, [path[-1][0]]
+        while parents[longest[-1]] >= 0:
+            longest.append(parents[longest[-1]])
+        roots.append(longest[len(longest) // 2])
         depth = {-1: -1}
         for site, parent, link in walk(near, chosen, roots[-1]):
             depth[site] = depth[parent] + 1
@@ -149,26 +170,30 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
     node, column, edge = table[:, ::-1]
     inside = np.zeros(d, bool)
     inside[list(chosen)] = True
-    # the site itself is the second of its pair where the other is the first
+    # the parent is the first site of the pair where the site itself is the second
     second = np.append(pairs[:, 1], -1)
     return Forest(inside, node, column, edge, second[edge] == node, np.array(roots, int))
 
 
 def in_columns(level: list[tuple[int, int, int]], above: dict[int, int]) -> list[int]:
-    """A column for each site of a level: that of what it hangs from, for the first to ask, and the first free
-    one.
+    """A column for each site of a level: its parent's for the first child, else the first free one.
+
+    Parameters
+    ----------
+    level : list of (site, parent, link)
+    above : {site: its column} of the parents; a parent that is not in it passes on no column
     """
     taken: dict[int, int] = {}
     for n, (_, parent, _) in enumerate(level):
         if parent in above:
             taken.setdefault(above[parent], n)
-    given = {n: column for column, n in taken.items()}
+    inherited = {n: column for column, n in taken.items()}
     free = (column for column in itertools.count() if column not in taken)
-    return [given[n] if n in given else next(free) for n in range(len(level))]
+    return [inherited[n] if n in inherited else next(free) for n in range(len(level))]
 
 
 def walk(near, chosen: set[int], start: int) -> list[tuple[int, int, int]]:
-    """[(site, the one before it or -1, the link between)] of a tree, breadth first."""
+    """[(site, its predecessor or -1, the link between)] of the tree around a site, breadth first."""
     seen, out = {start}, [(start, -1, -1)]
     for site, _, _ in out:
         for j, link in near[site]:

@@ -19,7 +19,18 @@ WAYS = ("auto", "exact", "gradient")
 
 
 class FunctionDensity(Density):
-    """A JAX function over a space."""
+    """The log density that a JAX function gives over a space.
+
+    Parameters
+    ----------
+    function : callable
+        (x, *inputs) -> () float, nats.
+    space : Space
+    how : {"auto", "exact", "gradient"}
+        See `target_from_logdensity`.
+    inputs : sequence of pytrees
+        The default inputs.
+    """
 
     local = False
     exact = True
@@ -48,7 +59,7 @@ class FunctionDensity(Density):
         return jnp.asarray(self.function(x, *context)).reshape(())
 
     def centred(self, x, context):
-        return context  # a function cannot be taken apart
+        return context  # the summands of a function are not known
 
     def differences(self, x, context):
         values, inside = self.space.neighbours(x)
@@ -56,7 +67,7 @@ class FunctionDensity(Density):
             # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
             slope = jax.grad(lambda y: self.function(y, *context))(x.astype(jnp.result_type(float)))
             d = slope[:, None] * (values - x[:, None])
-            # where the slope is no number, weight 0 would make the neighbours unreachable
+            # if the slope is infinite or nan, a proposal would give the neighbours weight 0 for ever
             d = jnp.where(jnp.isfinite(d), d, 0.0)
         else:
             sites = np.repeat(np.arange(self.space.d), self.space.K)
@@ -74,8 +85,8 @@ class FunctionDensity(Density):
     # ---------------------------------- conditionals: one site at a time, every value evaluated
     @cached_property
     def interactions(self) -> Interactions:
-        nothing = np.zeros((0, 2), int)
-        return Interactions(nothing, [], np.ones(self.space.d, bool), self.space)
+        no_pairs = np.zeros((0, 2), int)
+        return Interactions(no_pairs, [], np.ones(self.space.d, bool), self.space)
 
     def rows(self, n: int, rows, context):
         raise TypeError("The sites of a function are scanned one at a time.")
@@ -100,7 +111,7 @@ class FunctionDensity(Density):
         )
         return evaluated(values, inside, now, then[None, :-1], then[-1])
 
-    def moved(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
+    def carried_after(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
         return ()
 
     def describe(self) -> dict[str, dict[str, Any]]:
@@ -112,8 +123,20 @@ class FunctionDensity(Density):
 
 
 def evaluated(values, inside, now, then, logp):
-    """(r, K) differences of log densities `then` (r, K), at `values`, from `logp` (), at the current values
-    `now` (r,).
+    """(r, K) differences from the log densities at the neighbours, see `masked`.
+
+    Parameters
+    ----------
+    values : (r, K) int
+        The neighbours.
+    inside : (r, K) bool
+        Whether these are in the support.
+    now : (r,) int
+        The current values.
+    then : (r, K) float
+        The log density at each neighbour.
+    logp : () float
+        The log density at the current values.
     """
     d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
     return masked(d, values, inside, now)

@@ -29,16 +29,16 @@ def target_from_model(
     model : pm.Model, optional
         By default the model of the context.
     vars : RV, name or value variable, or a list of them
-        The block; by default every discrete free variable that is no constrained vector.
+        The block; by default every discrete free variable that is not a constrained vector.
     differences : {"auto", "exact", "gradient"}
-        "auto" finds exact differences where the graph allows them at a bearable cost and takes the gradient
-        elsewhere; "exact" never takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and
-        4).
+        "auto" computes exact differences where their cost is acceptable and takes the gradient elsewhere;
+        "exact" never takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and 4).
     support : {name: (lower, upper)}, optional
-        Inclusive bounds of variables whose distribution does not give them away; None where there is none.
+        Inclusive bounds of variables, which take precedence over those of their distributions; None for a
+        side without a bound.
     window : "auto", "geometric", int or {name: one of these}
-        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all:
-        offsets ±1, ±2, ±4, ..., or -w..w.
+        The neighbours of integers without a bound, or with more than 256 values if evaluating all of them
+        costs too much: the offsets ±1, ±2, ±4, ..., or -w, ..., w for an integer w.
     initial_point : {value variable name: array}, optional
         Gives the shapes of the variables; by default `model.initial_point()`.
 
@@ -49,7 +49,7 @@ def target_from_model(
     Raises
     ------
     ValueError
-        For variables that cannot be sampled so, each with the reason and the remedy.
+        For variables that cannot be sampled one coordinate at a time, with the reason and the remedy.
     """
     model = modelcontext(model)
     names = block_of(model, vars)

@@ -1,23 +1,31 @@
-"""Indexing by what is known when a program is compiled: as slices and broadcasts, and not as gathers."""
+"""Indexing with indices that are known at compile time, by slices and broadcasts instead of gathers."""
 
 import jax.numpy as jnp
 import numpy as np
 
 
 def picked(array: np.ndarray, rows):
-    """`array[rows]`: static where `rows` is, everything where it is None."""
+    """`array[rows]`, or `array` if `rows` is None; a NumPy array unless `rows` is known at run time only."""
     if rows is None or isinstance(rows, np.ndarray):
         return array if rows is None else array[rows]
     return jnp.asarray(array)[rows]
 
 
 def take(array, index: np.ndarray, rows=None):
-    """`array[index]` for a flat array and a static index (R, ...); `rows` picks rows of the index, None is
-    all of them.
+    """`array[index[rows]]` for a flat array.
 
-    Regular indices become slices and broadcasts, which XLA fuses; the rest is a gather.
+    Regular indices become slices and broadcasts, which XLA fuses; others become a gather. Axes along which
+    the index does not vary have length 1 in the result.
+
+    Parameters
+    ----------
+    array : (n,) array
+    index : (R, ...) int
+        Known at compile time.
+    rows : (r,) int, optional
+        Entries of the first axis of the index; by default all.
     """
-    if isinstance(rows, np.ndarray):  # known when compiled: as static as the index
+    if isinstance(rows, np.ndarray):  # known at compile time, like the index
         index, rows = index[rows], None
     shape = index.shape if rows is None else (*jnp.shape(rows), *index.shape[1:])
     if index.size == 0:
@@ -31,7 +39,7 @@ def take(array, index: np.ndarray, rows=None):
         and (index.reshape(-1) == np.arange(index.size)).all()
     ):
         return jnp.asarray(array).reshape(shape)
-    for axis in range(index.ndim - 1, -1, -1):  # an axis along which nothing changes
+    for axis in range(index.ndim - 1, -1, -1):  # an axis along which the index does not vary
         if index.shape[axis] > 1 and (index == index.take([0], axis)).all():
             if axis == 0:
                 return take(array, index[0])[None]
@@ -41,11 +49,11 @@ def take(array, index: np.ndarray, rows=None):
     if isinstance(array, np.ndarray):
         return jnp.asarray(array[index])[rows]
     if rows is None:
-        line = index.reshape(-1)
-        step = int(line[1] - line[0])
-        if step > 0 and (np.diff(line) == step).all():
-            return jnp.asarray(array)[first : int(line[-1]) + 1 : step].reshape(shape)
-        where = index
+        flat_index = index.reshape(-1)
+        step = int(flat_index[1] - flat_index[0])
+        if step > 0 and (np.diff(flat_index) == step).all():
+            return jnp.asarray(array)[first : int(flat_index[-1]) + 1 : step].reshape(shape)
+        selected = index
     else:
-        where = jnp.asarray(index)[rows]
-    return jnp.asarray(array).at[where].get(mode="promise_in_bounds")
+        selected = jnp.asarray(index)[rows]
+    return jnp.asarray(array).at[selected].get(mode="promise_in_bounds")

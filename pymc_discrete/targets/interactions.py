@@ -1,8 +1,8 @@
-"""Which sites of a block interact, and so which may be drawn together.
+"""Which sites of a block interact, and therefore which may be drawn together.
 
-Sites that only sparse terms read are coloured: those of one colour do not interact, and are drawn together.
-Sites that tables join in pairs make a graph, of which forests are drawn together. Sites of a part that mixes
-them all are scanned one at a time.
+Sites that only sparse terms depend on are coloured: those of one colour do not interact and are drawn
+together. Sites that tables join in pairs form a graph, whose forests are drawn together. Sites of a part in
+which every site interacts with every other are scanned one at a time.
 """
 
 from functools import cached_property
@@ -15,13 +15,17 @@ from pymc_discrete.targets.space import Space
 
 
 class Interactions:
-    """The graph of a block's sites.
+    """The graph of a block's sites, in which sites that interact are linked.
 
     Parameters
     ----------
-    pairs : (E, 2) int, sites that a table joins, the lower first
-    apart : [(n, J) int], sites that something else joins, -1 for none
-    mixed : (d,) bool, sites of a part that joins them all
+    pairs : (E, 2) int
+        Sites that a table joins, the lower first.
+    apart : [(n, J) int]
+        Sites that interact otherwise, in sets of J sites, padded with -1.
+    mixed : (d,) bool
+        Sites of a part in which every site interacts with every other.
+    space : Space
     """
 
     def __init__(self, pairs: np.ndarray, apart: list[np.ndarray], mixed: np.ndarray, space: Space):
@@ -31,8 +35,9 @@ class Interactions:
 
     @cached_property
     def colours(self) -> list[tuple[int, np.ndarray]]:
-        """[(variable number, (r,) int sites counted within it)]: groups of sites that do not interact, of all
-        sites but the `scanned`.
+        """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
+
+        [(variable number, (r,) int sites counted within it)]
         """
         colours = []
         for n, (start, v) in enumerate(self.space.blocks):
@@ -42,14 +47,18 @@ class Interactions:
 
     @cached_property
     def scanned(self) -> list[tuple[int, np.ndarray]]:
-        """[(variable number, (r,) int sites counted within it)]: the other sites."""
-        of_variables = [np.flatnonzero(self._mixed[start : start + v.size]) for start, v in self.space.blocks]
-        return [(n, sites) for n, sites in enumerate(of_variables) if len(sites)]
+        """The sites of parts in which every site interacts with every other.
+
+        [(variable number, (r,) int sites counted within it)]
+        """
+        by_variable = [np.flatnonzero(self._mixed[start : start + v.size]) for start, v in self.space.blocks]
+        return [(n, sites) for n, sites in enumerate(by_variable) if len(sites)]
 
     @cached_property
     def neighbourhoods(self) -> list[np.ndarray] | None:
-        """Per variable (d, width) int, which of its sites have other differences once a site changes, counted
-        within the variable, one past the end for none; None where those are many.
+        """The sites whose differences change when a site changes, or None if there are many.
+
+        For each variable (d, width) int: its sites, counted within the variable and padded with its size.
         """
         d = self.space.d
         if self._mixed.any() or d < 4:
@@ -61,19 +70,20 @@ class Interactions:
     # ------------------------------------------------------------ forests
     @property
     def _joined(self) -> np.ndarray:
-        """Sites that a table joins to another, but for those that are scanned."""
+        """(m,) int, the sites that a table joins to another, without those that are scanned."""
         return np.setdiff1d(self.pairs, np.flatnonzero(self._mixed))
 
     @cached_property
     def tree(self) -> bool:
-        """Whether the sites that tables join make no cycle: `forests` is then one forest."""
+        """Whether the sites that tables join make no cycle: `forests` is then a single forest."""
         inside = np.isin(np.arange(self.space.d), self._joined)
         pairs, apart = (links[inside[links].all(axis=1)] for links in (self.pairs, self._apart))
         return len(pairs) > 0 and len(apart) == 0 and is_forest(pairs, self.space.d)
 
     @cached_property
     def forests(self) -> list[list[Forest]]:
-        """Coverings of the sites that tables join, but for those that are scanned: lists of forests in which
-        each of these sites occurs.
+        """Coverings of the sites that tables join, without those that are scanned.
+
+        Each covering is a list of forests that together contain all of these sites.
         """
         return coverings(self.pairs, self._apart, self._joined, self.space.d)

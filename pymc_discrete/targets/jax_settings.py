@@ -1,8 +1,8 @@
 """JAX's settings while a program of this package is traced or runs, whatever they are outside of it.
 
 What JAX computes depends on settings of the whole process, which any library may change: how types and shapes
-are promoted, how bits become random numbers, how wide numbers are. Inside this context the first two are
-JAX's defaults.
+are promoted, how random bits are generated, and whether floats have 64 bits. Inside this context the first
+two are JAX's defaults.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,16 @@ DEFAULTS = {
 
 @contextmanager
 def default_settings(wide: bool | None = None) -> Iterator[None]:
-    """JAX with its defaults, in this thread; as a decorator, while a function runs.
+    """JAX with its default settings in this thread; as a decorator, while a function runs.
 
     Parameters
     ----------
-    wide : whether numbers have 64 bits; by default as JAX is set
+    wide : bool, optional
+        Whether numbers have 64 bits; by default as JAX is set.
     """
     wanted = DEFAULTS if wide is None else {**DEFAULTS, "enable_x64": wide}
     changed = {name: value for name, value in wanted.items() if getattr(jax.config, "jax_" + name) != value}
-    if not changed:  # nearly always, and a step asks in every draw
+    if not changed:  # the usual case, made fast because every draw of a step comes here
         yield
         return
     with ExitStack() as stack:

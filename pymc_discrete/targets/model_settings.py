@@ -1,6 +1,4 @@
-"""JAX's settings for programs of PyMC models: numbers are as wide as PyTensor's floats, whatever JAX is set
-to.
-"""
+"""JAX's settings for programs of PyMC models: numbers have the width of PyTensor's floats."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +9,12 @@ import pytensor
 
 from pymc_discrete.targets.jax_settings import default_settings
 
-_wide: ContextVar[bool | None] = ContextVar(
-    "wide", default=None
-)  # of the program of a model that surrounds this place, if any
+# whether numbers have 64 bits in the `model_settings` that are active, None outside of them
+_wide: ContextVar[bool | None] = ContextVar("wide", default=None)
 
 
 def width_of_models() -> bool:
-    """Whether numbers of a model have 64 bits here: as `pytensor.config.floatX` says, or the program around
-    this place.
-    """
+    """Whether numbers of a model have 64 bits: as in the active `model_settings`, else as floatX says."""
     inside = _wide.get()
     return pytensor.config.floatX == "float64" if inside is None else inside
 
@@ -28,13 +23,14 @@ def width_of_models() -> bool:
 def model_settings(wide: bool | None = None) -> Iterator[None]:
     """`default_settings` with the width of models; as a decorator, while a function runs.
 
-    A thread that is started inside runs with JAX's settings until it enters this context itself, in a copy of
-    the context variables.
+    A thread that is started inside does not inherit JAX's settings: it must enter this context itself, in a
+    copy of the context variables.
 
     Parameters
     ----------
-    wide : whether numbers have 64 bits, in this program and in all that it calls; by default
-        `width_of_models`
+    wide : bool, optional
+        Whether numbers have 64 bits in this program and in all that it calls; by default
+        `width_of_models()`.
     """
     token = _wide.set(width_of_models() if wide is None else wide)
     try:
@@ -45,11 +41,12 @@ def model_settings(wide: bool | None = None) -> Iterator[None]:
 
 
 def refuse_another_width() -> None:
-    """Refuse to become a part of a JAX program of another width.
+    """Refuse to be called inside a JAX program whose numbers have another width.
 
     Raises
     ------
     ValueError
+        If JAX's setting differs from `width_of_models()`.
     """
     wide = width_of_models()
     if jax.config.jax_enable_x64 != wide:

@@ -1,25 +1,26 @@
-"""How messages show the names of variables: all of a few, and of many no more than tells which they are."""
+"""Names of variables in messages: a few in full, many as a range."""
 
 import re
 from collections.abc import Iterable, Mapping
 
-ALIKE = 4  # names that differ in their numbers only are shown as a range from so many on
-LISTED = 8  # entries of a list that are shown
+ALIKE = 4  # at least so many names that differ only in their numbers are shown as a range
+LISTED = 8  # largest number of entries that a list shows
 
 
 def shown(names: Iterable[str | None], quoted: bool = True) -> str:
-    """`'a', 'b'`; `z0 ... z149 (150 variables)` where many differ in their numbers only; at most `LISTED`
-    entries.
+    """The names as a list for messages, of at most `LISTED` entries.
+
+    Such as `'a', 'b'`, or `z0 ... z149 (150 variables)` for many that differ only in their numbers.
     """
-    every = list(map(str, names))
-    parts = [part for group in alike(every) for part in entries(group, quoted)]
+    all_names = list(map(str, names))
+    parts = [part for group in alike(all_names) for part in entries(group, quoted)]
     if len(parts) <= LISTED:
         return ", ".join(parts)
-    return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(every)} variables in all)"
+    return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(all_names)} variables in all)"
 
 
 def alike(names: Iterable[str]) -> list[list[str]]:
-    """The names in groups that differ in their numbers only."""
+    """The names in groups whose members differ only in their numbers."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(re.sub(r"\d+", "#", name), []).append(name)
@@ -27,16 +28,16 @@ def alike(names: Iterable[str]) -> list[list[str]]:
 
 
 def entries(group: list[str], quoted: bool) -> list[str]:
-    """One for each of a few names, one for many."""
+    """The entries of a list for a group of names: one for each of a few names, a range for many."""
     if len(group) < ALIKE:
         return [repr(name) if quoted else name for name in group]
     return [f"{group[0]} ... {group[-1]} ({len(group)} variables)"]
 
 
-def said_alike(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
-    """[(variables, text)] of {variable: text}.
+def merged_texts(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
+    """[(variables, text)] from {variable: text}, where similar texts are merged.
 
-    Texts that differ only in the names that they quote become one, which quotes all these names.
+    Texts that differ only in the names that they quote become one text that quotes all these names.
     """
     groups: dict[tuple[str, ...], list[tuple[str, list[str]]]] = {}
     for name, text in texts.items():
@@ -44,7 +45,9 @@ def said_alike(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
         groups.setdefault(tuple(between[::2]), []).append((name, between[1::2]))
     merged = []
     for template, members in groups.items():
-        quoted = [shown(dict.fromkeys(place)) for place in zip(*(names for _, names in members), strict=True)]
+        quoted = [
+            shown(dict.fromkeys(at_place)) for at_place in zip(*(names for _, names in members), strict=True)
+        ]
         text = "".join(part for pair in zip(template, [*quoted, ""], strict=True) for part in pair)
         merged.append(([name for name, _ in members], text))
     return merged

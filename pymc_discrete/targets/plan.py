@@ -1,17 +1,17 @@
-"""How the differences of a block are found: the choice among the ways, by counted cost."""
+"""The choice among the methods to compute the differences of a block, by counted cost."""
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_discrete.targets.interactions import Interactions
+from pymc_discrete.targets.parts.elements import elements_per_variable
 from pymc_discrete.targets.parts.gradient import Gradient
 from pymc_discrete.targets.parts.in_place import InPlace, Joined
 from pymc_discrete.targets.parts.incremental import Incremental
 from pymc_discrete.targets.parts.part import Part
 from pymc_discrete.targets.parts.quadratic import incremental
-from pymc_discrete.targets.parts.rows import rows_per_variable
 from pymc_discrete.targets.parts.tables import LARGEST_TABLES, Pair, Tables, Unary
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure import costs
@@ -19,19 +19,28 @@ from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.terms import Term, split
 
 WAYS = ("auto", "exact", "gradient")
-# A rest is evaluated on every move where that costs no more than this
-SMALL = 2e5  # counted operations in all
-CHEAP = 64.0  # ... per element of the changed linear maps
-BEARABLE = 1e9  # ... in all, where the gradient is blind
-# Values of a wide support are all looked at, or as many of them, as cost no more than this: about 100
-# microseconds
+# Dense terms are evaluated exactly at every move if that takes no more counted operations than one of these:
+SMALL = 2e5  # in all
+CHEAP = 64.0  # for each element of the changed linear maps
+BEARABLE = 1e9  # in all, if the gradient is blind
+# Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
+# about 100 microseconds
 CHEAP_DRAW = 2.5e5
-WIDEST = 4096
+WIDEST = 4096  # largest reach of a stretch of values
 
 
 def check_way(differences: Any) -> None:
+    """Raise ValueError for a value of `differences` that is none of `WAYS`."""
     if differences not in WAYS:
         raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+
+
+class Reason(NamedTuple):
+    """How the differences of a member of the space are computed, and why; the highest rank is reported."""
+
+    rank: float
+    way: str
+    reason: str
 
 
 class Plan:
@@ -39,36 +48,40 @@ class Plan:
 
     Parameters
     ----------
-    dependence : of the log density's graph
-    space : the block's space
-    how : "auto", "exact" or "gradient"
+    dependence : Dependence
+        Which sites each element of the log density's graph depends on.
+    space : Space
+        The block's space.
+    how : {"auto", "exact", "gradient"}
+        See `target_from_model`.
 
     Attributes
     ----------
     tables : Tables
     in_place : InPlace
-    incremental, gradients : the parts that join all their sites
+    incremental, gradients : list of Incremental, list of Gradient
+        The parts whose sites all interact.
     """
 
     def __init__(self, dependence: Dependence, space: Space, how: str = "auto"):
         self.dependence, self.graph, self.space = dependence, dependence.graph, space
         sized = [m for m in space.members if m.size]
         self._starts = [m.start for m in sized]
-        # of every member that has sites: the rank of the way, the way, and why
-        self._reasons: list[tuple[float, str, str]] = [(-1, "exact", "no term depends on it")] * len(sized)
+        # for every member that has sites, how its differences are computed
+        self._reasons = [Reason(-1, "exact", "no term depends on it")] * len(sized)
         sparse: list[Term] = []
         dense: list[Term] = []
         for name, term in self.graph.terms:
-            thin, rest = split(name, term, dependence)
-            sparse += thin
-            dense += rest
+            sparse_terms, dense_terms = split(name, term, dependence)
+            sparse += sparse_terms
+            dense += dense_terms
         self.incremental: list[Incremental] = []
         self.gradients: list[Gradient] = []
         if how == "gradient":
-            self.gradients, sparse, dense = [self._forced(dense + sparse)], [], []
-        unary, pairs, joined = self._sorted(sparse)
+            self.gradients, sparse, dense = [self._gradient_of_all(dense + sparse)], [], []
+        unary, pairs, joined = self._sort_sparse(sparse)
         for name in dict.fromkeys(t.name for t in dense):
-            self._choose([t for t in dense if t.name == name], how)
+            self._add_dense([t for t in dense if t.name == name], how)
         self.tables = Tables(unary, pairs, dependence, space)
         self.in_place = InPlace(joined, dependence, space)
 
@@ -77,33 +90,33 @@ class Plan:
         """All parts, in the order in which their differences are added up."""
         return [self.tables, self.in_place, *self.incremental, *self.gradients]
 
-    # ------------------------------------------------------------ which way
-    def _because(self, sites: np.ndarray, rank: float, way: str, reason: str) -> None:
-        """Note how the differences of the members that these sites belong to are found."""
+    # ------------------------------------------------------------ the choice
+    def _note_reason(self, sites: np.ndarray, rank: float, way: str, reason: str) -> None:
+        """Note how the differences of the members that these sites belong to are computed."""
         for m in np.unique(np.searchsorted(self._starts, sites, side="right") - 1):
-            if rank > self._reasons[m][0]:
-                self._reasons[m] = (rank, way, reason)
+            if rank > self._reasons[m].rank:
+                self._reasons[m] = Reason(rank, way, reason)
 
-    def _sorted(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
-        """The elements of sparse terms: tabulated, by one site or two, or evaluated in place."""
+    def _sort_sparse(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
+        """The elements of sparse terms: those of one and of two sites to tabulate, and the others."""
         unary: list[Unary] = []
         pairs: list[Pair] = []
         joined: list[Joined] = []
         for term in terms:
             sites = self.dependence.sparse(term.var)
-            own_unary, own_pairs, left = self._tabulated(term, sites)
-            unary += own_unary
-            pairs += own_pairs
-            if len(left):
-                joined.append(Joined(term, left, sites[left]))
+            unary_of_term, pairs_of_term, remaining = self._tabulated(term, sites)
+            unary += unary_of_term
+            pairs += pairs_of_term
+            if len(remaining):
+                joined.append(Joined(term, remaining, sites[remaining]))
             count = (sites >= 0).sum(1)
             most = "1 site" if count.max() == 1 else f"{count.max()} sites"
             reason = f"every element of {term.name!r} depends on at most {most}"
-            self._because(sites[sites >= 0], 1 + count.max() / 100, "exact", reason)
+            self._note_reason(sites[sites >= 0], 1 + count.max() / 100, "exact", reason)
         return unary, pairs, joined
 
     def _tabulated(self, term: Term, sites: np.ndarray) -> tuple[list[Unary], list[Pair], np.ndarray]:
-        """The tables of a sparse term, and which of its elements are in none."""
+        """The tables of a sparse term, and the elements that are in none of them."""
         dependence, space, blocks = self.dependence, self.space, self.space.blocks
         count = (sites >= 0).sum(1)
         number = np.zeros(space.d, int)
@@ -111,50 +124,52 @@ class Plan:
             number[start : start + v.size] = n
         unary: list[Unary] = []
         pairs: list[Pair] = []
-        left = count > 2
+        remaining = count > 2
         one = np.flatnonzero(count == 1)
         for n in np.unique(number[sites[one, 0]]) if len(one) else ():
             _, v = blocks[n]
-            mine = one[number[sites[one, 0]] == n]
-            if not v.finite or v.K * len(mine) > LARGEST_TABLES:
-                left[mine] = True
+            members = one[number[sites[one, 0]] == n]
+            if not v.finite or v.K * len(members) > LARGEST_TABLES:
+                remaining[members] = True
                 continue
-            rows = rows_per_variable(sites[mine, :1], space, mine)[int(n)]
-            unary.append(Unary(term, rows, int(n), dependence, space))
+            elements = elements_per_variable(sites[members, :1], space, members)[int(n)]
+            unary.append(Unary(term, elements, int(n), dependence, space))
         two = np.flatnonzero(count == 2)
         for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
-            mine = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
+            members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]
-            # a table costs Ka Kb a context, evaluation in place Ka + Kb a transition
+            # a table costs Ka Kb per context, evaluation in place costs Ka + Kb per transition
             worth = (va.K + vb.K) * max(space.d, 10) / 2 >= va.K * vb.K
-            if not (va.finite and vb.finite and worth and va.K * vb.K * len(mine) <= LARGEST_TABLES):
-                left[mine] = True
+            if not (va.finite and vb.finite and worth and va.K * vb.K * len(members) <= LARGEST_TABLES):
+                remaining[members] = True
                 continue
-            ends = (sites[mine, 0], sites[mine, 1])
-            pair = Pair(term, mine, *ends, (int(a), int(b)), dependence, space)
-            if not all(side.rows.unique for side in pair.sides):  # a hub: padding would waste
-                left[mine] = True
+            ends = (sites[members, 0], sites[members, 1])
+            pair = Pair(term, members, *ends, (int(a), int(b)), dependence, space)
+            if not all(side.site_pairs.unique for side in pair.sides):
+                # a few sites have most of the pairs: padded tables would be mostly padding
+                remaining[members] = True
                 continue
             pairs.append(pair)
-        return unary, pairs, np.flatnonzero(left)
+        return unary, pairs, np.flatnonzero(remaining)
 
-    def _choose(self, terms: list[Term], how: str) -> None:
-        """One way for all dense parts of a term: half of it by the gradient would cost as much and its errors
-        would not cancel.
+    def _add_dense(self, terms: list[Term], how: str) -> None:
+        """Add the dense parts of a term, all with the same method.
+
+        The gradient of some of them would cost as much as that of all, and its errors would not cancel.
         """
-        every = [incremental(t, self.dependence, self.space) for t in terms]
-        variables = set[int]().union(*(r.variables for r in every))
-        cost = sum(r.cost_of_all for r in every)
-        cheap = CHEAP * sum(r.moves_of(n) * r.row_elements for r in every if r.linear for n in r.variables)
+        parts = [incremental(t, self.dependence, self.space) for t in terms]
+        variables = set[int]().union(*(p.variables for p in parts))
+        cost = sum(p.cost_of_all for p in parts)
+        cheap = CHEAP * sum(p.moves_of(n) * p.row_elements for p in parts if p.linear for n in p.variables)
         once = costs.of_graph([t.total for t in terms], self.graph, set(self.graph.values))
         if how == "exact" or cost <= max(SMALL, cheap, 16 * once):
-            self._evaluate(every)
+            self._add_exact(parts)
             return
         gradient = Gradient(terms, self.dependence, self.space)
         name, op = terms[0].name, self._dense_op(terms[0])
         if not gradient.blind and variables <= gradient.variables:
-            dear = f"exact differences cost {cost / max(once, 1):.0f} of its evaluations"
-            self._because(gradient.sites, 3, "gradient", f"{name!r} is dense ({op}); {dear}")
+            cost_of_exact = f"exact differences cost {cost / max(once, 1):.0f} of its evaluations"
+            self._note_reason(gradient.sites, 3, "gradient", f"{name!r} is dense ({op}); {cost_of_exact}")
             self.gradients.append(gradient)
             return
         if cost > BEARABLE:
@@ -165,18 +180,25 @@ class Plan:
                 "Pass differences='exact' to pay that, sample these variables in smaller blocks, or write "
                 f"the term without {op}."
             )
-        self._evaluate(every, f"; its gradient is blind: {gradient.blind}")
+        self._add_exact(parts, f"; its gradient is blind: {gradient.blind}")
 
-    def _evaluate(self, parts: list[Incremental], more: str = "") -> None:
+    def _add_exact(self, parts: list[Incremental], more: str = "") -> None:
+        """Add parts with exact differences; `more` is appended to the reason."""
         self.incremental += parts
         for part in parts:
             way = "incremental" if part.linear else "brute force"
             what = "is evaluated on changed linear maps" if part.linear else "is evaluated at every neighbour"
             reason = f"{part.term.name!r} is dense ({self._dense_op(part.term)}) and {what}{more}"
-            self._because(part.sites, 2, way, reason)
+            self._note_reason(part.sites, 2, way, reason)
 
-    def _forced(self, terms: list[Term]) -> Gradient:
-        """The gradient of all terms, as the user asks for it."""
+    def _gradient_of_all(self, terms: list[Term]) -> Gradient:
+        """The gradient of all terms, which the user asks for.
+
+        Raises
+        ------
+        ValueError
+            If the gradient is blind for some variables.
+        """
         gradient = Gradient(terms, self.dependence, self.space)
         unseen = [v.name for n, v in enumerate(self.space.variables) if n not in gradient.variables]
         if gradient.blind or unseen:
@@ -185,35 +207,33 @@ class Plan:
             raise ValueError(
                 f"The gradient is blind for {names}: {why}. Use differences='exact' (or 'auto')."
             )
-        self._because(gradient.sites, 3, "gradient", "asked for with differences='gradient'")
+        self._note_reason(gradient.sites, 3, "gradient", "asked for with differences='gradient'")
         return gradient
 
     def _dense_op(self, term: Term) -> str:
         """Why a term is dense: the first Op that makes it so."""
         return self.dependence.cause(term.var) or str(term.var.owner.op)
 
-    # ------------------------------------------------------------ what comes of it
+    # ------------------------------------------------------------ results
     @property
     def guessed_choices(self) -> list[str]:
-        """Names of the members that choose among values (`mu[z]`), what depends on them being known by a
-        gradient only.
-        """
-        sites = [g.choosing for g in self.gradients]
-        return list(dict.fromkeys(self.space.sites[s][0] for own in sites for s in own))
+        """Names of the members that select among values (`mu[z]`) in a term that the gradient estimates."""
+        return list(dict.fromkeys(self.space.sites[s][0] for g in self.gradients for s in g.choosing))
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """{name: how the differences of its sites are found}."""
+        """{name: {"way", "exact", "K", "reason"}}, how the differences of its sites are computed."""
         reasons = dict(zip(self._starts, self._reasons, strict=True))
-        rows, ends = {}, np.cumsum([v.size for v in self.space.variables])
+        descriptions, ends = {}, np.cumsum([v.size for v in self.space.variables])
         for m in self.space.members:
             _, way, reason = reasons[m.start] if m.size else (0, "exact", "it has no elements")
             number = int(np.searchsorted(ends, m.start, side="right" if m.size else "left"))
             K = self.space.variables[number].K
-            rows[m.name] = {"way": way, "exact": way != "gradient", "K": K, "reason": reason}
-        return rows
+            descriptions[m.name] = {"way": way, "exact": way != "gradient", "K": K, "reason": reason}
+        return descriptions
 
     @cached_property
     def interactions(self) -> Interactions:
+        """Which sites interact, as far as the parts say."""
         mixed = np.zeros(self.space.d, bool)
         for part in [*self.incremental, *self.gradients]:
             mixed[part.sites] = True
@@ -221,12 +241,18 @@ class Plan:
 
     @cached_property
     def local(self) -> list[np.ndarray] | None:
-        """`Interactions.neighbourhoods`, where the differences of single sites can be computed anew."""
+        """`Interactions.neighbourhoods`, or None if differences of some sites cannot be computed alone."""
         return self.interactions.neighbourhoods if self.in_place.padded else None
 
     def wide(self) -> tuple[list[int], dict[int, int]]:
-        """Which variables with a window may as well be drawn from all of their bounded support, and for the
-        others how many steps a stretch of values may have: as many as are cheap.
+        """How far Gibbs sampling looks in supports that are not finite or too wide to be enumerated.
+
+        Returns
+        -------
+        whole : list of int
+            Variables with a bounded support of which all values are cheap enough to evaluate.
+        widths : {variable number: int}
+            For the others the steps between the ends of a stretch of values: as many as are cheap.
         """
         wide = [n for n, v in enumerate(self.space.variables) if not v.finite and v.size]
         whole, widths = [], {}
@@ -237,17 +263,21 @@ class Plan:
             if v.counts.max() <= values:
                 whole.append(n)
             else:
-                # a stretch need not reach beyond what its distribution does
+                # a stretch need not reach further than the window, which is scaled to the distribution
                 most = min(WIDEST, int(np.max(np.asarray(v.offsets))))
                 widths[n] = max(v.width, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
         return whole, widths
 
     def cost(self, one_site: bool, stretches: bool = False) -> float:
-        """Counted operations of one transition: of all differences, or of those that a change of one site
-        touches.
+        """Counted operations of one transition.
 
-        With `stretches` sites that have a window are evaluated on a stretch of values (see `Variable`) in
-        place of it.
+        Parameters
+        ----------
+        one_site : bool
+            Whether a transition changes one site, so that only the differences that this changes are
+            computed again where possible.
+        stretches : bool
+            Whether sites that have a window are evaluated on a stretch of values (see `Variable`) instead.
         """
         space = self.space
         local = one_site and self.local is not None

@@ -9,14 +9,13 @@ import numpy as np
 
 from pymc_discrete.targets.indexing import picked
 
-# A support of at most this many values is enumerated; a wider one is walked by offsets, unless all of it is
-# asked for
+# In a support of at most this many values all values are neighbours; in a wider one the neighbours are given
+# by offsets from the current value, except for variables in the argument `whole` of `Space.build`
 LARGEST_SUPPORT = 256
-UNBOUNDED = np.iinfo(
-    np.int32
-).max  # stands for a bound that there is not; a bound that there is may lie beyond it
+# Takes the place of a missing bound; actual bounds may lie beyond it
+UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
-WIDTH = 8  # steps between the ends of a stretch of a geometric window
+WIDTH = 8  # default of `Variable.width`
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +26,16 @@ class Variable:
     ----------
     name : str
     shape : tuple of int
-    lower, upper : (n,) int, bounds of every site, inclusive; -/+ UNBOUNDED where there is none
-    offsets : None where every value of the support is a neighbour, else (K,) int, symmetric, without 0
-    nominal : bool, whether values are names, without an order
-    width : steps between the ends of a stretch of values that Gibbs sampling draws from, where offsets are
-        geometric
+    lower, upper : (n,) int
+        Bounds of every site, inclusive; -/+ UNBOUNDED where there is none.
+    offsets : (K,) int
+        Neighbours relative to the current value, symmetric, without 0; None if every value of the support is
+        a neighbour.
+    nominal : bool
+        Whether values are labels without an order.
+    width : int
+        Number of steps in a stretch, a set of equally spaced values around the current one from which Gibbs
+        sampling draws, where offsets are geometric.
     """
 
     name: str
@@ -48,15 +52,14 @@ class Variable:
 
     @property
     def kind(self) -> Hashable:
-        """What two variables share that can be parts of one: the width of their tables, and what their values
-        are.
-        """
+        """A key that is equal for variables that can be joined into one: K, the order and the offsets."""
         return (self.K, self.nominal, None if self.offsets is None else self.offsets.tobytes())
 
     @property
     def stretches(self) -> tuple[int, np.ndarray]:
-        """(w, strides) with which w + 1 equally spaced values, one of them the current one, reach as far as
-        the offsets do.
+        """(w, strides): stretches of w + 1 equally spaced values that reach as far as the offsets.
+
+        One of the values is the current one; each stride gives one spacing.
         """
         offsets = np.asarray(self.offsets)
         steps = offsets[offsets > 0]
@@ -66,11 +69,12 @@ class Variable:
 
     @property
     def finite(self) -> bool:
+        """Whether every value of the support is a neighbour."""
         return self.offsets is None
 
     @property
     def counts(self) -> np.ndarray:
-        """(n,) int, values in the support of each site (finite variables)."""
+        """(n,) int, the number of values in the support of each site of a finite variable."""
         return self.upper - self.lower + 1
 
     @property
@@ -101,17 +105,30 @@ class Space:
 
     Parameters
     ----------
-    variables : list of `Variable`
-    members : list of `Member`, the named arrays in the order of their sites, where some variables are made of
-        several
+    variables : list of Variable
+    members : list of Member, optional
+        The named arrays in the order of their sites, if some variables are made of several arrays; by default
+        one for each variable.
 
     Attributes
     ----------
-    d, K : int, number of sites and of neighbours of the widest one
+    d : int
+        The number of sites.
+    K : int
+        The largest number of neighbours of a site.
     sites : list of (value variable name, flat index), length d
-    lower, upper : (d,) int, bounds of each site, inclusive
-    windowed : (d,) bool, sites whose neighbours are offsets
-    nominal : (d,) bool, sites whose values have no order
+    lower, upper : (d,) int
+        Bounds of each site, inclusive.
+    windowed : (d,) bool
+        Sites whose neighbours are given by offsets.
+    nominal : (d,) bool
+        Sites whose values have no order.
+    column : (d, K) int
+        For each neighbour its offset, or its value less the lower bound where the variable is finite.
+    exists : (d, K) bool
+        Whether the site has so many neighbours.
+    opposite : (d, K) int
+        The column of the negated offset.
     """
 
     def __init__(self, variables: list[Variable], members: list[Member] | None = None):
@@ -130,11 +147,9 @@ class Space:
         self.upper = np.concatenate([v.upper for v in variables]).astype(np.int64)
         self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
         self.nominal = np.concatenate([np.full(v.size, v.nominal) for v in variables])
-        # per site and column: the offset (windowed) or the place in the support (finite), and whether the
-        # column exists
         self.column = np.zeros((self.d, self.K), np.int64)
         self.exists = np.zeros((self.d, self.K), bool)
-        self.opposite = np.zeros((self.d, self.K), np.int64)  # column of the negated offset
+        self.opposite = np.zeros((self.d, self.K), np.int64)
         for a, v in self.blocks:
             b = a + v.size
             if v.offsets is None:
@@ -160,35 +175,48 @@ class Space:
 
         Parameters
         ----------
-        supports : {name: (lower, upper)}, inclusive, scalars or arrays of the variable's shape; None or +-inf
-            where unbounded
-        shapes : {name: shape}, () where one is left out; by default the shapes of the bounds
-        window : "auto", "geometric", an int w for -w..w, or {name: one of these}, for sites with more than
-            256 values
-        scale : {name: how far apart its values lie}, which "auto" widens the window of an unbounded variable
-            by
-        nominal : names of variables whose values have no order
-        whole : names of variables of which every value is a neighbour, however wide their bounded support
-        widths : {name: steps between the ends of a stretch of values that Gibbs sampling draws from}
+        supports : {name: (lower, upper)}
+            Inclusive bounds, scalars or arrays of the variable's shape; None or +-inf where unbounded.
+        shapes : {name: shape}, optional
+            () for names that are left out; by default the shapes of the bounds.
+        window : "auto", "geometric", int or {name: one of these}
+            The neighbours of sites with more than 256 values: the offsets ±1, ±2, ±4, ..., or -w, ..., w for
+            an integer w.
+        scale : {name: float}, optional
+            The standard deviation of a variable, or a similar scale: the offsets of an unbounded variable
+            reach twice as far.
+        nominal : collection of str
+            Names of variables whose values have no order.
+        whole : collection of str
+            Names of variables with a bounded support of which every value is a neighbour, however many.
+        widths : {name: int}, optional
+            See `Variable.width`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For arguments that do not fit together, with the name of the variable.
         """
         variables = []
         if not isinstance(supports, Mapping):
             raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
         if isinstance(nominal, str):
             raise TypeError(f"nominal must be a list of names, got {nominal!r}. One name is [{nominal!r}].")
-        for what, given in (("window", window), ("shapes", shapes), ("nominal", dict.fromkeys(nominal))):
-            for name in given if isinstance(given, Mapping) else ():
+        arguments = {"window": window, "shapes": shapes, "nominal": dict.fromkeys(nominal)}
+        for argument, value in arguments.items():
+            for name in value if isinstance(value, Mapping) else ():
                 if name not in supports:
                     raise ValueError(
-                        f"{what} names {name!r}, which is no variable of the block: {', '.join(supports)}."
+                        f"{argument} names {name!r}, which is no variable of the block: "
+                        f"{', '.join(supports)}."
                     )
-        for name, given in supports.items():
-            if not (isinstance(given, tuple | list) and len(given) == 2):
+        for name, support in supports.items():
+            if not (isinstance(support, tuple | list) and len(support) == 2):
                 raise ValueError(
-                    f"The support of {name!r} must be (lower, upper), both inclusive, got {given!r}."
+                    f"The support of {name!r} must be (lower, upper), both inclusive, got {support!r}."
                 )
-            low, high = given
-            endless = any(
+            low, high = support
+            unbounded = any(
                 b is None or (np.asarray(b).dtype.kind == "f" and np.isinf(b).any()) for b in (low, high)
             )
             low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
@@ -212,11 +240,12 @@ class Space:
                     f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
                     f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
                 )
-            asked = window.get(name, "auto") if isinstance(window, dict) else window
+            window_of_name = window.get(name, "auto") if isinstance(window, dict) else window
             widest = int((upper - lower).max(initial=0)) + 1
-            reach = 2.0 * (scale or {}).get(name, 0.0) if endless else widest / 4
-            offsets = offsets_of(name, asked, max(8.0, reach))  # checked even where none is needed
-            finite = widest <= LARGEST_SUPPORT or (name in whole and not endless)
+            reach = 2.0 * (scale or {}).get(name, 0.0) if unbounded else widest / 4
+            # computed for finite variables too, so that an invalid window is always an error
+            offsets = offsets_of(name, window_of_name, max(8.0, reach))
+            finite = widest <= LARGEST_SUPPORT or (name in whole and not unbounded)
             width = (widths or {}).get(name, WIDTH)
             variables.append(
                 Variable(name, shape, lower, upper, None if finite else offsets, name in nominal, width)
@@ -224,12 +253,18 @@ class Space:
         return cls(variables)
 
     def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
-        """The same sites with one variable, called `names`, in place of each of the `groups` of variables of
-        one kind.
+        """The same sites, where variables of one kind are joined.
+
+        Parameters
+        ----------
+        groups : list of lists of str
+            The names of the variables in each group, which have the same `Variable.kind`.
+        names : list of str
+            The name of the variable that takes the place of each group.
         """
-        own, variables, members, start = {v.name: v for v in self.variables}, [], [], 0
+        by_name, variables, members, start = {v.name: v for v in self.variables}, [], [], 0
         for group, name in zip(groups, names, strict=True):
-            parts = [own[n] for n in group]
+            parts = [by_name[n] for n in group]
             for v in parts:
                 members.append(Member(v.name, v.shape, start))
                 start += v.size
@@ -255,7 +290,7 @@ class Space:
         return list(zip(self.starts, self.variables, strict=True))
 
     def numbers(self, name: str) -> np.ndarray:
-        """int array of the variable's shape, the numbers of its sites."""
+        """The numbers of the sites of a named array, int, in the shape of the array."""
         for m in self.members:
             if m.name == name:
                 return m.start + np.arange(m.size).reshape(m.shape)
@@ -264,8 +299,9 @@ class Space:
         )
 
     def values_of(self, x, start: int, v: Variable, rows=None):
-        """(n, moves) values of the other neighbours of one variable's sites, cyclic shifts 1..K-1 on finite
-        sites.
+        """(r, moves) int, the values that sites of one variable take after each of their moves.
+
+        On finite sites the moves are cyclic shifts by 1, ..., K - 1, else they are the offsets.
         """
         lower, counts = v.lower, v.counts
         if rows is not None:
@@ -281,33 +317,44 @@ class Space:
         return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])
 
     def by_value(self, x, n: int, moves, rows=None):
-        """(r, moves) nats of the moves of one variable's sites `rows` -> (r, K) by neighbour, 0 for the
-        current value.
+        """(r, K) nats by neighbour, 0 at the current value, from (r, moves) nats by move.
+
+        Parameters
+        ----------
+        x : (d,) int
+        n : int
+            The number of the variable.
+        moves : (r, moves) float
+            Differences in the order of `values_of`.
+        rows : (r,) int
+            Sites, counted within the variable; None means all.
         """
         start, v = self.blocks[n]
         if not v.finite:
             return moves
         lower, counts = picked(v.lower, rows), picked(v.counts, rows)
         now = x[start : start + v.size] if rows is None else x[start + rows]
-        place = (now - lower)[:, None]
+        index = (now - lower)[:, None]
         if v.K == 2:
-            return jnp.where(np.arange(2) == place, 0.0, moves)
-        shift = jnp.remainder(np.arange(v.K) - place, counts[:, None])
+            return jnp.where(np.arange(2) == index, 0.0, moves)
+        shift = jnp.remainder(np.arange(v.K) - index, counts[:, None])
         padded = jnp.concatenate([jnp.zeros_like(moves[:, :1]), moves], axis=1)
         return jnp.take_along_axis(padded, shift, axis=1, mode="clip")
 
     def neighbours(self, x, sites=None):
-        """Neighbours of every site.
+        """The neighbours of sites.
 
         Parameters
         ----------
         x : (d,) int
-        sites : (m,) int, the sites wanted; None is all
+        sites : (m,) int
+            Numbers of sites; None means all.
 
         Returns
         -------
-        values : (d, K) int
-        inside : (d, K) bool, False beyond the support and in columns that a site does not have
+        values : (m, K) int
+        inside : (m, K) bool
+            False beyond the support and in columns that a site does not have.
         """
         x = jnp.asarray(x)
         if sites is None:
@@ -327,10 +374,24 @@ class Space:
         return values, inside
 
     def neighbours_of(self, x, n: int, rows=None, candidates=None):
-        """`neighbours` of one variable's sites `rows`, counted within it, no wider than it needs: values,
-        inside (r, K), and now (r,).
+        """As `neighbours`, for sites of one variable and with as many columns as the variable has.
 
-        `candidates` (r, K) are values to look at instead of the window's.
+        Parameters
+        ----------
+        x : (d,) int
+        n : int
+            The number of the variable.
+        rows : (r,) int
+            Sites, counted within the variable; None means all.
+        candidates : (r, K) int
+            Values that take the place of those that offsets give.
+
+        Returns
+        -------
+        values : (r, K) int
+        inside : (r, K) bool
+        now : (r,) int
+            The current values.
         """
         start, v = self.blocks[n]
         now = x[start : start + v.size] if rows is None else x[start + rows]
@@ -346,15 +407,16 @@ class Space:
         return (x >= self.lower) & (x <= self.upper)
 
 
-def shape_of(name: str, given: Any) -> tuple[int, ...]:
-    sizes = (given,) if np.ndim(given) == 0 else tuple(given)
+def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; raises ValueError for one that is invalid."""
+    sizes = (shape,) if np.ndim(shape) == 0 else tuple(shape)
     if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
-        raise ValueError(f"The shape of {name!r} must be integers that are not negative, got {given!r}.")
+        raise ValueError(f"The shape of {name!r} must be integers that are not negative, got {shape!r}.")
     return tuple(int(n) for n in sizes)
 
 
 def bound(name: str, value: Any, missing: int) -> np.ndarray:
-    """A bound as an integer array."""
+    """A bound as an integer array, with `missing` for None and UNBOUNDED for infinite values."""
     array = np.asarray(missing if value is None else value)
     if array.dtype.kind == "f":
         if np.isnan(array).any():
@@ -376,11 +438,13 @@ def bound(name: str, value: Any, missing: int) -> np.ndarray:
 
 
 def offsets_of(name: str, window: Any, reach: float) -> np.ndarray:
-    """Symmetric offsets of a window (the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1,
-    generalised).
+    """(K,) int, the symmetric offsets of a window.
+
+    A generalisation of the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1.
     """
     if isinstance(window, str) and window in ("auto", "geometric"):
-        steps = 2 ** np.arange(int(np.log2(reach)) + 1)  # local steps to mix, long ones to travel
+        # short steps explore locally, long ones cross the support
+        steps = 2 ** np.arange(int(np.log2(reach)) + 1)
     elif isinstance(window, int | np.integer) and not isinstance(window, bool) and window >= 1:
         steps = np.arange(1, int(window) + 1)
     else:

@@ -22,16 +22,23 @@ from pytensor.tensor.random.type import RandomType
 Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
 
 _rules: dict[type | str, Callable[[Variable], Bounds | None]] = {}
-_nominal: set[type | str] = set()  # those whose values are names without an order
+# Ops whose values are labels without an order
+_nominal: set[type | str] = set()
 
 CONSTRAINED = (prb.MultinomialRV,)
-# continuous ones that fill no volume of their own coordinates
+# continuous arrays under a constraint: their support has volume 0 in their own coordinates
 FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, WishartRV)
 
 
 def rule(*ops: type | str, nominal: bool = False):
-    """Register the bounds of random variables of these Ops; an Op of a package that need not be installed is
-    given as "module.class".
+    """Register a function that gives the bounds of random variables of these Ops.
+
+    Parameters
+    ----------
+    ops : type or str
+        Classes of Ops, or "module.class" for one of a package that need not be installed.
+    nominal : bool
+        Whether the values are labels without an order.
     """
 
     def register(function):
@@ -44,7 +51,7 @@ def rule(*ops: type | str, nominal: bool = False):
 
 
 def known(var: Variable) -> np.ndarray | None:
-    """The value of a parameter, or None where it depends on another random variable."""
+    """The value of a parameter, or None if it depends on another random variable."""
     for a in ancestors([var]):
         if isinstance(a.type, RandomType):
             return None
@@ -52,6 +59,7 @@ def known(var: Variable) -> np.ndarray | None:
 
 
 def parameters(rv: Variable) -> list[Variable]:
+    """The parameters of a random variable's distribution."""
     op = rv.owner.op
     if hasattr(op, "dist_params"):
         return list(op.dist_params(rv.owner))
@@ -59,14 +67,14 @@ def parameters(rv: Variable) -> list[Variable]:
 
 
 def bounds_of(rv: Variable) -> Bounds | None:
-    """The bounds of a random variable by the rule of its Op, or None where there is no rule."""
+    """The bounds of a random variable by the rule of its Op, or None if there is no rule."""
     if rv.owner is None:
         return None
     return next((_rules[key](rv) for key in keys(rv) if key in _rules), None)
 
 
 def keys(rv: Variable) -> Iterator[type | str]:
-    """What the rule of a random variable may be registered under, the nearest first."""
+    """The keys under which a rule for a random variable may be registered, the most specific first."""
     for cls in type(rv.owner.op).__mro__:
         yield cls
         yield f"{cls.__module__}.{cls.__qualname__}"
@@ -115,8 +123,8 @@ def _(rv):
 
 @rule("pymc_extras.distributions.timeseries.DiscreteMarkovChainRV", nominal=True)
 def _(rv):
-    # one of the states that its transition matrix (..., K, K) has; the first ones are drawn from a
-    # distribution of their own
+    # the values are the states 0, ..., K - 1 of the transition matrix (..., K, K), and the values of the
+    # distribution from which the initial states are drawn
     P, _, initial, *_ = rv.owner.inputs
     K, first = length(P), bounds_of(initial)
     if first is None:
@@ -126,19 +134,20 @@ def _(rv):
 
 @rule(PartialObservedRV)
 def _(rv):
-    # the missing elements of a variable whose log density does not come apart into those of its elements
+    # PyMC splits a partly observed variable into its observed and its missing elements, which is output 1;
+    # where their log densities cannot be separated, both parts are outputs of this Op
     base, mask = rv.owner.inputs
-    found, missing = bounds_of(base), known(mask)
-    if found is None or missing is None:
+    bounds, missing = bounds_of(base), known(mask)
+    if bounds is None or missing is None:
         return None
-    missing = missing if rv.owner.outputs.index(rv) == 1 else ~missing
+    selected = missing if rv.owner.outputs.index(rv) == 1 else ~missing
     return tuple(
-        b if b is None or np.ndim(b) == 0 else np.broadcast_to(b, missing.shape)[missing] for b in found
+        b if b is None or np.ndim(b) == 0 else np.broadcast_to(b, selected.shape)[selected] for b in bounds
     )
 
 
 def length(var: Variable) -> int:
-    """Of the last dimension."""
+    """The length of the last dimension."""
     n = var.type.shape[-1]
     return int(pytensor.function([], var.shape[-1], mode="FAST_COMPILE")()) if n is None else n
 
@@ -153,19 +162,20 @@ def _(rv):
 def _(rv):
     # ZeroInflated* and Hurdle* are mixtures with a point mass
     _, *components = parameters(rv)
-    found = [bounds_of(c) for c in components]
-    if any(b is None for b in found):
+    bounds = [bounds_of(c) for c in components]
+    if any(b is None for b in bounds):
         return None
-    if len(found) == 1:  # one batched distribution, whose last dimension is the mixture's
-        low, high = found[0]
+    if len(bounds) == 1:  # one batched distribution, whose last dimension indexes the components
+        low, high = bounds[0]
         return over_components(low, np.min), over_components(high, np.max)
-    lows, highs = zip(*found, strict=True)
+    lows, highs = zip(*bounds, strict=True)
     low = None if any(b is None for b in lows) else np.minimum.reduce(np.broadcast_arrays(*lows))
     high = None if any(b is None for b in highs) else np.maximum.reduce(np.broadcast_arrays(*highs))
     return low, high
 
 
 def over_components(b: Any, reduce: Callable) -> Any:
+    """A bound (..., components) reduced over the components; None and scalars as they are."""
     return b if b is None or np.ndim(b) == 0 else reduce(b, axis=-1)
 
 
@@ -179,14 +189,12 @@ def _(rv):
 @rule(CensoredRV)
 def _(rv):
     base, lower, upper = rv.owner.inputs
-    found = bounds_of(base)
-    return None if found is None else tightest(found, known(lower), known(upper))
+    bounds = bounds_of(base)
+    return None if bounds is None else tightest(bounds, known(lower), known(upper))
 
 
 def counts_as_floats(rv: Variable) -> str | None:
-    """The name of the discrete distribution that a random variable of floats truncates, or None where it does
-    not.
-    """
+    """The name of the discrete distribution of which a random variable of floats is a truncation, or None."""
     if not isinstance(rv.owner.op, TruncatedRV) or not rv.type.dtype.startswith("float"):
         return None
     base = rv.owner.op.base_rv_op
@@ -195,7 +203,10 @@ def counts_as_floats(rv: Variable) -> str | None:
 
 
 def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None) -> Bounds:
-    """Bounds within [lower, upper]; a limit that depends on another variable is left to the target."""
+    """The bounds restricted to [lower, upper].
+
+    A limit that is None depends on another variable: the log density then is -inf beyond it.
+    """
     low, high = bounds
     if lower is not None and np.isfinite(lower).any():
         lower = np.ceil(lower)
@@ -206,13 +217,15 @@ def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None)
     return low, high
 
 
-# ---------------------------------------------------------------- how far values lie from one another
+# ---------------------------------------------------------------- scales of distributions without bounds
 _deviations: dict[type, Callable[[Variable], Variable | None]] = {}
 
 
 def deviation(*ops: type):
-    """Register how far apart values of random variables of these Ops lie, as a graph of their parameters: the
-    standard deviation, or four times the distance over which a tail falls by a factor e where that is longer.
+    """Register the scale of random variables of these Ops, as a graph of their parameters.
+
+    The scale is the standard deviation, or, if that is longer, four times the distance over which the tail
+    falls by a factor e.
     """
 
     def register(function):
@@ -224,6 +237,7 @@ def deviation(*ops: type):
 
 
 def deviation_of(rv: Variable) -> Variable | None:
+    """The scale of a random variable by the rule of its Op, or None if there is no rule."""
     rule = (
         None
         if rv.owner is None
@@ -252,31 +266,32 @@ def _(rv):
 
 @deviation(_BaseMixtureRV)
 def _(rv):
-    found = [deviation_of(c) for c in parameters(rv)[1:]]
-    widest = [pt.max(d) for d in found if d is not None]
+    scales = [deviation_of(c) for c in parameters(rv)[1:]]
+    widest = [pt.max(s) for s in scales if s is not None]
     return pt.max(pt.stack(widest)) if widest else None
 
 
 def deviations(model: pm.Model, names: set[str], point: dict[str, np.ndarray]) -> dict[str, float]:
-    """{name: the largest `deviation` of its elements} of some variables, with the model's others at a point.
+    """{name: the largest scale of its elements, see `deviation`}, with the other variables at a point.
 
-    Where no rule says, the square root of the value at the point, as of a count.
+    Where there is no rule, the square root of the value at the point, as for a count.
     """
     rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items() if v.name in names}
-    graphs = {name: found for name, rv in rvs.items() if (found := deviation_of(rv)) is not None}
-    known: dict[str, float] = {}
+    graphs = {name: graph for name, rv in rvs.items() if (graph := deviation_of(rv)) is not None}
+    scales: dict[str, float] = {}
     if graphs:
         values = model.replace_rvs_by_values([pt.max(graph) for graph in graphs.values()])
         f = pytensor.function(
             model.value_vars, values, mode=Mode(linker="py", optimizer=None), on_unused_input="ignore"
         )
         with np.errstate(all="ignore"):
-            found = [float(a) for a in f(*(point[str(v.name)] for v in model.value_vars))]
-        known = {name: a for name, a in zip(graphs, found, strict=True) if np.isfinite(a)}
-    return {name: known.get(name, float(np.sqrt(np.max(np.abs(point[name]), initial=0)))) for name in names}
+            largest = [float(a) for a in f(*(point[str(v.name)] for v in model.value_vars))]
+        scales = {name: a for name, a in zip(graphs, largest, strict=True) if np.isfinite(a)}
+    return {name: scales.get(name, float(np.sqrt(np.max(np.abs(point[name]), initial=0)))) for name in names}
 
 
 def is_constrained(rv: Variable) -> bool:
+    """Whether a discrete random variable is a vector with a fixed sum."""
     if isinstance(rv.owner.op, PartialObservedRV):
         return is_constrained(rv.owner.inputs[0])
     return isinstance(rv.owner.op, CONSTRAINED) or "DirichletMultinomial" in type(rv.owner.op).__name__
@@ -289,7 +304,7 @@ def can_take(rv: Variable) -> bool:
 
 
 def refused(model: pm.Model, name: str) -> str | None:
-    """Why a variable cannot be moved one coordinate at a time, or None."""
+    """Why a variable cannot be changed one coordinate at a time, or None if it can."""
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
         return None
@@ -314,29 +329,29 @@ def refused(model: pm.Model, name: str) -> str | None:
     return None
 
 
-def support_of(model: pm.Model, name: str, given: Any = None) -> Bounds:
-    """Bounds of a discrete free variable: those given by the user, else its distribution's.
+def support_of(model: pm.Model, name: str, support: Any = None) -> Bounds:
+    """Bounds of a discrete free variable: those given by the user, else those of its distribution.
 
     Raises
     ------
     ValueError
-        Where neither says.
+        If the user gives none and there is no rule for the distribution.
     """
     rv = next(rv for rv, v in model.rvs_to_values.items() if v.name == name)
-    if given is not None:
-        if not (isinstance(given, tuple | list) and len(given) == 2):
-            raise ValueError(f"support for {name!r} must be (lower, upper), both inclusive, got {given!r}.")
-        return tuple(given)
-    found = bounds_of(rv)
-    if found is None:
+    if support is not None:
+        if not (isinstance(support, tuple | list) and len(support) == 2):
+            raise ValueError(f"support for {name!r} must be (lower, upper), both inclusive, got {support!r}.")
+        return tuple(support)
+    bounds = bounds_of(rv)
+    if bounds is None:
         raise ValueError(
             f"The support of {name!r} ({type(rv.owner.op).__name__}) cannot be found from its distribution. "
             f"Pass support={{{name!r}: (lower, upper)}}, both inclusive, None where there is no bound."
         )
-    return found
+    return bounds
 
 
 def is_nominal(model: pm.Model, name: str) -> bool:
-    """Whether the values of a discrete free variable are names without an order."""
+    """Whether the values of a discrete free variable are labels without an order."""
     rv = next(rv for rv, v in model.rvs_to_values.items() if v.name == name)
     return rv.owner is not None and any(key in _nominal for key in keys(rv))

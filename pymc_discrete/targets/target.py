@@ -15,9 +15,9 @@ from pymc_discrete.targets.space import Space
 
 
 class Density(ABC):
-    """What a target is made of: pure JAX functions of x and of a prepared context.
+    """A log density as pure JAX functions of x and of a prepared context.
 
-    The functions that `Target` has under the same name are described there.
+    Functions without a docstring are described in `Target`, under the same name.
     """
 
     space: Space
@@ -26,7 +26,7 @@ class Density(ABC):
         self._programs: dict[str, Callable] = {}
 
     def compiled(self, name: str) -> Callable:
-        """The function of this name, compiled once, whoever asks."""
+        """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:
             self._programs[name] = jax.jit(getattr(self, name))
         return self._programs[name]
@@ -34,11 +34,17 @@ class Density(ABC):
     # ------------------------------------------------------------ points and contexts
     @abstractmethod
     def running(self, traced: bool) -> AbstractContextManager:
-        """JAX's settings for the functions below; `traced`: as a part of a program that JAX traces."""
+        """JAX's settings for the functions below.
+
+        Parameters
+        ----------
+        traced : bool
+            Whether they are called inside a program that JAX traces.
+        """
 
     @abstractmethod
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        """x, the context's inputs, and the point, of a full point."""
+        """x, the inputs of the context, and the point with its values as arrays, from a full point."""
 
     @abstractmethod
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
@@ -46,7 +52,7 @@ class Density(ABC):
 
     @abstractmethod
     def default_inputs(self) -> Any:
-        """The inputs of the context that a target has which was given none."""
+        """The inputs of the context of a target that is created without one."""
 
     @abstractmethod
     def prepare(self, inputs: Any) -> Any:
@@ -66,7 +72,7 @@ class Density(ABC):
 
     @abstractmethod
     def centred(self, x, context) -> Any:
-        """The context in which `logdensity` counts from x, as a sum of changes."""
+        """The context in which `logdensity` is counted from that at x, as a sum of changes."""
 
     @abstractmethod
     def differences(self, x, context): ...
@@ -102,14 +108,14 @@ class Density(ABC):
     def row(self, n: int, site, x, carried, context, candidates=None): ...
 
     @abstractmethod
-    def moved(self, n: int, site, value, x, carried, context): ...
+    def carried_after(self, n: int, site, value, x, carried, context): ...
 
     @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
 
 def is_traced(tree: Any) -> bool:
-    """Whether JAX traces a program that holds some of these arrays."""
+    """Whether some of these arrays are tracers of a program that JAX is tracing."""
     return any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(tree))
 
 
@@ -143,27 +149,28 @@ class Target:
     def ready(self) -> Any:
         """The context, prepared from the density's default inputs where there is none yet."""
         if self.context is None:
-            with (
-                self.density.running(traced=False),
-                jax.ensure_compile_time_eval(),
-            ):  # a context made inside a trace must outlive it
+            # `ensure_compile_time_eval`: the context is kept, so it must not consist of tracers of a program
+            # that is being traced now
+            with self.density.running(traced=False), jax.ensure_compile_time_eval():
                 self.context = self.density.prepare(self.density.default_inputs())
         return self.context
 
-    def _run(self, what: str, x):
-        function, context = getattr(self.density, what), self.ready()
+    def _run(self, name: str, x):
+        """The density's method of this name at x: compiled, or as it is inside a program that JAX traces."""
+        function, context = getattr(self.density, name), self.ready()
         traced = is_traced((x, context))
         with self.density.running(traced):
-            return (function if traced else self.density.compiled(what))(jnp.asarray(x), context)
+            return (function if traced else self.density.compiled(name))(jnp.asarray(x), context)
 
     def with_inputs(self, inputs: Any) -> "Target":
-        """The same density in another context; traceable."""
+        """The same density in the context of other inputs; may be called inside a traced program."""
         with self.density.running(is_traced(inputs)):
             return Target(self.density, self.density.prepare(inputs))
 
     def centred(self, x) -> "Target":
-        """The same target, its log density counted from that at x as a sum of changes: what float32 asks for;
-        traceable.
+        """The same target with its log density counted from that at x, as a sum of changes.
+
+        In float32 this keeps small differences of large log densities. May be called inside a traced program.
         """
         context = self.ready()
         with self.density.running(is_traced((x, context))):
@@ -188,13 +195,11 @@ class Target:
         return x, target
 
     def point(self, x) -> dict[str, np.ndarray]:
-        """The full point {value variable name: array} with the block at x, the rest as it was
-        given to `at`.
-        """
+        """The full point {value variable name: array} with the block at x and the rest as passed to `at`."""
         return self.density.join(np.asarray(x), self._point)
 
     def logdensity(self, x):
-        """() float, nats: log density at x, up to terms that the block does not touch."""
+        """() float, nats: log density at x, without the terms that do not depend on the block."""
         return self._run("logdensity", x)
 
     def differences(self, x):
@@ -206,7 +211,7 @@ class Target:
 
     @property
     def local(self) -> bool:
-        """Whether a change of one site leaves most differences as they were (see `update`)."""
+        """Whether a change of one site leaves most differences unchanged, see `update`."""
         return self.density.local
 
     @property
@@ -215,33 +220,44 @@ class Target:
         return self.density.exact
 
     def update(self, x, differences, sites):
-        """`differences(x)` from those before x changed at `sites` (L,), computing only what the changes
-        touch; a site d is none.
+        """`differences(x)` after x has changed at some sites, where only those that change are computed.
+
+        Parameters
+        ----------
+        x : (d,) int
+            The new state.
+        differences : (d, K) float
+            The differences before the change.
+        sites : (L,) int
+            The sites that have changed; d is ignored.
         """
         return self.density.update(x, differences, sites, self.ready())
 
     def touched(self, sites):
-        """(L, m) int, the sites whose differences `update` computes, d where there is none."""
+        """(L, m) int, the sites whose differences `update` computes for each of `sites`, padded with d."""
         return self.density.touched(sites)
 
     @property
     def colours(self) -> list[tuple[int, np.ndarray]]:
-        """[(variable number, (r,) int sites counted within it)]: groups of sites that do not interact, of all
-        sites but the `scanned`.
+        """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
+
+        [(variable number, (r,) int sites counted within it)]
         """
         return self.density.interactions.colours
 
     @property
     def scanned(self) -> list[tuple[int, np.ndarray]]:
-        """[(variable number, (r,) int sites counted within it)]: sites of dense terms, where every site
-        interacts with every other.
+        """The sites of dense terms, in which every site interacts with every other.
+
+        [(variable number, (r,) int sites counted within it)]
         """
         return self.density.interactions.scanned
 
     @property
     def forests(self) -> list[list[Forest]]:
-        """Coverings of the sites that tables of pairs join: lists of forests (see `Forest`) in which each of
-        these sites occurs.
+        """Coverings of the sites that tables of pairs join.
+
+        Each covering is a list of forests, see `Forest`, which together contain all of these sites.
         """
         return self.density.interactions.forests
 
@@ -252,53 +268,71 @@ class Target:
 
     @property
     def pairs(self) -> np.ndarray:
-        """(E, 2) int, the sites that tables join, the lower first."""
+        """(E, 2) int, the pairs of sites that have a table, the lower site first."""
         return self.density.interactions.pairs
 
     def joint(self):
-        """(E, K, K) nats, the tables of the pairs that the forests' edges count; -inf beyond a site's own
-        values.
+        """(E, K, K) nats, the tables of `pairs`, to which the edges of forests refer.
+
+        Entries beyond a site's own values are -inf.
         """
         return self.density.joint(self.ready())
 
     def unaries(self, n: int, x, inside):
-        """(n, K) log conditional probabilities of the sites of finite variable n, up to a constant a site.
+        """(size, K) log conditional probabilities of the sites of finite variable n.
 
-        Without the tables of pairs of which both sites are `inside` (d,) bool.
+        Up to a constant for each site. Tables of pairs of which both sites are `inside` (d,) bool are left
+        out.
         """
         return self.density.unaries(n, x, inside, self.ready())
 
     def rows(self, n: int, rows):
-        """A function (x, candidates=None) -> (r, K) of the differences of the sites `rows` (r,) of variable
-        n.
+        """The differences of some sites as a function of x, which evaluates only the terms of these sites.
 
-        It evaluates only their terms. Windowed sites go to `candidates` (r, K) where given, instead of the
-        neighbours. What does not depend on x is computed at once, outside any loop over x.
+        Parameters
+        ----------
+        n : int
+            The number of the variable.
+        rows : (r,) int
+            Its sites, counted within the variable.
+
+        Returns
+        -------
+        callable
+            (x, candidates=None) -> (r, K) nats. Sites with a window are evaluated at the `candidates` (r, K),
+            if given, instead of the neighbours. What does not depend on x is computed when `rows` is called
+            and not in each call of the result.
         """
         return self.density.rows(n, rows, self.ready())
 
     def logits(self, n: int, rows):
-        """A function (x) -> (r, K) of the log conditional probabilities of sites of a finite variable, up to
-        a constant a site.
+        """The log conditional probabilities of some sites of a finite variable as a function of x.
 
-        As `rows`, and cheaper; (r, 1), the log odds of the upper value, where every site has two values.
+        Parameters as for `rows`, than which this is cheaper.
+
+        Returns
+        -------
+        callable
+            (x) -> (r, K), up to a constant for each site, or (r, 1), the log odds of the upper value, where
+            every site has two values.
         """
         return self.density.logits(n, rows, self.ready())
 
     def carried(self, x):
-        """What a scan of single sites carries along: the tensors in which the sites mix, at x."""
+        """What a scan of single sites carries along: the tensors in which sites are joined, at x."""
         return self.density.carried(x, self.ready())
 
     def row(self, n: int, site, x, carried, candidates=None):
-        """(1, K) float, nats: differences of the scanned site `site` () of variable n, where windowed also to
-        `candidates` (1, K).
+        """(1, K) float, nats: the differences of the scanned site `site` () of variable n.
+
+        A site with a window is evaluated at the `candidates` (1, K), if given, instead of the neighbours.
         """
         return self.density.row(n, site, x, carried, self.ready(), candidates)
 
-    def moved(self, n: int, site, value, x, carried):
-        """`carried` once site `site` () of variable n has gone from x to `value` ()."""
-        return self.density.moved(n, site, value, x, carried, self.ready())
+    def carried_after(self, n: int, site, value, x, carried):
+        """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
+        return self.density.carried_after(n, site, value, x, carried, self.ready())
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """{variable: {"way", "exact", "K", "reason"}}, how the differences are found."""
+        """{variable: {"way", "exact", "K", "reason"}}, how the differences are computed."""
         return self.density.describe()

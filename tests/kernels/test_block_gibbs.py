@@ -290,7 +290,9 @@ def test_conditionals_equal_differences(build):
     for n, sites in target.scanned:
         start, v = target.space.blocks[n]
         row = jax.jit(lambda target, site, x, carried, n=n: target.row(n, site, x, carried))
-        moved = jax.jit(lambda target, site, value, x, carried, n=n: target.moved(n, site, value, x, carried))
+        moved = jax.jit(
+            lambda target, site, value, x, carried, n=n: target.carried_after(n, site, value, x, carried)
+        )
         for i in sites:
             assert_close(row(target, i, x, carried), want(target, x)[start + i, : v.K][None])
             values, inside = (np.asarray(a) for a in target.space.neighbours(x))

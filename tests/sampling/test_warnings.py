@@ -16,7 +16,7 @@ from pymc_discrete.sampling.nuts import OPTIONS, Edge, NutsBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.ties import ties
-from pymc_discrete.targets.names import said_alike, shown
+from pymc_discrete.targets.names import merged_texts, shown
 from tests.tools.running import QUIET
 
 CHAINS, DRAWS = 4, 400
@@ -54,7 +54,7 @@ def test_texts_that_differ_in_names_only_are_one():
     texts = {f"z{n}": f"every element of 'z{n + 1}' depends on at most 2 sites" for n in range(9)} | {
         "k": "no term depends on it"
     }
-    several, one = said_alike(texts)
+    several, one = merged_texts(texts)
     assert several == (
         [f"z{n}" for n in range(9)],
         "every element of z1 ... z9 (9 variables) depends on at most 2 sites",

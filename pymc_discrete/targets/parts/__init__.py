@@ -1,3 +1,1 @@
-"""The ways in which differences of a log density are found, one module each, behind one interface
-(`Part`).
-"""
+"""The methods to compute differences of a log density, one module each, with one interface (`Part`)."""

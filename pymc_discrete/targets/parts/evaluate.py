@@ -1,6 +1,4 @@
-"""Values of single elements of the log density graph, as JAX expressions, with a site held at each of its
-candidates.
-"""
+"""Values of single elements of the log density graph in JAX, with sites held at candidate values."""
 
 from typing import Any, NamedTuple
 
@@ -14,10 +12,16 @@ from pymc_discrete.targets.structure.reads import Entries
 
 
 class Moves(NamedTuple):
-    """Which sites move in each row of an evaluation, and to what.
+    """The sites that move in each entry of an index table, and their candidate values.
 
-    sites : [(R,) int], static, the sites that belong to each row of the index tables
-    candidates : [(r, k)] the values they take together, for the rows asked for
+    One item per site that moves in an entry; if several move, they take their k-th candidates together.
+
+    Attributes
+    ----------
+    sites : [(R,) int]
+        The site that moves in each entry of the index tables, known when the program is compiled.
+    candidates : [(r, k) int]
+        The values that it takes, for the r entries that are evaluated.
     """
 
     sites: list[np.ndarray]
@@ -25,11 +29,16 @@ class Moves(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Values with a candidate axis that only a condition varies along: what follows is computed for both
-    sides, not for every candidate.
+    """Values that depend on the candidate only through a condition: `where(which, then, otherwise)`.
 
+    Functions of such values are computed for the two alternatives and not for each of the k candidates.
+
+    Attributes
+    ----------
     which : (..., k) bool
+        The condition at each candidate.
     then, otherwise : (..., 1)
+        The values where the condition holds, and where it does not.
     """
 
     which: Any
@@ -38,7 +47,7 @@ class Choice(NamedTuple):
 
     @classmethod
     def of(cls, which) -> "Choice":
-        """A condition itself."""
+        """A Boolean array as a `Choice` between True and False."""
         shape = (1,) * jnp.ndim(which)
         return cls(which, jnp.ones(shape, bool), jnp.zeros(shape, bool))
 
@@ -46,8 +55,16 @@ class Choice(NamedTuple):
         return jnp.where(*self)
 
 
-def condition(values: list[Any], reads: list[np.ndarray | None]):
-    """The one condition that values vary by along the candidate axis; None where there is no such."""
+def common_condition(values: list[Any], reads: list[np.ndarray | None]):
+    """The condition through which alone all the values depend on the candidate, or None.
+
+    Parameters
+    ----------
+    values : list
+        The inputs of an Op: arrays, `Choice`s, or None for inputs that are not read.
+    reads : list
+        For each input the elements that are read, None for inputs that do not depend on the block.
+    """
     choices = [v for v in values if isinstance(v, Choice)]
     others = [
         v for v, r in zip(values, reads, strict=True) if not (r is None or v is None or isinstance(v, Choice))
@@ -61,21 +78,24 @@ def condition(values: list[Any], reads: list[np.ndarray | None]):
 
 
 class Reader:
-    """Evaluate elements at one state.
+    """Evaluates elements of the graph at one state.
 
     Parameters
     ----------
-    dependence : the rules
-    state : {variable: flat array} for the block's variables and the leaves of the graph
-    rows : None, or (r,) int, the rows of every index table that are wanted
-    moves : None, or the sites that move, one per row: then the results are wanted with each row's site at
-        each candidate
+    dependence : Dependence
+        The rules by which elements are computed from one another.
+    arrays : {variable: flat array}
+        The values of the block's variables and of the leaves of the graph.
+    positions : (r,) int, optional
+        The entries of the index tables (R, ...) to evaluate; by default all.
+    moves : Moves, optional
+        The sites that move in each entry: the elements are evaluated at each of their candidates.
     """
 
     def __init__(
-        self, dependence: Dependence, state: dict[Variable, Any], rows=None, moves: Moves | None = None
+        self, dependence: Dependence, arrays: dict[Variable, Any], positions=None, moves: Moves | None = None
     ):
-        self.dependence, self.state, self.rows, self.moves = dependence, state, rows, moves
+        self.dependence, self.arrays, self.positions, self.moves = dependence, arrays, positions, moves
         self._starts = {}
         start = 0
         for v in dependence.graph.values:
@@ -84,8 +104,18 @@ class Reader:
         self._memo: dict[Any, Any] = {}
 
     def read(self, var: Variable, index: np.ndarray):
-        """Elements `index` (R, ...) of `var`, with a trailing candidate axis: (r, ..., k), or 1 wherever
-        nothing varies.
+        """Elements of a tensor at each candidate.
+
+        Parameters
+        ----------
+        var : Variable
+        index : (R, ...) int
+            Flat indices of the elements.
+
+        Returns
+        -------
+        (r, ..., k)
+            An axis has length 1 where the values do not vary along it.
         """
         value = self._read(var, index)
         return value.values() if isinstance(value, Choice) else value
@@ -98,11 +128,11 @@ class Reader:
 
     def _compute(self, var: Variable, index: np.ndarray):
         if isinstance(var, Constant):
-            return take(np.asarray(var.data).reshape(-1), index, self.rows)[..., None]
+            return take(np.asarray(var.data).reshape(-1), index, self.positions)[..., None]
         if var in self._starts:
             return self._site(var, index)
-        if var in self.state:
-            return take(self.state[var], index, self.rows)[..., None]
+        if var in self.arrays:
+            return take(self.arrays[var], index, self.positions)[..., None]
         node = var.owner
         rule = self.dependence.rule(node)
         assert rule is not None  # only sparse tensors are read
@@ -119,19 +149,22 @@ class Reader:
             else:
                 values.append(self._group(i, reads[index]))
         fixed = [
-            take(f.reshape(-1), index, self.rows) if f.ndim == 1 else self._fixed(f, index)
+            take(f.reshape(-1), index, self.positions) if f.ndim == 1 else self._fixed(f, index)
             for f in rule.fixed
         ]
-        if (which := condition(values, rule.reads)) is not None:
-            sides = [[v[side] if isinstance(v, Choice) else v for v in values] for side in (1, 2)]
-            return Choice(which, *(rule.compute(side, fixed) for side in sides))
-        found = rule.compute([v.values() if isinstance(v, Choice) else v for v in values], fixed)
-        return Choice.of(found) if var.type.dtype == "bool" and jnp.shape(found)[-1] > 2 else found
+        if (which := common_condition(values, rule.reads)) is not None:
+            alternatives = [
+                [getattr(v, field) if isinstance(v, Choice) else v for v in values]
+                for field in ("then", "otherwise")
+            ]
+            return Choice(which, *(rule.compute(inputs, fixed) for inputs in alternatives))
+        result = rule.compute([v.values() if isinstance(v, Choice) else v for v in values], fixed)
+        return Choice.of(result) if var.type.dtype == "bool" and jnp.shape(result)[-1] > 2 else result
 
     def _whole(self, var: Variable):
-        """A context input, flat; as it is where it is no array."""
+        """An input that does not depend on the block, flat; unchanged if it is not an array."""
         return (
-            self.state[var]
+            self.arrays[var]
             if not isinstance(var, Constant)
             else np.asarray(var.data)
             if hasattr(var.type, "ndim")
@@ -139,8 +172,12 @@ class Reader:
         )
 
     def _group(self, var: Variable, index: np.ndarray):
-        """Elements `index` (R, ..., g) of a group, -1 for none, as an array (r, ..., g, k) with the whole of
-        the group axis.
+        """Groups of g elements at each candidate, (r, ..., g, k), where the axis g has its full length.
+
+        Parameters
+        ----------
+        index : (R, ..., g) int
+            Flat indices of the elements, -1 where a group has fewer.
         """
         value = self.read(var, np.maximum(index, 0))
         shape = list(jnp.shape(value))
@@ -148,11 +185,13 @@ class Reader:
         return jnp.broadcast_to(value, shape)
 
     def _of_entries(self, rule: Entries, var: Variable, index: np.ndarray):
-        """Elements that are computed an entry at a time: each entry once, however many of its elements are
-        read.
+        """Elements of an Op that computes several at once (an entry), as the rows of a softmax.
+
+        Each entry is computed once, however many of its elements are read.
         """
         n = var.owner.outputs.index(var)
         entry, place = rule.entry[n][index], rule.place[n][index]
+        # the axes along which the entry does not vary are read from one computation
         while entry.ndim > 1 and (entry == entry[..., :1]).all():
             entry = entry[..., 0]
         key = (var.owner, entry.shape, entry.tobytes())
@@ -169,15 +208,16 @@ class Reader:
             )
         values = self._memo[key][n]  # (r, ..., c, k)
         place = place.reshape(*entry.shape, -1)
-        wanted = place.reshape(-1, place.shape[-1])
-        if (wanted == wanted[:1]).all():  # the same elements of all entries
+        places = place.reshape(-1, place.shape[-1])
+        if (places == places[:1]).all():  # the same elements of every entry
             values = (
                 values
-                if np.array_equal(wanted[0], np.arange(values.shape[-2]))
-                else values[..., wanted[0], :]
+                if np.array_equal(places[0], np.arange(values.shape[-2]))
+                else values[..., places[0], :]
             )
         else:
-            which = take(place.reshape(-1), np.arange(place.size).reshape(place.shape), self.rows)[..., None]
+            order = np.arange(place.size).reshape(place.shape)
+            which = take(place.reshape(-1), order, self.positions)[..., None]
             shape = jnp.broadcast_shapes(values.shape[:-2], which.shape[:-2])
             values = jnp.broadcast_to(values, (*shape, *values.shape[-2:]))
             values = jnp.take_along_axis(
@@ -186,23 +226,25 @@ class Reader:
         return values.reshape(*values.shape[:-2], *index.shape[entry.ndim :], values.shape[-1])
 
     def _fixed(self, f: np.ndarray, index: np.ndarray):
+        """The rows of a constant table (n_out, m) of the rule for the elements `index`."""
         inner = index[..., None] * f.shape[1] + np.arange(f.shape[1])
-        value = take(f.reshape(-1), inner, self.rows)
+        value = take(f.reshape(-1), inner, self.positions)
         return value if f.shape[1] > 1 else value.reshape(jnp.shape(value))
 
     def _site(self, var: Variable, index: np.ndarray):
-        now = take(self.state[var], index, self.rows)[..., None]
+        """Elements of one of the block's variables: the candidates of sites that move, else their values."""
+        values = take(self.arrays[var], index, self.positions)[..., None]
         if self.moves is None:
-            return now
+            return values
         tail = (1,) * (index.ndim - 1)
         for site, candidates in zip(*self.moves, strict=True):
-            mine = index + self._starts[var] == site.reshape(-1, *tail)
-            if not mine.any():
+            moves = index + self._starts[var] == site.reshape(-1, *tail)
+            if not moves.any():
                 continue
             moved = candidates.reshape(candidates.shape[0], *tail, candidates.shape[1])
-            if mine.all():
-                now = moved
+            if moves.all():
+                values = moved
             else:
-                where = take(mine.reshape(-1), np.arange(mine.size).reshape(mine.shape), self.rows)
-                now = jnp.where(where[..., None], moved, now)
-        return now
+                where = take(moves.reshape(-1), np.arange(moves.size).reshape(moves.shape), self.positions)
+                values = jnp.where(where[..., None], moved, values)
+        return values

@@ -1,9 +1,8 @@
-"""First-order differences: the gradient where sites enter arithmetic, contracted with what each move changes
-there.
+"""First-order estimates of differences: a gradient times the change that each move makes.
 
-Grathwohl et al. 2021, Eq. 3 and 4. Ops that only select, compare or move carry the sites' tables; the tensors
-that leave them become float leaves, PyTensor differentiates the rest of the graph there, and the change of a
-leaf at each move is exact.
+Grathwohl et al. 2021, Eq. 3 and 4. The gradient is not taken with respect to the sites themselves. Ops that
+only select, compare or rearrange values (`mu[z]`, `z == 1`) are evaluated exactly at each move. Their results
+become float inputs of the rest of the graph, and PyTensor differentiates the rest with respect to them.
 """
 
 from dataclasses import dataclass
@@ -23,10 +22,10 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.rebuild import context_inputs, remade, rewritten
+from pymc_discrete.targets.parts.elements import elements_per_variable
 from pymc_discrete.targets.parts.evaluate import Reader
 from pymc_discrete.targets.parts.in_place import Pointwise, sum_of
-from pymc_discrete.targets.parts.part import Here, Part
-from pymc_discrete.targets.parts.rows import rows_per_variable
+from pymc_discrete.targets.parts.part import BlockState, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.derivatives import decides, is_guard, steps, users_of
@@ -35,40 +34,39 @@ from pymc_discrete.targets.structure.terms import Term
 
 
 @dataclass
-class Sloped(Pointwise):
-    """Elements whose changes are multiplied with the slope of the rest of the graph.
+class SlopedElements(Pointwise):
+    """Elements whose changes are multiplied by the gradient of the rest of the graph.
 
     Attributes
     ----------
-    stand_in : the float that takes the place of the tensor in the rest; `Here.state` has the slope by it
-    linear : whether the rest is linear in the elements, so that this is no estimate
+    stand_in : Variable
+        The float that takes the place of the tensor in the rest; `BlockState.arrays` maps it to the gradient.
+    linear : bool
+        Whether the rest is linear in the elements, so that the differences are exact.
     """
 
     stand_in: Variable
     linear: bool
 
-    def change(self, then, now, here: Here, rows):
+    def change(self, then, now, state: BlockState, positions):
         # Grathwohl et al. 2021, Eq. 3 and 4: the gradient times the step
-        slopes = Reader(self.dependence, {self.stand_in: here.state[self.stand_in]}, rows)
-        slope = slopes.read(self.stand_in, self.rows.index)
+        slopes = Reader(self.dependence, {self.stand_in: state.arrays[self.stand_in]}, positions)
+        slope = slopes.read(self.stand_in, self.elements.index)
         change = jnp.where(slope == 0, 0.0, slope * (then.astype(slope.dtype) - now.astype(slope.dtype)))
         if self.linear:
             return change
-        # at an edge of the density's domain the slope is no number, and weight 0 would make what lies beyond
-        # unreachable
+        # at an edge of the domain of the density the slope may be infinite or nan, and a proposal would give
+        # the neighbours beyond it weight 0 for ever
         return jnp.where(jnp.isfinite(change), change, 0.0)
 
 
 class Gradient(Part):
     """The first-order estimate of the differences of some terms.
 
-    Parameters
-    ----------
-    terms : whose sum it is
-
     Attributes
     ----------
-    blind : str, why the gradient does not see a site's moves, "" where it does
+    blind : str
+        Why the gradient does not show how the density changes when a site moves; "" where it does.
     """
 
     exact = False
@@ -78,7 +76,8 @@ class Gradient(Part):
         super().__init__(dependence, space)
         total = pt.add(*(t.total for t in terms)) if len(terms) > 1 else terms[0].total
         self.blind = ""
-        self._floats: dict[Variable, Variable] = {}  # tensor of tables -> the float that takes its place
+        # tensor that is evaluated exactly -> the float that takes its place in the rest
+        self._floats: dict[Variable, Variable] = {}
         self._slopes: list[Variable] = []
         rest = self._with_floats(total)
         if not self.blind and self._floats:
@@ -87,18 +86,19 @@ class Gradient(Part):
                 slopes = pytensor.grad(rest, floats, disconnected_inputs="ignore", return_disconnected="zero")
                 self._slopes = rewritten(slopes)
             except (NotImplementedError, TypeError, ValueError, DisconnectedInputError) as e:
-                self._hide(f"PyTensor cannot differentiate it ({str(e).splitlines()[0][:120]})")
+                self._note_blind(f"PyTensor cannot differentiate it ({str(e).splitlines()[0][:120]})")
         moving = Depends([*self.graph.values, *self._floats.values()])
         each: list[Any] = self._slopes or [None] * len(self._floats)
         self.pointwise = [
-            Sloped(Term("", var, None), rows, n, dependence, space, own, slope is None or slope not in moving)
-            for (var, own), slope in zip(self._floats.items(), each, strict=True)
-            for n, rows in rows_per_variable(dependence.sparse(var), space).items()
+            SlopedElements(Term("", var, None), elements, n, dependence, space, stand_in, linear)
+            for (var, stand_in), slope in zip(self._floats.items(), each, strict=True)
+            for linear in [slope is None or slope not in moving]
+            for n, elements in elements_per_variable(dependence.sparse(var), space).items()
         ]
 
     @cached_property
     def sites(self) -> np.ndarray:
-        return np.unique(np.concatenate([np.zeros(0, int), *(p.rows.site for p in self.pointwise)]))
+        return np.unique(np.concatenate([np.zeros(0, int), *(p.elements.site for p in self.pointwise)]))
 
     @cached_property
     def variables(self) -> set[int]:
@@ -106,29 +106,29 @@ class Gradient(Part):
 
     @property
     def choosing(self) -> np.ndarray:
-        """Numbers of the sites that choose among values (`mu[z]`, `switch(z, a, b)`) before a gradient is
-        taken.
-        """
+        """Sites that select among values (`mu[z]`, `switch(z, a, b)`) in what is evaluated exactly."""
         sites = [np.zeros(0, int)]
         for p in self.pointwise:
             for node in toposort([p.term.var]):
                 moving = [self.graph.depends(i) for i in node.inputs]
                 gathers = isinstance(node.op, AdvancedSubtensor | Subtensor) and any(moving[1:])
                 if gathers or (is_switch(node) and moving[0]):
-                    sites.append(p.rows.site)
+                    sites.append(p.elements.site)
                     break
         return np.unique(np.concatenate(sites))
 
-    def _hide(self, why: str) -> None:
+    def _note_blind(self, why: str) -> None:
+        """Set `blind`, of which the first reason is kept."""
         self.blind = self.blind or why
 
     def _float(self, var: Variable) -> Variable:
+        """The float that takes the place of a tensor."""
         if var not in self._floats:
             self._floats[var] = pt.tensor(shape=self.graph.shape(var), dtype=pytensor.config.floatX)
         return self._floats[var]
 
     def _passes(self, node: Apply) -> bool:
-        """Whether sites only select, compare or move here, or are one integer relabelled as another."""
+        """Whether a node only selects, compares, rearranges or relabels integers by the values of sites."""
         sites = self.dependence.of(node.outputs[0])
         if sites is None:
             return False
@@ -143,34 +143,36 @@ class Gradient(Part):
         return rule is not None and (rule.passes or relabels)
 
     def _with_floats(self, total: Variable) -> Variable:
-        tabled = set(self.graph.values)
+        """The graph of `total` with floats in place of the tensors that are evaluated exactly."""
+        exact = set(self.graph.values)
         copies: dict[Variable, Variable] = {}
         for node in toposort([total]):
             moving = [i for i in node.inputs if self.graph.depends(i)]
             if not moving:
                 continue
-            if all(i in tabled for i in moving) and self._passes(node):
-                tabled.update(node.outputs)
+            if all(i in exact for i in moving) and self._passes(node):
+                exact.update(node.outputs)
                 continue
             inputs = []
             for j, i in enumerate(node.inputs):
-                if i in tabled and self.graph.depends(i):
+                if i in exact and self.graph.depends(i):
                     inputs.append(i if decides(node, j) else self._float(i))
                 else:
                     inputs.append(copies.get(i, i))
             try:
-                made = node.outputs if inputs == list(node.inputs) else remade(node, inputs)
+                outputs = node.outputs if inputs == list(node.inputs) else remade(node, inputs)
             except (TypeError, ValueError, NotImplementedError):
-                self._hide(f"{node.op} takes no float in place of a site")
+                self._note_blind(f"{node.op} takes no float in place of a site")
                 return total
-            copies.update(zip(node.outputs, made, strict=True))
-        rest = self._float(total) if total in tabled else copies.get(total, total)
-        self._look(rest)
+            copies.update(zip(node.outputs, outputs, strict=True))
+        rest = self._float(total) if total in exact else copies.get(total, total)
+        self._check_leaves(rest)
         return rest
 
-    def _look(self, rest: Variable) -> None:
-        """Every leaf needs a way to the density along which derivatives mean something, or must only guard
-        its support.
+    def _check_leaves(self, rest: Variable) -> None:
+        """Note as blind where a float reaches the density only through Ops without a useful derivative.
+
+        A float that only guards the support of the density needs no derivative.
         """
         users = users_of(rest)
 
@@ -195,40 +197,40 @@ class Gradient(Part):
         for leaf in self._floats.values():
             if not reaches(leaf, set()) and not only_guards(leaf):
                 hiding = next((n for n in toposort([rest]) if steps(n) or (n.inputs and decides(n, 0))), None)
-                self._hide(f"{hiding.op if hiding else 'an Op'} hides how the density changes")
+                self._note_blind(f"{hiding.op if hiding else 'an Op'} hides how the density changes")
 
     # ------------------------------------------------------------ differences
     @cached_property
-    def _inputs(self) -> list[Variable]:
-        """What the slopes read besides the block and the floats."""
+    def _slope_inputs(self) -> list[Variable]:
+        """The variables that the gradients read besides the block and the floats."""
         return context_inputs(self._slopes, [*self.graph.values, *self._floats.values()])
 
     @cached_property
     def _slopes_of(self):
-        return jaxify([*self.graph.values, *self._floats.values(), *self._inputs], self._slopes)
+        return jaxify([*self.graph.values, *self._floats.values(), *self._slope_inputs], self._slopes)
 
     @property
     def leaves(self) -> list[Variable]:
-        return [*self._inputs, *context_inputs(self.tensors, self.graph.values)]
+        return [*self._slope_inputs, *context_inputs(self.tensors, self.graph.values)]
 
     @property
     def tensors(self) -> list[Variable]:
         return list(self._floats)
 
-    def at(self, here: Here) -> dict[Variable, Any]:
-        """{float: slope (n,)}."""
+    def at(self, state: BlockState) -> dict[Variable, Any]:
+        """{float: the gradient of the rest with respect to it, (n,)}."""
         blocks = zip(self.space.blocks, self.graph.values, strict=True)
-        xs = [here.state[value].reshape(v.shape) for (_, v), value in blocks]
-        floats = [here.tensors[v].astype(pytensor.config.floatX) for v in self._floats]
-        inputs = [here.state[i].reshape(self.graph.shape(i)) for i in self._inputs]
+        xs = [state.arrays[value].reshape(v.shape) for (_, v), value in blocks]
+        floats = [state.tensors[v].astype(pytensor.config.floatX) for v in self._floats]
+        inputs = [state.arrays[i].reshape(self.graph.shape(i)) for i in self._slope_inputs]
         slopes = self._slopes_of(*xs, *floats, *inputs)
-        return {own: jnp.asarray(s).reshape(-1) for own, s in zip(self._floats.values(), slopes, strict=True)}
+        return {f: jnp.asarray(s).reshape(-1) for f, s in zip(self._floats.values(), slopes, strict=True)}
 
-    def differences(self, n: int, here: Here, at: Any, context: Any, rows=None, candidates=None):
-        here = here._replace(state={**here.state, **at})
-        total = sum_of(p.moves(here, rows, candidates) for p in self.pointwise if p.n == n)
-        return self.space.by_value(here.x, n, total, rows)
+    def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
+        state = state._replace(arrays={**state.arrays, **at})
+        total = sum_of(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
+        return self.space.by_value(state.x, n, total, rows)
 
     def cost(self, share: float, values: list[int]) -> float:
         moves = [v.moves for v in self.space.variables]
-        return sum(20.0 * p.rows.index.size * moves[p.n] for p in self.pointwise)
+        return sum(20.0 * p.elements.index.size * moves[p.n] for p in self.pointwise)

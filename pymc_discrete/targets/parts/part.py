@@ -1,15 +1,14 @@
-"""What every part of a log density answers: which sites it depends on, and by how much moves change it.
+"""The interface of the parts of a log density: which sites a part depends on, and its differences.
 
-A target's log density is a sum of parts. Each finds the differences of its own terms in its own way:
+A target's log density is a sum of parts. Each part computes the differences of its own terms in its own way:
 
-====================  ======================================================================================
-`Tables`              elements of one or two sites, tabulated once per context `InPlace`             elements
-of a few sites, evaluated at the moves of each `Incremental`         a term that joins many sites, evaluated
-on what a move changes; `Quadratic` in one product `Gradient`            a term that joins many sites, by a
-first-order estimate ====================
-======================================================================================
+- `Tables`: elements of one or two sites, tabulated once per context.
+- `InPlace`: elements of a few sites, evaluated at the moves of each of these sites.
+- `Incremental`: a term that joins many sites, evaluated on the tensors that a move changes.
+- `Quadratic`: the same for a quadratic function of a linear map, with two matrix products.
+- `Gradient`: a term that joins many sites, by a first-order estimate.
 
-Whoever needs differences, conditionals or factors loops over the parts once.
+Code that needs differences, conditionals or factors loops over the parts.
 """
 
 from abc import ABC, abstractmethod
@@ -23,34 +22,37 @@ from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
 
 
-class Here(NamedTuple):
+class BlockState(NamedTuple):
     """A state of the block in a context.
 
     Attributes
     ----------
     x : (d,) int
-    state : {variable of the graph: flat array}, the block's variables and the context's leaves
-    tensors : {variable of the graph: array}, what the parts' `tensors` are at x; empty where no part that is
-        asked has any
+        The values of the sites.
+    arrays : {variable of the graph: flat array}
+        The values of the block's variables and of the context's leaves.
+    tensors : {variable of the graph: array}
+        The values at x of the parts' `tensors`; empty where none of the parts in use has any.
     """
 
     x: Any
-    state: dict[Variable, Any]
+    arrays: dict[Variable, Any]
     tensors: dict[Variable, Any]
 
 
 class Factors(NamedTuple):
-    """Some of a log density as a sum of functions of few sites, up to a constant.
+    """A part of a log density as a sum of functions of a few sites each, up to a constant.
 
-    Where a site has fewer values than its variable's widest, the entries beyond them mean nothing.
+    Where a site has fewer than its variable's K values, the entries beyond its own values are undefined.
 
     Attributes
     ----------
     unary : {variable number: (size, K) nats}
-    tables : [((E, J) int, (E, K1, ..., KJ) nats)], tables over J sites each; the sites of a column are of
-        one variable
-    pairs : {(n, m): (size of n, K - 1, size of m, K - 1) nats}, n <= m: what every two sites of two variables
-        add, once each, by their values but for the lowest, at which they add nothing
+    tables : [((E, J) int, (E, K1, ..., KJ) nats)]
+        E sets of J sites, and the table of each set. All sites in a column belong to one variable.
+    pairs : {(n, m): (size of n, K - 1, size of m, K - 1) nats}, n <= m
+        The interaction of every site of variable n with every site of variable m, indexed by their values
+        without the lowest, at which the interaction is 0. Each pair of sites is counted once.
     """
 
     unary: dict[int, Any]
@@ -59,18 +61,21 @@ class Factors(NamedTuple):
 
 
 class Part(ABC):
-    """Some of the terms of a log density, and one way to find what moves change in them.
+    """Some of the terms of a log density, and one method to compute their differences.
 
     Parameters
     ----------
-    dependence : which sites each element of the graph depends on
-    space : the block's space
+    dependence : Dependence
+        Which sites each element of the graph depends on.
+    space : Space
+        The block's space.
 
     Attributes
     ----------
-    exact : whether the differences are exact
-    mixing : whether the part joins every one of its sites to every other, so that only one can be drawn at a
-        time
+    exact : bool
+        Whether the differences are exact.
+    mixing : bool
+        Whether every site of the part interacts with every other, so that only one can be drawn at a time.
     """
 
     exact: ClassVar[bool] = True
@@ -79,11 +84,11 @@ class Part(ABC):
     def __init__(self, dependence: Dependence, space: Space):
         self.dependence, self.space, self.graph = dependence, space, dependence.graph
 
-    # ------------------------------------------------------------ what it depends on
+    # ------------------------------------------------------------ the sites it depends on
     @property
     @abstractmethod
     def sites(self) -> np.ndarray:
-        """(m,) int, numbers of the sites that it depends on, sorted."""
+        """(m,) int, numbers of the sites that the part depends on, sorted."""
 
     @property
     @abstractmethod
@@ -92,80 +97,91 @@ class Part(ABC):
 
     @property
     def links(self) -> list[np.ndarray]:
-        """[(n, J) int], for each element the sites that it joins, -1 for none; of a `mixing` part nothing."""
+        """[(n, J) int], the sites that each element joins, padded with -1; empty for a `mixing` part."""
         return []
 
-    # ------------------------------------------------------------ what it reads of the graph
+    # ------------------------------------------------------------ the variables of the graph that it reads
     @property
     @abstractmethod
     def leaves(self) -> list[Variable]:
-        """What it reads that does not depend on the block."""
+        """The variables that the part reads and that do not depend on the block."""
 
     @property
     def tensors(self) -> list[Variable]:
-        """What it reads whole that depends on the block."""
+        """The variables that depend on the block and that the part reads as whole tensors."""
         return []
 
     # ------------------------------------------------------------ differences, pure JAX functions
-    def context(self, state: dict[Variable, Any]) -> Any:
-        """What does not depend on x, computed once per context; `state` as of `Here`, with some x."""
+    def context(self, arrays: dict[Variable, Any]) -> Any:
+        """What does not depend on x, computed once per context; `arrays` as in `BlockState`, at any x."""
         return ()
 
     def context_of(self, n: int, context: Any, rows: Any) -> Any:
-        """What `differences` reads of the context for the sites `rows` of variable n, whatever x is."""
+        """What `differences` reads of the context for the sites `rows` of variable n, at any x."""
         return context
 
-    def at(self, here: Here) -> Any:
-        """What depends on x and on no move: computed once for all moves from x."""
+    def at(self, state: BlockState) -> Any:
+        """What depends on x but not on a move, computed once for all moves from x."""
         return ()
 
     @abstractmethod
     def differences(
-        self, n: int, here: Here, at: Any, context: Any, rows: Any = None, candidates: Any = None
+        self, n: int, state: BlockState, at: Any, context: Any, rows: Any = None, candidates: Any = None
     ):
-        """(r, K) nats, what the moves of the sites of variable n change.
+        """(r, K) nats, the changes of the log density when sites of variable n move.
 
         Parameters
         ----------
-        n : one of `variables`
-        at : as `at` gives it for `here`
-        context : as `context_of` gives it for these rows
-        rows : (r,) int, sites counted within the variable; None is all
-        candidates : (r, K) int, values to go to; None is the neighbours
+        n : int
+            One of `variables`.
+        at : the result of `at(state)`
+        context : the result of `context_of` for these rows
+        rows : (r,) int
+            Sites, counted within the variable; None means all.
+        candidates : (r, K) int
+            The values to move to; None means the neighbours.
         """
 
-    def log_weights(self, n: int, here: Here, at: Any, context: Any, inside: np.ndarray):
-        """(r, K) nats at each value of the sites of variable n, up to a constant a site.
+    def log_weights(self, n: int, state: BlockState, at: Any, context: Any, inside: np.ndarray):
+        """(r, K) nats at each value of the sites of variable n, up to a constant for each site.
 
-        Without what joins two sites `inside` (d,) bool and is tabulated.
+        Tabulated pairs of which both sites are `inside` (d,) bool are left out.
         """
-        return self.differences(n, here, at, context)
+        return self.differences(n, state, at, context)
 
-    def moved(self, n: int, here: Here, site: Any, value: Any) -> dict[Variable, Any]:
-        """{tensor: its value} of the `tensors` that change when site `site` (1,) of variable n goes to
-        `value` (1,).
+    def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
+        """{tensor: new value} of the `tensors` that change when a site of variable n moves.
+
+        Parameters
+        ----------
+        site : (1,) int
+            The site that moves, counted within the variable.
+        value : (1,) int
+            The value that it moves to.
         """
         return {}
 
-    def factors(self, context: Any, here_at: Callable[[Any], Here]) -> Factors | None:
-        """The part as factors, None where it is no sum of functions of a few sites.
+    def factors(self, context: Any, state_at: Callable[[Any], BlockState]) -> Factors | None:
+        """The part as factors, or None where it is not a sum of functions of a few sites.
 
         Parameters
         ----------
-        context : as `context` gives it
-        here_at : (x) -> `Here`, in the same context
+        context : the result of `context`
+        state_at : callable, (x) -> `BlockState` in the same context
         """
         return None
 
     # ------------------------------------------------------------ what it costs
     @abstractmethod
     def cost(self, share: float, values: list[int]) -> float:
-        """Counted operations of the differences of a transition.
+        """Counted operations of the differences that one transition computes.
 
         Parameters
         ----------
-        share : of the sites whose differences are computed, where these are few
-        values : for each variable the values that a site is evaluated at
+        share : float
+            The fraction of the sites whose differences are computed, where the part can compute some alone.
+        values : list of int
+            For each variable the number of values at which a site is evaluated.
         """
 
     def cost_of_value(self, n: int) -> float:

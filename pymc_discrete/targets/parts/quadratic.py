@@ -1,8 +1,7 @@
-r"""Exact differences of a quadratic function of a linear map, a Gaussian likelihood above all, for two
-products with the matrix.
+r"""Exact differences of a quadratic function of a linear map, such as a Gaussian likelihood.
 
-Where the rest of a term is :math:`r(u) = \sum_n (a_n + b_n u_n + h_n u_n^2 / 2)` and a move changes u by
-:math:`\delta_{ik}` times column :math:`c_i`, the difference is exactly
+Let :math:`r(u) = \sum_n (a_n + b_n u_n + h_n u_n^2 / 2)` be the term as a function of the map's values u. A
+move that changes u by :math:`\delta_{ik}` times column :math:`c_i` changes the term by exactly
 
 .. math:: d_{ik} = \delta_{ik} \, c_i^T \nabla r(u) + \delta_{ik}^2 \, (c_i^2)^T h / 2
 """
@@ -19,7 +18,7 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.rebuild import context_inputs, rebuild, rewritten
 from pymc_discrete.targets.parts.incremental import Frontier, Incremental, frontier_of
-from pymc_discrete.targets.parts.part import Here
+from pymc_discrete.targets.parts.part import BlockState
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.degree import is_separable_quadratic
 from pymc_discrete.targets.structure.dependence import Dependence
@@ -27,30 +26,31 @@ from pymc_discrete.targets.structure.terms import Term
 
 
 class Quadratic(Incremental):
-    """A term whose rest is a separable quadratic function of one vector-valued linear map.
+    """A term that is a separable quadratic function of one vector-valued linear map.
 
-    Each site moves one element of the map's source.
+    Each site changes one element of the map's source. The differences cost two products with the matrix of
+    the map.
     """
 
     @staticmethod
     def holds(total: Variable, frontier: list[Frontier], dependence: Dependence) -> bool:
-        """Whether a term is one."""
+        """Whether a term with this frontier is of this kind."""
         if len(frontier) != 1:
             return False
         f = frontier[0]
-        one_each = all(r.index.shape[1] == 1 and r.mask.all() for r in f.rows.values())
+        one_each = all(r.index.shape[1] == 1 and r.mask.all() for r in f.elements.values())
         if getattr(f.update, "columns", None) is None or not one_each:
             return False
         return is_separable_quadratic(total, f.var, dependence.graph.size)
 
     @cached_property
     def _u(self) -> Variable:
-        # a float in place of an integer map, whose gradient would be 0
+        """A float that takes the place of the map, whose gradient would be 0 if it has integers."""
         return pt.tensor(shape=self.frontier[0].var.type.shape, dtype=pytensor.config.floatX)
 
     @cached_property
     def _derivatives(self) -> list[Variable]:
-        """Of the rest by the map: the slope, and the diagonal of the curvature."""
+        """The gradient of the term with respect to the map, and the diagonal of the Hessian."""
         (total,) = rebuild([self.total], {self.frontier[0].var: self._u})
         slope = pytensor.grad(total, self._u)
         return rewritten([slope, pytensor.grad(slope.sum(), self._u, disconnected_inputs="ignore")])
@@ -67,32 +67,32 @@ class Quadratic(Incremental):
     def _curvature(self):
         return jaxify([self._u, *self._inputs], self._derivatives[1:])
 
-    def _columns(self, n: int, state: dict[Variable, Any]):
-        """(sites, |u|): what each site's element of the source is multiplied with."""
+    def _columns(self, n: int, arrays: dict[Variable, Any]):
+        """(sites, |u|), the column of the map for each site's element of the source."""
         f = self.frontier[0]
-        columns = f.update.columns(self._operands(f, state))
-        index = f.rows[n].index[:, 0]
+        columns = f.update.columns(self._operands(f, arrays))
+        index = f.elements[n].index[:, 0]
         in_order = len(columns) == len(index) and (index == np.arange(len(index))).all()
         return columns if in_order else columns[index]
 
-    def context(self, state: dict[Variable, Any]) -> dict[int, Any]:
-        """{variable number: (sites,) half the curvature along each site's column}: the same at every x."""
-        f, inputs = self.frontier[0], self._input_values(state)
+    def context(self, arrays: dict[Variable, Any]) -> dict[int, Any]:
+        """{variable number: (sites,) half the curvature along each site's column}, the same at every x."""
+        f, inputs = self.frontier[0], self._input_values(arrays)
         shape = self.graph.shape(f.var)
         h = jnp.asarray(self._curvature(jnp.zeros(shape), *inputs)[0])
         h = jnp.broadcast_to(h, shape).reshape(-1)
-        return {n: 0.5 * self._columns(n, state) ** 2 @ h for n in f.rows}
+        return {n: 0.5 * self._columns(n, arrays) ** 2 @ h for n in f.elements}
 
-    def at(self, here: Here) -> Any:
+    def at(self, state: BlockState) -> Any:
         return ()
 
-    def _moves(self, n: int, here: Here, at: Any, context: dict[int, Any], rows, candidates):
-        f, inputs = self.frontier[0], self._input_values(here.state)
-        delta = self._source_change(f, n, here, rows, candidates)[:, 0]
-        columns, half_curvature = self._columns(n, here.state), context[n]
+    def _moves(self, n: int, state: BlockState, at: Any, context: dict[int, Any], rows, candidates):
+        f, inputs = self.frontier[0], self._input_values(state.arrays)
+        delta = self._source_change(f, n, state, rows, candidates)[:, 0]
+        columns, half_curvature = self._columns(n, state.arrays), context[n]
         if rows is not None:
             columns, half_curvature = jnp.asarray(columns)[rows], half_curvature[rows]
-        u = here.tensors[f.var].astype(self._u.type.dtype)
+        u = state.tensors[f.var].astype(self._u.type.dtype)
         slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)
         return delta * (columns @ slope)[:, None] + delta**2 * half_curvature[:, None]
 
@@ -102,7 +102,7 @@ class Quadratic(Incremental):
 
 
 def incremental(term: Term, dependence: Dependence, space: Space) -> Incremental:
-    """The part of a term that joins many sites, with exact differences."""
+    """The part with exact differences for a term that joins many sites."""
     total = term.total
     frontier = frontier_of(total, dependence, space)
     kind = Quadratic if Quadratic.holds(total, frontier, dependence) else Incremental

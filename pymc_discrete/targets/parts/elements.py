@@ -1,0 +1,134 @@
+"""Elements of a tensor, grouped by the sites that they depend on, and sums of their changes."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.structure.terms import Term
+
+
+@dataclass
+class SiteElements:
+    """The elements of a tensor that depend on each site of one variable, as a table of R entries.
+
+    Attributes
+    ----------
+    site : (R,) int
+        The site of each entry, by its number in the space.
+    local : (R,) int
+        The same site, counted within the variable.
+    index : (R, m) int
+        Flat indices of the elements.
+    mask : (R, m) bool
+        False where `index` is padding.
+    complete : bool
+        Whether entry r belongs to site r of the variable, for all of its sites.
+    unique : bool
+        Whether no site has two entries.
+    """
+
+    site: np.ndarray
+    local: np.ndarray
+    index: np.ndarray
+    mask: np.ndarray
+    complete: bool
+    unique: bool
+
+    @classmethod
+    def build(
+        cls, sites: np.ndarray, elements: np.ndarray, start: int, size: int, pad: bool = False
+    ) -> "SiteElements":
+        order = np.lexsort((elements, sites))
+        sites, elements = sites[order], elements[order]
+        owner, first, counts = np.unique(sites, return_index=True, return_counts=True)
+        m = int(counts.max())
+        if pad:  # one entry for every site, however uneven their numbers of elements are
+            present, owner = owner - start, np.arange(start, start + size)
+            first, counts = (np.bincount(present, a, size).astype(int) for a in (first, counts))
+        elif len(owner) * m > 4 * len(sites) + 64:
+            # padding would be most of the table: one entry for each element
+            no_padding = np.ones((len(sites), 1), bool)
+            return cls(sites, sites - start, elements[:, None], no_padding, False, False)
+        mask = np.arange(m) < counts[:, None]
+        position = np.minimum(first[:, None] + np.arange(m), len(sites) - 1)
+        index = np.where(mask, elements[position], elements[first][:, None])
+        return cls(owner, owner - start, index, mask, len(owner) == size, True)
+
+    def positions(self, rows, size: int):
+        """(r,) int, the entry of each of the sites `rows`, -1 for none.
+
+        Requires `unique` entries. The result is a NumPy array where `rows` is one.
+
+        Parameters
+        ----------
+        rows : (r,) int
+            Sites, counted within the variable.
+        size : int
+            The number of sites of the variable.
+        """
+        if self.complete:
+            return rows
+        position = np.full(size + 1, -1)
+        position[self.local] = np.arange(len(self.local))
+        return picked(position, rows)
+
+    def add(self, total, values):
+        """Add the (R, k) values of the entries to the (n, k) total of the variable's sites."""
+        if self.complete:
+            return total + values
+        return total.at[self.local].add(values, unique_indices=self.unique, indices_are_sorted=True)
+
+
+def elements_per_variable(
+    sites: np.ndarray, space: Space, elements=None, pad: bool = False
+) -> dict[int, SiteElements]:
+    """{variable number: the elements that depend on each of its sites}.
+
+    Parameters
+    ----------
+    sites : (n, J) int
+        The sites that each element depends on, -1 for none.
+    elements : (n,) int
+        Flat indices of the elements; by default 0, ..., n - 1.
+    pad : bool
+        Whether every site of a variable gets one entry, see `SiteElements.complete`.
+    """
+    elements = np.arange(len(sites)) if elements is None else elements
+    owner, element = sites[sites >= 0], np.repeat(elements, (sites >= 0).sum(1))
+    by_variable = {}
+    for n, (start, v) in enumerate(space.blocks):
+        of_variable = (owner >= start) & (owner < start + v.size)
+        if of_variable.any():
+            by_variable[n] = SiteElements.build(owner[of_variable], element[of_variable], start, v.size, pad)
+    return by_variable
+
+
+def weighted(values, term: Term, arrays):
+    """Values of elements of a term as floats, multiplied by the term's weight."""
+    values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
+    if term.weight is None:
+        return values
+    weight = term.weight.data if hasattr(term.weight, "data") else arrays[term.weight]
+    return values * jnp.asarray(weight).reshape(())
+
+
+def masked_sum(values, mask):
+    """(r, k), the sum of values (r, m, k) over m where `mask` (r, m) is True."""
+    if not (isinstance(mask, np.ndarray) and mask.all()):
+        values = jnp.where(mask[..., None], values, 0.0)
+    elif values.shape[1] < mask.shape[1]:
+        values = jnp.broadcast_to(values, (*values.shape[:1], mask.shape[1], values.shape[2]))
+    return values.sum(axis=1)
+
+
+def difference(then, now):
+    """The change of a log density from `now` to `then`, where nan counts as -inf.
+
+    -inf where `then` is impossible and `now` is not, 0 where both are.
+    """
+    then = jnp.where(jnp.isnan(then), -jnp.inf, then)
+    change = jnp.where(then == now, 0.0, then - now)
+    return jnp.where(jnp.isneginf(then), jnp.where(jnp.isneginf(now), 0.0, -jnp.inf), change)
