@@ -100,8 +100,8 @@ def sample(
     progressbar : bool
     devices : list of jax.Device, optional
         The devices that the chains are spread over; by default as many of `jax.devices()` as divide the
-        chains evenly, those of all processes where `jax.distributed` was initialised. If a CPU is the only device,
-        one thread per core shares the chains; a device that is given here is used by one thread.
+        chains evenly, those of all processes where `jax.distributed` was initialised. If a CPU is the only
+        device, one thread per core shares the chains; a device that is given here is used by one thread.
     dtype : {"float64", "float32"}
         Type of the floats; with "float32" integers have 32 bits. Acceptance is then computed from sums of
         changes, because the rounding of a log density of a million nats would affect it.
