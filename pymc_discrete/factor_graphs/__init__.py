@@ -1,4 +1,4 @@
-"""Factor graphs: messages, and perturb-and-max-product."""
+"""Factor graphs: message passing, and perturb-and-max-product."""
 
 from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
 from pymc_discrete.factor_graphs.factor_graph import FactorGraph

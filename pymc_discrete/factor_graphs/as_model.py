@@ -1,4 +1,4 @@
-"""A factor graph inside a PyMC model, and as a target of the kernels."""
+"""Converts a factor graph to a term of a PyMC model, and to a target of the kernels."""
 
 import functools
 from typing import Any
@@ -31,13 +31,16 @@ def potential(graph: SumOfFactors, values: dict[str, Any]) -> pt.TensorVariable:
                 f"{v.name!r} has shape {v.shape} in the graph, and the tensor given for it has shape {shape}."
             )
     unary = [pt.as_tensor(np.asarray(u)) for u in graph.unary]
-    parameters = [{name: pt.as_tensor(np.asarray(a)) for name, a in own.items()} for own in graph.parameters]
+    parameters = [
+        {name: pt.as_tensor(np.asarray(a)) for name, a in of_factor.items()} for of_factor in graph.parameters
+    ]
     return summed(graph.wiring, unary, parameters, tensors)
 
 
 def summed(
     wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], tensors: list[Any]
 ) -> pt.TensorVariable:
+    """The log density as a PyTensor scalar, a function of log potentials and of the variables' values."""
     places = [t.reshape((v.size,)) - v.lower for t, v in zip(tensors, wiring.space.variables, strict=True)]
     return added_up(wiring, unary, parameters, places, pt)
 
@@ -45,13 +48,13 @@ def summed(
 def to_target(graph: SumOfFactors, differences: str) -> Target:
     """The target of the graph, its log potentials the context; see `FactorGraph.to_target`."""
     check_way(differences)
-    inputs = [*graph.unary, *(a for own in graph.parameters for a in own.values())]
+    inputs = [*graph.unary, *(a for of_factor in graph.parameters for a in of_factor.values())]
     return Target(density_of(graph.wiring, differences)).with_inputs(inputs)
 
 
 @functools.lru_cache(maxsize=32)
 def density_of(wiring: Wiring, differences: str) -> ModelDensity:
-    """The log density of a model whose continuous variables are the log potentials."""
+    """The density of a model of the graph's variables, given its log potentials as continuous variables."""
     space = wiring.space
     with pm.Model() as model:
         tensors = [
@@ -66,10 +69,11 @@ def density_of(wiring: Wiring, differences: str) -> ModelDensity:
             }
             for f, factor in enumerate(wiring.factors)
         ]
+        # cancels the normalising constant of the uniform distributions
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", summed(wiring, unary, parameters, tensors) + uniform)
     density = ModelDensity(
         model, [v.name for v in space.variables], model.initial_point(), differences, None, "auto", join=False
     )
-    density.width_of_jax = True  # as the graph's own arrays
+    density.width_of_jax = True  # the graph's own arrays have it too
     return density

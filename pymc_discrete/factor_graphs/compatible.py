@@ -1,4 +1,4 @@
-"""Which models are factor graphs: told before JAX runs."""
+"""Checks, before JAX runs, that a log density is a sum of tables and can be made a factor graph."""
 
 from typing import Any
 
@@ -11,14 +11,18 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.rounding import room, rounding_of
 from pymc_discrete.targets.parts.tables import LARGEST_TABLES
 
-TRIPLES = 32  # of sites, at random points, whose joint effect is looked at
-JITTER = 0.3  # of the model's other variables in these
+TRIPLES = 32  # triples of sites, at random points, whose third difference is computed
+JITTER = 0.3  # standard deviation of the noise that is added to the model's other variables at these points
 REMEDY = "pmd.AutoStep() samples it exactly."
 
 
 def check(density: ModelDensity) -> None:
-    """Refuse a log density that is no sum of tables, naming the term, how far it is from one, and
-    the remedy.
+    """Refuse a log density that is no sum of tables over pairs and small groups of sites.
+
+    Raises
+    ------
+    ValueError
+        Names the term, its largest deviation from a sum of tables, and the remedy.
     """
     check_space(density.space)
     plan, space = density.plan, density.space
@@ -48,7 +52,8 @@ def check(density: ModelDensity) -> None:
                 "such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
                 f"{REMEDY}"
             )
-        if part.degree > 2:  # rarely, or those states would have been met
+        # products of three sites that matter in rare states only, which the random points have missed
+        if part.degree > 2:
             how = part.why_degree
             raise ValueError(
                 f"{name} is no factor graph: {f'{how} joins' if how else 'products join'} more "
@@ -66,44 +71,54 @@ def check(density: ModelDensity) -> None:
 
 
 class ThirdDifferences:
-    """What a change of three sites does beyond what their pairs do: nothing, in a sum of tables
-    over pairs.
+    """Third differences of a log density over triples of sites; they are 0 for sums of tables over pairs.
+
+    Parameters
+    ----------
+    density : ModelDensity
     """
 
     def __init__(self, density: ModelDensity):
         self.density, self.inputs = density, [*density.graph.values, *density.graph.others]
 
     def of(self, total: Any, elements: list[np.ndarray]) -> float:
-        """The largest that was seen among three sites of an element, in nats; 0 if rounding, inf where it is
-        not finite.
+        """The largest third difference of a term over random triples.
+
+        Parameters
+        ----------
+        total : the term, a PyTensor scalar
+        elements : [(n,) int], groups of sites; the triples are taken from one group each
+
+        Returns
+        -------
+        float, nats; 0 where it may be rounding, inf where the term is not finite
         """
-        density, space, r = self.density, self.density.space, np.random.default_rng(0)
+        density, space, rng = self.density, self.density.space, np.random.default_rng(0)
         evaluate = pytensor.function(self.inputs, total, mode="FAST_COMPILE", on_unused_input="ignore")
-        elements = [own for sites in elements if len(own := sites[space.upper[sites] > space.lower[sites]])]
+        varying = [sites[space.upper[sites] > space.lower[sites]] for sites in elements]
+        elements = [sites for sites in varying if len(sites)]
         worst, scale = 0.0, 1.0
         corners: list[list[np.ndarray]] = []
         for _ in range(TRIPLES if elements else 0):
-            sites = elements[r.integers(len(elements))]
-            others, x = jittered(density, r), random_state(space, r)
-            moved, values = (
-                r.choice(sites, min(3, len(sites)), replace=False),
-                random_state(space, r, besides=x),
-            )
-            found, points = np.zeros((2, 2, 2)), []
+            sites = elements[rng.integers(len(elements))]
+            others, x = jittered(density, rng), random_state(space, rng)
+            triple = rng.choice(sites, min(3, len(sites)), replace=False)
+            changed = random_state(space, rng, different_from=x)
+            values, points = np.zeros((2, 2, 2)), []
             for corner in np.ndindex(2, 2, 2):
                 y = x.copy()
-                for i, on in zip(moved, corner, strict=False):
-                    y[i] = values[i] if on else x[i]
+                for i, is_changed in zip(triple, corner, strict=False):
+                    y[i] = changed[i] if is_changed else x[i]
                 points.append([*parts_of(density, y), *others])
-                found[corner] = evaluate(*points[-1])
-            if not np.isfinite(found).all():
+                values[corner] = evaluate(*points[-1])
+            if not np.isfinite(values).all():
                 return np.inf
-            if len(moved) == 3:
-                third = np.diff(np.diff(np.diff(found, axis=0), axis=1), axis=2)
+            if len(triple) == 3:
+                third = np.diff(np.diff(np.diff(values, axis=0), axis=1), axis=2)
                 worst, corners = max(
-                    (worst, corners), (float(np.abs(third).max()), points), key=lambda both: both[0]
+                    (worst, corners), (float(np.abs(third).max()), points), key=lambda pair: pair[0]
                 )
-                scale = max(scale, float(np.abs(found).max()))
+                scale = max(scale, float(np.abs(values).max()))
         eps = np.finfo(float).eps
         if worst <= np.sqrt(eps) * scale:
             return 0.0
@@ -112,25 +127,26 @@ class ThirdDifferences:
 
 
 def parts_of(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:
-    """The block's variables of the graph at x."""
+    """The values of the block's variables in the graph, of x (d,)."""
     values = zip(density.graph.values, density.space.blocks, strict=True)
     return [x[a : a + v.size].reshape(v.shape).astype(value.type.dtype) for value, (a, v) in values]
 
 
-def jittered(density: ModelDensity, r: np.random.Generator) -> list[np.ndarray]:
-    """The model's other variables, the continuous ones at random near the start."""
+def jittered(density: ModelDensity, rng: np.random.Generator) -> list[np.ndarray]:
+    """Values of the model's other variables: the starting point, with noise on the continuous ones."""
     values = [np.asarray(density.start[v.name]) for v in density.graph.others]
     return [
-        (v + JITTER * r.normal(size=v.shape)).astype(v.dtype) if v.dtype.kind == "f" else v for v in values
+        (v + JITTER * rng.normal(size=v.shape)).astype(v.dtype) if v.dtype.kind == "f" else v for v in values
     ]
 
 
-def random_state(space: Any, r: np.random.Generator, besides: np.ndarray | None = None) -> np.ndarray:
-    """(d,) values at random; where there are two, not those `besides`."""
-    x = r.integers(space.lower, space.upper + 1)
-    if besides is None:
+def random_state(
+    space: Any, rng: np.random.Generator, different_from: np.ndarray | None = None
+) -> np.ndarray:
+    """(d,) int, random values; at sites with two values or more they are `different_from` the given ones."""
+    x = rng.integers(space.lower, space.upper + 1)
+    if different_from is None:
         return x
     count = space.upper - space.lower + 1
-    return np.where(
-        x == besides, space.lower + (x - space.lower + r.integers(1, np.maximum(count, 2))) % count, x
-    )
+    shifted = space.lower + (x - space.lower + rng.integers(1, np.maximum(count, 2))) % count
+    return np.where(x == different_from, shifted, x)

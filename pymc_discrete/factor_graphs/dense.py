@@ -1,4 +1,4 @@
-"""Factors of two-valued sites whose every pair may interact, kept as a matrix.
+"""Factors of two-valued sites in which every pair may interact, with a matrix of weights.
 
 A message is one number, the log odds :math:`n_{i \\to j}`, and a sweep is a few passes over the matrix
 (Lazaro-Gredilla, Dedieu and George 2021, App. C.1 and C.2).
@@ -15,8 +15,9 @@ from pymc_discrete.factor_graphs.semiring import MAX, Semiring
 
 
 class Quadratic:
-    r"""A quadratic form of values, :math:`\tfrac12 v^\top W v` with :math:`v_i` one of `values`: Ising models
-    and Boltzmann machines.
+    r"""A quadratic form of values: Ising models and Boltzmann machines.
+
+    .. math:: \tfrac12 v^\top W v, \qquad v_i \in \{\mathrm{values}_0, \mathrm{values}_1\}
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class Quadratic:
         return [len(self.sites[0]) - 1]
 
     def _weights(self, parameters: dict[str, Any], xp: Any = jnp):
-        """(n, n) without a diagonal."""
+        """(n, n), the weights with a diagonal of 0."""
         return xp.where(np.eye(len(self.sites[0]), dtype=bool), 0.0, parameters["weights"])
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
@@ -59,18 +60,19 @@ class Quadratic:
         return 0.5 * xp.dot(v, xp.dot(self._weights(parameters, xp), v))
 
     def start(self, parameters: dict[str, Any], widths: list[int]):
-        """N (n, n), n_ij from i to j."""
+        """N (n, n), whose entry n_ij is the message from i to j."""
         return jnp.zeros((len(self.sites[0]),) * 2)
 
     def received(self, parameters: dict[str, Any], messages) -> list[Any]:
-        return [two(messages.sum(axis=0) + self._alone(self._weights(parameters)))]
+        return [two(messages.sum(axis=0) + self._offset(self._weights(parameters)))]
 
-    def _alone(self, weights):
-        """(n,) log odds of a site where all others have their lower value."""
+    def _offset(self, weights):
+        """(n,) log odds of each site if all others have their lower value."""
         low, high = self.values
         return (high - low) * low * weights.sum(axis=1)
 
     def _pairs(self, parameters: dict[str, Any]):
+        """(n, n), the weights of the same form in sites of values 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * self._weights(parameters)
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
@@ -79,11 +81,11 @@ class Quadratic:
 
     def log_partition(self, parameters, fields: list[Fields], messages):
         value = fields[0].value()
-        every = pair_partition(
+        of_pairs = pair_partition(
             value[:, :, None], value[:, None], messages, messages.T, self._pairs(parameters)
         )
-        once = jnp.triu(every, 1).sum()
-        return once + 0.5 * self.values[0] ** 2 * self._weights(parameters).sum()
+        total = jnp.triu(of_pairs, 1).sum()
+        return total + 0.5 * self.values[0] ** 2 * self._weights(parameters).sum()
 
 
 class Bipartite:
@@ -133,14 +135,15 @@ class Bipartite:
     def received(self, parameters: dict[str, Any], messages) -> list[Any]:
         to_b, to_a = messages
         weights, (low, high) = parameters["weights"], self.values
-        alone = [(high - low) * low * weights.sum(axis=1 - side) for side in (0, 1)]
-        return [two(to_a.sum(axis=1) + alone[0]), two(to_b.sum(axis=0) + alone[1])]
+        offsets = [(high - low) * low * weights.sum(axis=1 - side) for side in (0, 1)]
+        return [two(to_a.sum(axis=1) + offsets[0]), two(to_b.sum(axis=0) + offsets[1])]
 
     def _pairs(self, parameters: dict[str, Any]):
+        """(A, B), the weights of the same form in sites of values 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * parameters["weights"]
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
-        # App. C.2, and the same from the visible to the hidden sites
+        # App. C.2 from the hidden to the visible sites, and the same in the other direction
         to_b, to_a = messages
         w, (a, b) = self._pairs(parameters), map(log_odds, fields)
         return sent(a[:, None] - to_a, w, semiring), sent(b[None] - to_b, w, semiring)
@@ -148,20 +151,22 @@ class Bipartite:
     def log_partition(self, parameters, fields: list[Fields], messages):
         a, b = (f.value() for f in fields)
         to_b, to_a = messages
-        every = pair_partition(a[:, :, None], b[:, None], to_b, to_a, self._pairs(parameters))
-        return every.sum() + self.values[0] ** 2 * parameters["weights"].sum()
+        of_pairs = pair_partition(a[:, :, None], b[:, None], to_b, to_a, self._pairs(parameters))
+        return of_pairs.sum() + self.values[0] ** 2 * parameters["weights"].sum()
 
 
 def two_values(kind: str, values: Any) -> tuple[float, float]:
-    found = np.asarray(values, float)
-    if found.shape != (2,) or not np.isfinite(found).all() or found[0] == found[1]:
+    """The lower and the upper value of the sites of a factor of this `kind`, checked."""
+    pair = np.asarray(values, float)
+    if pair.shape != (2,) or not np.isfinite(pair).all() or pair[0] == pair[1]:
         raise ValueError(
             f"values of {kind} must be two different numbers, such as (0, 1) or (-1, 1), got {values!r}."
         )
-    return float(found[0]), float(found[1])
+    return float(pair[0]), float(pair[1])
 
 
 def check_finite(kind: str, weights: Any) -> None:
+    """Refuse weights that are not finite, unless they are traced."""
     if not isinstance(weights, jax.core.Tracer) and not np.isfinite(weights).all():
         raise ValueError(
             f"The weights of {kind} must be finite. Say what two sites may not be together by Pairwise, with "
@@ -170,32 +175,40 @@ def check_finite(kind: str, weights: Any) -> None:
 
 
 def valued(places, values: tuple[float, float]):
-    """v of places 0 and 1."""
+    """The values v of sites at places 0 and 1 of their support."""
     return values[0] + (values[1] - values[0]) * places
 
 
 def two(odds):
-    """(2, E) nats of log odds (E,)."""
+    """(2, E) nats, messages with the log odds (E,)."""
     return jnp.stack([jnp.zeros_like(odds), odds])
 
 
 def log_odds(field: Fields):
-    """(E,), infinite where one value is impossible; 0 where both are."""
+    """(E,) log odds of a field; infinite where one value is impossible, 0 where both are."""
     off, on = field.value()
     return jnp.where((off == -jnp.inf) & (on == -jnp.inf), 0.0, on - off)
 
 
 def sent(p, w, semiring: Semiring):
-    """max(0, P + W) - max(0, P), or with log(1 + e^.) for the maximum; finite also where P is not."""
+    """Messages max(0, P + W) - max(0, P), for `SUM` with log(1 + e^x) in place of max(0, x).
+
+    They are finite also where P is infinite.
+    """
     if semiring is MAX:
         return jnp.sign(w) * jnp.clip(p + jnp.maximum(w, 0.0), 0.0, jnp.abs(w))
-    # both exponentials divided by e^max(0, p)
+    # log(1 + e^(p + w)) - log(1 + e^p), where both arguments are divided by e^max(0, p)
     return jnp.logaddexp(-jnp.maximum(p, 0.0), jnp.minimum(p, 0.0) + w) - jax.nn.softplus(-jnp.abs(p))
 
 
 def pair_partition(a, b, to_b, to_a, w):
-    """(A, B) nats, the log of the sum over both sites of a pair; a (2, A, 1), b (2, 1, B) are fields, to_b
-    and to_a their messages.
+    """(A, B) nats, log of the sum over the values of both sites of each pair.
+
+    Parameters
+    ----------
+    a, b : (2, A, 1), (2, 1, B) nats, fields
+    to_b, to_a : (A, B) log odds, the messages of the pair, which the fields contain
+    w : (A, B) nats, weights
     """
     a_on, b_on = a[1] - to_a, b[1] - to_b
     one = jnp.logaddexp(a[0] + b_on, a_on + b[0])

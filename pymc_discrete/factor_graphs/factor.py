@@ -1,4 +1,4 @@
-"""What a factor is, and those that send a message along each of their edges."""
+"""The interface of factors, and a base class for factors that send a message along each edge."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -11,21 +11,25 @@ from pymc_discrete.factor_graphs.semiring import MAX, Semiring
 
 
 class Fields(NamedTuple):
-    """Sums of what sites receive, with the impossible counted apart where a message may be -inf, so that it
-    can be taken out again.
+    """The fields of sites: sums of their unary terms and of the messages that they receive.
 
-    finite : (K, E) nats, the sum of all that is counted here
-    blocked : (K, E) int, how many are -inf; None where no message is
+    Terms of -inf are counted and not added, so that a message can be subtracted from the sum again.
+
+    Attributes
+    ----------
+    finite : (K, E) nats, the sum of the terms that are finite
+    blocked : (K, E) int, the number of terms that are -inf; None if none can be
     """
 
     finite: Any
     blocked: Any
 
     def value(self):
+        """(K, E) nats, the sum of all terms."""
         return self.finite if self.blocked is None else jnp.where(self.blocked > 0, -jnp.inf, self.finite)
 
     def without(self, message):
-        """(K, E) nats, the sum of all but `message`."""
+        """(K, E) nats, the sum of all terms except `message`."""
         if self.blocked is None:
             return self.finite - message
         ruled_out = message == -jnp.inf
@@ -36,13 +40,13 @@ class Fields(NamedTuple):
 
 @runtime_checkable
 class Factor(Protocol):
-    """A kind of factor, many of it at once.
+    """Many factors of one kind.
 
     Attributes
     ----------
-    sites : [(E,) int], of every argument; an edge is a place in one of these
+    sites : [(E,) int], the sites of each argument; each entry is an edge from a factor to a site
     parameters : {name: array}, log potentials in nats
-    binary : whether the sites, and all others of their variables, must have two values
+    binary : whether all sites of the variables must have two values
     hard : whether a message may be -inf
     """
 
@@ -52,35 +56,40 @@ class Factor(Protocol):
     hard: bool
 
     def degrees(self) -> list[int]:
-        """How many factors each edge of an argument stands for."""
+        """For each argument, the number of factors that one of its edges stands for."""
 
     def check(self, widths: list[int]) -> None:
-        """Refuse parameters that do not fit the arguments, given how many values the variable of each has."""
+        """Refuse parameters that do not fit the arguments; `widths` are the numbers of values of each."""
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
-        """() nats, at the places (E,) of the sites' values in their supports; by `jax.numpy` or
-        `pytensor.tensor`.
+        """() nats, the sum of all factors.
+
+        Parameters
+        ----------
+        places : [(E,) int], for each argument the indices of the sites' values in their supports
+        xp : `jax.numpy` or `pytensor.tensor`
         """
 
     def start(self, parameters: dict[str, Any], widths: list[int]) -> Any:
-        """Messages that say nothing."""
+        """Uniform messages, with which every value is equally likely."""
 
     def received(self, parameters: dict[str, Any], messages: Any) -> list[Any]:
-        """[(K, E)] nats, what the factors add to the field of the site at each edge."""
+        """[(K, E)] nats, for each argument what the factors add to the fields of the sites."""
 
     def update(
         self, parameters: dict[str, Any], fields: list[Fields], messages: Any, semiring: Semiring
     ) -> Any:
-        """The messages, given all that the sites receive."""
+        """The new messages, given the fields of the sites and the old messages."""
 
     def log_partition(self, parameters: dict[str, Any], fields: list[Fields], messages: Any):
-        """() nats, of each factor with what its sites receive from elsewhere, summed over the factors (the
-        first term of Bethe's).
+        """() nats, the sum of log Z_f, the first term of Bethe's approximation.
+
+        Z_f sums a factor times the messages that its sites receive from other factors over all their values.
         """
 
 
 class Edges(ABC):
-    """A factor that sends a message along each edge; a subclass gives `send` and `total`."""
+    """Base class of factors that send a message along each edge; subclasses define `send` and `total`."""
 
     binary: ClassVar[bool] = False
     sites: list[np.ndarray]
@@ -104,15 +113,15 @@ class Edges(ABC):
 
     @abstractmethod
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        """[(K, E)] nats, the messages to the sites from what these receive from elsewhere."""
+        """[(K, E)] nats, the messages to the sites, given the messages from their other factors."""
 
     @abstractmethod
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
-        """() nats, the logs of the sums over all values, added up."""
+        """() nats, the sum over the factors of the log of the sum over all values."""
 
 
 def site_numbers(kind: str, given: Any) -> np.ndarray:
-    """Numbers of sites, in the shape they came in."""
+    """Site numbers as an integer array of the same shape; `kind` is the factor's, for the message."""
     sites = np.asarray(given)
     if sites.size and sites.dtype.kind not in "iu":
         shown = repr(given) if sites.ndim == 0 else f"an array of {sites.dtype}"
@@ -123,7 +132,7 @@ def site_numbers(kind: str, given: Any) -> np.ndarray:
 
 
 def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:
-    """Refuse a factor that names a site twice; the edges are of `factors` (E,) to `sites` (E,)."""
+    """Refuse factors that name a site twice; edge e joins factor `factors[e]` and site `sites[e]`."""
     order = np.lexsort((sites, factors))
     f, i = factors[order], sites[order]
     again = np.flatnonzero((f[1:] == f[:-1]) & (i[1:] == i[:-1]))
@@ -136,16 +145,18 @@ def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:
 
 
 def impossible(array: Any) -> bool:
-    """Whether log potentials hold -inf, as far as can be known."""
+    """Whether log potentials hold -inf; True for traced ones, whose values are not known."""
     return isinstance(array, jax.core.Tracer) or bool(np.isneginf(array).any())
 
 
 def cavities(fields: list[Fields], messages: list[Any]) -> list[Any]:
+    """[(K, E)] nats, the fields without the message that came along the same edge."""
     return [f.without(m) for f, m in zip(fields, messages, strict=True)]
 
 
 def normalised(message):
-    """(K, E), the largest entry 0, where there is one."""
-    message = jax.lax.optimization_barrier(message)  # or XLA computes all its values again for each
+    """(K, E), shifted so that the largest entry of each message is 0, unless all are -inf."""
+    # without the barrier, XLA computes the whole message again for each of its values
+    message = jax.lax.optimization_barrier(message)
     largest = MAX.over(message, axis=0)
     return message - jnp.where(jnp.isfinite(largest), largest, 0.0)

@@ -1,4 +1,4 @@
-"""Factor graphs as users meet them: to and from models of PyMC."""
+"""`FactorGraph`, with conversions to and from PyMC models."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class FactorGraph(SumOfFactors):
 
     .. math:: \log p(x) = \sum_i \theta_i[x_i] + \sum_f \log\phi_f(x_f) - \log Z
 
-    A pytree, whose leaves are the log potentials.
+    It is a pytree whose leaves are the log potentials.
 
     Parameters
     ----------
@@ -53,27 +53,28 @@ class FactorGraph(SumOfFactors):
         vars : RV, name or value variable, or a list of them
             By default every discrete free variable that is no constrained vector.
         support : {name: (lower, upper)}, optional
-            Inclusive bounds of variables whose distribution does not give them away.
+            Inclusive bounds of variables whose distribution does not determine them.
         point : {value variable name: array}, optional
-            Where the other variables are; by default `model.initial_point()`.
+            Values of the other variables; by default `model.initial_point()`.
 
         Raises
         ------
         ValueError
-            Where the log density is no sum of tables over few sites and of quadratic forms, naming the term.
+            If the log density is no sum of tables over few sites and of quadratic forms; names the term.
         """
         graph = from_model(model, vars, support, point)
         return cls._of(graph.wiring, graph.unary, graph.parameters)
 
     def to_target(self, differences: str = "auto") -> Target:
-        """The target of this graph for every kernel of `pmd.kernels`; its log potentials are the context, and
-        may be traced.
+        """The target of this graph, for all kernels of `pmd.kernels`.
+
+        The log potentials are its context, and may be traced.
 
         Parameters
         ----------
-        differences : as of `pmd.target_from_model`
-            Where quadratic forms and pairs of two-valued sites are all there is, the gradient is the
-            difference, and many times faster.
+        differences : see `pmd.target_from_model`
+            For a graph of quadratic forms and pairs of two-valued sites only, "gradient" is exact, and many
+            times faster.
 
         Returns
         -------
@@ -82,8 +83,9 @@ class FactorGraph(SumOfFactors):
         return to_target(self, differences)
 
     def potential(self, values: dict[str, Any]):
-        """The log density as a PyTensor expression: `pm.Potential("graph", graph.potential({"x": x}))` inside
-        a model.
+        """The log density as a PyTensor expression.
+
+        Inside a model: `pm.Potential("graph", graph.potential({"x": x}))`.
 
         Parameters
         ----------

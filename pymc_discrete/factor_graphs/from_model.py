@@ -1,5 +1,6 @@
-"""The factor graph of discrete variables of a PyMC model: its tables are those that exact differences are
-made of.
+"""Converts discrete variables of a PyMC model to a factor graph.
+
+Its tables are those from which exact differences of the log density are computed.
 """
 
 import weakref
@@ -22,10 +23,12 @@ from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.parts.part import Factors
 from pymc_discrete.targets.target import Target
 
-STATES = 32  # at random, at which the factors are compared with the model
-CROWDED = 1 / 8  # of the pairs of a dense block interact: with fewer it is kept as a list of pairs
+STATES = 32  # random states at which the factors are compared with the model
+# Two variables become a dense factor if more than this share of their pairs of sites interact, and a list of
+# pairs otherwise.
+DENSE = 1 / 8
 
-_known: weakref.WeakKeyDictionary[ModelDensity, "Extraction"] = weakref.WeakKeyDictionary()
+_extractions: weakref.WeakKeyDictionary[ModelDensity, "Extraction"] = weakref.WeakKeyDictionary()
 
 
 def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None) -> SumOfFactors:
@@ -34,31 +37,30 @@ def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None
         target = target_from_model(model, vars, differences="exact", support=support, initial_point=point)
         density = cast(ModelDensity, target.density)
         graph = Extraction.of(density).graph(target.at(density.start)[1])
-    return jax.tree.map(
-        lambda a: jnp.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype)), graph
-    )  # as wide as JAX is set
+    # in the precision that JAX is set to
+    return jax.tree.map(lambda a: jnp.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype)), graph)
 
 
 class Extraction:
-    """How the factors of a block are made from its context, anew for every value of the model's other
-    variables.
+    """Makes the factor graph of a block for given values of the model's other variables.
 
     Parameters
     ----------
-    density : with exact differences
+    density : ModelDensity, with exact differences
 
     Raises
     ------
     ValueError
-        Where the log density is no sum of tables, or the factors do not add up to it.
+        If the log density is no sum of tables, or the factors do not add up to it.
     """
 
     @classmethod
     def of(cls, density: ModelDensity) -> "Extraction":
-        if density not in _known:
+        """The extraction of a density, made once."""
+        if density not in _extractions:
             with jax.ensure_compile_time_eval():
-                _known[density] = cls(density)
-        return _known[density]
+                _extractions[density] = cls(density)
+        return _extractions[density]
 
     def __init__(self, density: ModelDensity):
         check(density)
@@ -67,22 +69,22 @@ class Extraction:
         self.variable_of = np.repeat(np.arange(len(variables)), [v.size for v in variables])
         totals = [part.total for part in density.plan.incremental]
         self.constant = not set(density.graph.others) & set(ancestors(totals))
-        r = np.random.default_rng(1)
-        others = [jittered(density, r) for _ in range(2)]
+        rng = np.random.default_rng(1)
+        others = [jittered(density, rng) for _ in range(2)]
         contexts = [density.prepare(values) for values in others]
         blocks = jax.tree.map(np.asarray, jax.jit(lambda c: joined(self._factors(c)))(contexts[0]))
-        # pairs that do not interact here may do so in another context
+        # unless the blocks are constant, pairs that do not interact in this context may do so in another one
         interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}
         self.interact = {key: pairs for key, pairs in interact.items() if pairs.any()}
         self.kept = {key: blocks[key] for key in self.interact} if self.constant else {}
-        x = np.stack([random_state(self.space, r) for _ in range(STATES)])
-        both = jax.jit(
+        x = np.stack([random_state(self.space, rng) for _ in range(STATES)])
+        graph_and_model = jax.jit(
             lambda c: jax.vmap(lambda x: (self._graph(c).logdensity(x), density.logdensity(x, c)))(x)
         )
         names = [str(v.name) for v in density.graph.others]
         for context, values in zip(contexts, others, strict=True):
             points = [density.join(state, dict(zip(names, values, strict=True))) for state in x]
-            of_graph, of_model = map(np.asarray, both(context))
+            of_graph, of_model = map(np.asarray, graph_and_model(context))
             compare(of_graph, of_model, density, points)
         self._compiled = jax.jit(self._graph)
 
@@ -92,46 +94,44 @@ class Extraction:
 
     def _factors(self, context: Context) -> list[Factors]:
         factors = self.density.factors(context)
-        assert None not in factors  # `check` has refused those that are none
+        assert None not in factors  # `check` has refused log densities without factors
         return cast(list[Factors], factors)
 
     def _graph(self, context: Context) -> SumOfFactors:
-        variables, every = self.space.variables, self._factors(context)
+        variables, of_parts = self.space.variables, self._factors(context)
         unary = [jnp.zeros((v.size, v.K)) for v in variables]
         pairs = Pairs(self)
         factors: list[Factor] = []
-        for of_part in every:
+        for of_part in of_parts:
             for n, table in of_part.unary.items():
                 unary[n] = unary[n] + table
             for sites, table in of_part.tables:
                 if sites.shape[1] == 2:
                     pairs.add(sites, table)
                 else:
-                    factors.append(Table(tuple(sites.T), self.readable(table, sites)))
-        blocks = self.kept if self.constant else joined(every)
-        for (n, m), which in self.interact.items():
+                    factors.append(Table(tuple(sites.T), self.without_nan(table, sites)))
+        blocks = self.kept if self.constant else joined(of_parts)
+        for (n, m), interact in self.interact.items():
             block = jnp.asarray(blocks[n, m])
             a, b = (self.space.starts[i] + np.arange(variables[i].size) for i in (n, m))
-            crowded = which.mean() * (2 if n == m else 1) > CROWDED
-            if crowded and (variables[n].counts == 2).all() and (variables[m].counts == 2).all():
+            dense = interact.mean() * (2 if n == m else 1) > DENSE
+            if dense and (variables[n].counts == 2).all() and (variables[m].counts == 2).all():
                 weights = block[:, 0, :, 0]
                 factors.append(Quadratic(a, weights + weights.T) if n == m else Bipartite(a, b, weights))
             else:
-                ends = np.nonzero(which)
-                table = jnp.pad(block[ends[0], :, ends[1], :], ((0, 0), (1, 0), (1, 0)))
-                pairs.add(np.stack([a[ends[0]], b[ends[1]]], 1), table)
+                i, j = np.nonzero(interact)
+                table = jnp.pad(block[i, :, j, :], ((0, 0), (1, 0), (1, 0)))
+                pairs.add(np.stack([a[i], b[j]], 1), table)
         exists = [np.arange(v.K) < v.counts[:, None] for v in variables]
-        given = {
+        by_name = {
             v.name: jnp.where(e, u, 0.0).reshape(*v.shape, v.K)
             for v, u, e in zip(variables, unary, exists, strict=True)
         }
-        given = {name: jnp.where(jnp.isnan(u), -jnp.inf, u) for name, u in given.items()}
-        return SumOfFactors(self.space, pairs.factors() + factors, given)
+        by_name = {name: jnp.where(jnp.isnan(u), -jnp.inf, u) for name, u in by_name.items()}
+        return SumOfFactors(self.space, pairs.factors() + factors, by_name)
 
-    def readable(self, table, sites: np.ndarray):
-        """(E, K1, ..., Kn), 0 beyond the values of a site, where nothing looks, and -inf where the model
-        is nan.
-        """
+    def without_nan(self, table, sites: np.ndarray):
+        """`table` (E, K1, ..., Kn) with -inf for nan, and 0 for values that a site does not have."""
         exists = np.ones((len(sites), *[1] * sites.shape[1]), bool)
         for j in range(sites.shape[1]):
             shape = [len(sites), *[1] * sites.shape[1]]
@@ -142,15 +142,15 @@ class Extraction:
 
 
 def joined(factors: list[Factors]) -> dict[tuple[int, int], Any]:
-    """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, the `pairs` of all parts added up.
+    """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, the sums of the `pairs` of all parts.
 
-    0 where there is nothing but rounding.
+    Entries that may be rounding only are set to 0.
     """
     total: dict[tuple[int, int], Any] = {}
     largest = [jnp.zeros(())]
     for of_part in factors:
         if of_part.pairs:
-            largest += [jnp.abs(alone).max() for alone in of_part.unary.values()]
+            largest += [jnp.abs(u).max() for u in of_part.unary.values()]
         for key, block in of_part.pairs.items():
             total[key] = total[key] + block if key in total else block
     top = jnp.max(jnp.array(largest))
@@ -159,47 +159,44 @@ def joined(factors: list[Factors]) -> dict[tuple[int, int], Any]:
 
 
 class Pairs:
-    """Tables over pairs of sites, added up where two are of the same pair."""
+    """Collects tables over pairs of sites, and adds up those of the same pair."""
 
     def __init__(self, extraction: Extraction):
         self.extraction = extraction
-        self.found: dict[tuple[int, int], list[tuple[np.ndarray, Any]]] = {}
+        self.by_variables: dict[tuple[int, int], list[tuple[np.ndarray, Any]]] = {}
 
     def add(self, sites: np.ndarray, table: Any) -> None:
-        """`table` (E, Ka, Kb) of `sites` (E, 2), which are of one variable on either side."""
+        """Add `table` (E, Ka, Kb) of `sites` (E, 2); each column holds sites of a single variable."""
         n, m = self.extraction.variable_of[sites[0]].tolist()
         swapped = sites[:, 0] > sites[:, 1]  # variables are in the order of their sites
-        table = self.extraction.readable(table, sites)
+        table = self.extraction.without_nan(table, sites)
         if swapped.all():
             n, m, table = m, n, table.swapaxes(1, 2)
-        elif swapped.any():  # of one variable
+        elif swapped.any():  # only if both sites are of the same variable
             table = jnp.where(swapped[:, None, None], table.swapaxes(1, 2), table)
-        self.found.setdefault((n, m), []).append((np.sort(sites, axis=1), table))
+        self.by_variables.setdefault((n, m), []).append((np.sort(sites, axis=1), table))
 
     def factors(self) -> list[Factor]:
-        out: list[Factor] = []
-        for parts in self.found.values():
-            every, table = (
-                np.concatenate([sites for sites, _ in parts]),
-                jnp.concatenate([t for _, t in parts]),
-            )
-            sites, merge = np.unique(every, axis=0, return_inverse=True)
-            out.append(
+        """One `Pairwise` for every pair of variables."""
+        factors: list[Factor] = []
+        for added in self.by_variables.values():
+            repeated = np.concatenate([sites for sites, _ in added])
+            table = jnp.concatenate([t for _, t in added])
+            sites, merge = np.unique(repeated, axis=0, return_inverse=True)
+            factors.append(
                 Pairwise(
                     sites[:, 0],
                     sites[:, 1],
                     jax.ops.segment_sum(table, jnp.asarray(merge.reshape(-1)), len(sites)),
                 )
             )
-        return out
+        return factors
 
 
 def compare(
     graph: np.ndarray, model: np.ndarray, density: ModelDensity, points: list[dict[str, np.ndarray]]
 ) -> None:
-    """Refuse where log densities (S,), at as many points, differ by more than a constant and
-    their rounding.
-    """
+    """Refuse if the log densities (S,) of graph and model differ by more than a constant and rounding."""
     finite = np.isfinite(model)
     if (finite != np.isfinite(graph)).any():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Factor graphs: discrete sites, and factors that add up to a log density."""
+"""Sums of factors over discrete sites, without PyMC, and the checks of their arguments."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,9 +15,7 @@ from pymc_discrete.targets.space import Space, Variable
 
 
 class Wiring:
-    """What of a factor graph is known when it is compiled: sites, kinds of factors, and which of
-    them meet.
-    """
+    """The static structure of a factor graph: its sites, its factors, and the edges between them."""
 
     def __init__(self, space: Space, factors: Sequence[Factor]):
         if isinstance(factors, Factor):
@@ -43,7 +41,7 @@ class Wiring:
 class SumOfFactors:
     """A log density over discrete sites as a sum of unary terms and of factors, see `FactorGraph`.
 
-    What messages need of a factor graph; it knows nothing of PyMC.
+    This base class has what message passing needs, and does not depend on PyMC.
     """
 
     @default_settings()
@@ -86,7 +84,7 @@ class SumOfFactors:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """As given; their log potentials may be others by now (`parameters`)."""
+        """The factors as they were given; the current log potentials are in `parameters`."""
         return self.wiring.factors
 
     def __repr__(self) -> str:
@@ -97,17 +95,17 @@ class SumOfFactors:
         )
 
     def places(self, x) -> list[Any]:
-        """[(n,)] of every variable, the places of x (d,) in its sites' supports."""
+        """[(n,) int], for every variable the indices of the values of x (d,) in the sites' supports."""
         return [jnp.asarray(x)[a : a + v.size] - v.lower for a, v in self.space.blocks]
 
     @default_settings()
     def logdensity(self, x):
-        """() nats, up to the constant log Z, of x (d,) int; -inf outside the support.
+        """() nats, the log density of x (d,) int up to the constant log Z; -inf outside the support.
 
         Raises
         ------
         TypeError, ValueError
-            For what is no integer array of the shape (d,).
+            If x is no integer array of the shape (d,).
         """
         if isinstance(x, dict) or not np.issubdtype(jnp.result_type(x), np.integer):
             raise TypeError(
@@ -127,12 +125,12 @@ class SumOfFactors:
 
     @default_settings()
     def clamp(self, values: dict[str, Any]) -> Self:
-        """The same graph with sites held at values: every other value of theirs is impossible.
+        """The same graph with sites held at values: their other values get the log potential -inf.
 
         Parameters
         ----------
         values : {name: array of the variable's shape}
-            A masked array (`np.ma.masked_array`) leaves the sites free that it masks.
+            The masked sites of a masked array (`np.ma.masked_array`) are left free.
         """
         if not isinstance(values, dict):
             raise TypeError(
@@ -140,13 +138,13 @@ class SumOfFactors:
                 f"{type(values).__name__}."
             )
         unary, names = list(self.unary), [v.name for v in self.space.variables]
-        for name, given in values.items():
+        for name, value in values.items():
             if name not in names:
                 raise ValueError(
                     f"clamp names {name!r}, which is no variable of the graph: {', '.join(names)}."
                 )
             n = names.index(name)
-            unary[n] = held(self.space.variables[n], unary[n], given)
+            unary[n] = clamped(self.space.variables[n], unary[n], value)
         return self._of(self.wiring, unary, self.parameters)
 
     def perturbed(self, noise: list[Any]) -> Self:
@@ -155,19 +153,24 @@ class SumOfFactors:
 
 
 def added_up(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], places: list[Any], xp: Any):
-    """() nats, the log density at the places [(n,)] of all sites' values, by `jax.numpy` or
-    `pytensor.tensor`.
+    """() nats, the log density up to log Z.
+
+    Parameters
+    ----------
+    places : [(n,) int], for every variable the indices of the sites' values in their supports
+    xp : `jax.numpy` or `pytensor.tensor`
     """
     total = sum(
         u[p, np.arange(v.size)].sum() for u, p, v in zip(unary, places, wiring.space.variables, strict=True)
     )
-    for factor, slots, own in zip(wiring.factors, wiring.slots, parameters, strict=True):
-        total = total + factor.logdensity(own, [s.spread(places, xp) for s in slots], xp)
+    for factor, slots, of_factor in zip(wiring.factors, wiring.slots, parameters, strict=True):
+        total = total + factor.logdensity(of_factor, [s.spread(places, xp) for s in slots], xp)
     return total
 
 
 # ---------------------------------------------------------------- checks and conversions
 def check_space(space: Space) -> None:
+    """Refuse spaces with variables that have more than 256 values or no bounds."""
     if not isinstance(space, Space):
         raise TypeError(f"space must be a Space, got {type(space).__name__}. Build one with pmd.Space.build.")
     for v in space.variables:
@@ -179,7 +182,7 @@ def check_space(space: Space) -> None:
 
 
 def unary_of(v: Variable, given: Any):
-    """(K, n) nats of one variable, -inf beyond the support of each site."""
+    """(K, n) nats, the unary terms `given` (*shape, K) of one variable; -inf beyond a site's support."""
     if given is None:
         given = np.zeros((*v.shape, v.K))
     if np.shape(given) != (*v.shape, v.K):
@@ -188,25 +191,26 @@ def unary_of(v: Variable, given: Any):
             f"{(*v.shape, v.K)}."
         )
     check_numbers(f"The unary terms of {v.name!r}", given)
-    found = jnp.where(
+    unary = jnp.where(
         np.arange(v.K)[:, None] < v.counts,
         jnp.moveaxis(jnp.asarray(given, float), -1, 0).reshape(v.K, v.size),
         -jnp.inf,
     )
-    if len(nothing := impossible_sites(found)):
+    if len(impossible := impossible_sites(unary)):
         raise ValueError(
-            f"The unary terms of {v.name!r} exclude every value of element {nothing[0]}: one at least must "
-            "be possible."
+            f"The unary terms of {v.name!r} exclude every value of element {impossible[0]}: one at least "
+            "must be possible."
         )
-    return found
+    return unary
 
 
 def kind_of(x: Any) -> str:
+    """The type of x, or of the elements of an array, for a message."""
     return type(x).__name__ if isinstance(x, dict) else f"{jnp.result_type(x)}"
 
 
-def held(v: Variable, unary, given: Any):
-    """The unary terms (K, n) with all values but the given impossible."""
+def clamped(v: Variable, unary, given: Any):
+    """The unary terms (K, n) with -inf for all values except the `given` ones, which may be masked."""
     free = (
         np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(np.shape(given), bool)
     )
@@ -240,17 +244,17 @@ def held(v: Variable, unary, given: Any):
                 f"clamp holds element {beyond[0]} of {v.name!r} at {values.reshape(-1)[beyond[0]]}, outside "
                 "its support."
             )
-    found = jnp.where(free | (np.arange(v.K)[:, None] == place), unary, -jnp.inf)
-    if len(nothing := impossible_sites(found)):
+    clamped_unary = jnp.where(free | (np.arange(v.K)[:, None] == place), unary, -jnp.inf)
+    if len(impossible := impossible_sites(clamped_unary)):
         raise ValueError(
-            f"clamp leaves element {nothing[0]} of {v.name!r} no value: its unary terms, or an earlier "
+            f"clamp leaves element {impossible[0]} of {v.name!r} no value: its unary terms, or an earlier "
             "clamp, exclude this one."
         )
-    return found
+    return clamped_unary
 
 
 def impossible_sites(unary: Any) -> np.ndarray:
-    """Sites whose every value is excluded by unary terms (K, n), as far as can be known."""
+    """Sites of which unary terms (K, n) exclude every value; none if they are traced."""
     return (
         np.zeros(0, int)
         if isinstance(unary, jax.core.Tracer)
@@ -259,6 +263,7 @@ def impossible_sites(unary: Any) -> np.ndarray:
 
 
 def check_numbers(what: str, given: Any) -> None:
+    """Refuse log potentials that are no numbers, nan or +inf, unless they are traced."""
     if isinstance(given, jax.core.Tracer):
         return
     if np.asarray(given).dtype.kind not in "iufb":
@@ -271,7 +276,7 @@ def check_numbers(what: str, given: Any) -> None:
 
 
 def slots_of(space: Space, factor: Factor) -> list[Slot]:
-    """The arguments of a factor as places in variables, once all is checked."""
+    """The arguments of a factor as slots, after a check of its sites and parameters."""
     kind, slots = type(factor).__name__, []
     for j, sites in enumerate(factor.sites):
         if len(sites) and (sites.min() < 0 or sites.max() >= space.d):
@@ -284,9 +289,9 @@ def slots_of(space: Space, factor: Factor) -> list[Slot]:
         numbers = np.unique(number) if len(number) else np.zeros(1, int)
         variables = [space.variables[n] for n in numbers]
         if len({v.K for v in variables}) > 1:
-            told = ", ".join(f"{v.name!r} ({v.K} values)" for v in variables)
+            names = ", ".join(f"{v.name!r} ({v.K} values)" for v in variables)
             raise ValueError(
-                f"Argument {j} of {kind} mixes sites of {told}. Give each number of values a factor, or an "
+                f"Argument {j} of {kind} mixes sites of {names}. Give each number of values a factor, or an "
                 "argument, of its own."
             )
         for v in variables:
@@ -297,13 +302,13 @@ def slots_of(space: Space, factor: Factor) -> list[Slot]:
                     "Table or Pairwise."
                 )
         sizes = np.array([v.size for v in variables])
-        # sites of variables in between have no number here
-        before = np.asarray(space.starts)[numbers] - (np.cumsum(sizes) - sizes)
+        # the index of a slot runs through its own variables only: subtract the sites of all others before
+        skipped = np.asarray(space.starts)[numbers] - (np.cumsum(sizes) - sizes)
         slots.append(
             Slot(
                 tuple(numbers.tolist()),
                 tuple(sizes.tolist()),
-                sites - before[np.searchsorted(numbers, number)],
+                sites - skipped[np.searchsorted(numbers, number)],
             )
         )
     for name, array in factor.parameters.items():

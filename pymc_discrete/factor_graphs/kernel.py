@@ -1,4 +1,4 @@
-"""Perturb-and-max-product as a kernel: draws of a target that is a factor graph. Biased."""
+"""Perturb-and-max-product as a kernel for targets that are factor graphs. Its draws are biased."""
 
 import jax.numpy as jnp
 
@@ -10,15 +10,14 @@ from pymc_discrete.kernels.sweeps import sweep_kernel
 
 
 def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[Kernel, dict[str, float]]:
-    """The perturb-and-max-product kernel: every step is a new draw, whatever the state was (`pmp`). Its draws
-    are biased.
+    """The perturb-and-max-product kernel: every step is a new draw by `pmp`, independent of the state.
 
-    Where max-product has ended at a configuration that the model excludes, the state stays, and the step
-    counts as not accepted.
+    Its draws are biased. If max-product ends at a configuration of probability 0, the state stays, and the
+    step counts as not accepted.
 
     Parameters
     ----------
-    n_sweeps, damping : of `pmp`
+    n_sweeps, damping : see `pmp`
 
     Returns
     -------

@@ -1,7 +1,8 @@
-"""Factors of two-valued sites whose messages cost as much as they have sites: OR, AND, and how many are on.
+"""Logical factors and cardinality factors of two-valued sites.
 
-Messages are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and George 2021
-(PMP).
+Messages take time linear in the number of sites (quadratic for cardinality), and not exponential as with
+tables. They are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and George
+2021 (PMP).
 """
 
 from typing import Any, ClassVar
@@ -31,7 +32,8 @@ class LogicalOr(Edges):
 
     binary: ClassVar[bool] = True
     hard = True
-    on = True  # the value of a parent that decides
+    # the value of a parent that determines the child, whatever the other parents are
+    on = True
 
     def __init__(self, parents: Any, child: Any):
         kind = type(self).__name__
@@ -40,21 +42,18 @@ class LogicalOr(Edges):
                 f"{kind} takes a list of parents for each factor, and an array of children, got parents "
                 f"{parents!r}."
             )
-        if isinstance(parents, np.ndarray) and parents.ndim == 2:  # quickly: there may be millions
-            self.lengths, flat = (
-                np.full(len(parents), parents.shape[1]),
-                site_numbers(kind, parents).reshape(-1),
-            )
+        # an array is not taken apart into lists, since it may hold millions of factors
+        if isinstance(parents, np.ndarray) and parents.ndim == 2:
+            self.lengths = np.full(len(parents), parents.shape[1])
+            flat = site_numbers(kind, parents).reshape(-1)
         else:
-            rows = [site_numbers(kind, p).reshape(-1) for p in parents]
-            self.lengths, flat = (
-                np.array([len(row) for row in rows], int),
-                np.concatenate([np.arange(0), *rows]),
-            )
+            lists = [site_numbers(kind, p).reshape(-1) for p in parents]
+            self.lengths = np.array([len(sites) for sites in lists], int)
+            flat = np.concatenate([np.arange(0), *lists])
         self.width, self.factors = int(self.lengths.max(initial=0)), len(self.lengths)
         self._factor = np.repeat(np.arange(self.factors), self.lengths)
         first = np.cumsum(self.lengths) - self.lengths
-        # edges in rows of equal width: flat places of the real ones
+        # index of each parent in a table (factors, width) that is padded to the largest number of parents
         self._place = self._factor * self.width + np.arange(len(flat)) - first[self._factor]
         self.sites = [flat, site_numbers(kind, child).reshape(-1)]
         self.parameters: dict[str, Any] = {}
@@ -72,8 +71,8 @@ class LogicalOr(Edges):
             kind, np.concatenate([self._factor, np.arange(self.factors)]), np.concatenate(self.sites)
         )
 
-    def _rows(self, edges, padding):
-        """(F, n) from (E,), with `padding` where a factor has fewer parents."""
+    def _padded(self, edges, padding):
+        """(F, n) of (E,), with `padding` where a factor has fewer than n parents."""
         if self.factors * self.width == len(self._place):
             return edges.reshape(self.factors, self.width)
         full = jnp.full(self.factors * self.width, padding, edges.dtype).at[self._place].set(edges)
@@ -81,45 +80,43 @@ class LogicalOr(Edges):
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
         starts = np.cumsum(self.lengths) - self.lengths
-        # a parent more than once changes nothing
-        rows = starts[:, None] + np.minimum(np.arange(self.width), self.lengths[:, None] - 1)
-        parents = places[0][rows]
+        # padded with the last parent, since a repeated parent does not change the result
+        edges = starts[:, None] + np.minimum(np.arange(self.width), self.lengths[:, None] - 1)
+        parents = places[0][edges]
         decided = parents.max(axis=1) if self.on else parents.min(axis=1)
         return xp.where(abs(decided - places[1]) > 0, -np.inf, 0.0).sum()
 
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        tops, bottom = (self._odds(c) for c in cavities)
-        tops = self._rows(tops, -jnp.inf)
-        to_tops, to_bottom = (or_by_best if semiring is MAX else or_by_all)(tops, bottom)
-        return [self._message(to_tops.reshape(-1)[self._place]), self._message(to_bottom)]
+        parents, child = (self._odds(c) for c in cavities)
+        parents = self._padded(parents, -jnp.inf)
+        to_parents, to_child = (or_max_product if semiring is MAX else or_sum_product)(parents, child)
+        return [self._message(to_parents.reshape(-1)[self._place]), self._message(to_child)]
 
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
         parents, child = (c if self.on else c[::-1] for c in cavities)
-        off, both = (
-            self._rows(parents[0], 0.0).sum(axis=1),
-            self._rows(jnp.logaddexp(*parents), 0.0).sum(axis=1),
-        )
+        all_off = self._padded(parents[0], 0.0).sum(axis=1)
+        any_values = self._padded(jnp.logaddexp(*parents), 0.0).sum(axis=1)
         possible = parents[0] > -jnp.inf
-        odds = self._rows(
+        odds = self._padded(
             jnp.where(possible, parents[1] - jnp.where(possible, parents[0], 0.0), 0.0), -jnp.inf
         )
-        one = jax.lax.associative_scan(either, odds, axis=1)[:, -1]
-        some = jnp.where(off > -jnp.inf, off + one, both)  # at least one is on
-        return jnp.logaddexp(child[0] + off, child[1] + some).sum()
+        odds_some_on = jax.lax.associative_scan(either, odds, axis=1)[:, -1]
+        some_on = jnp.where(all_off > -jnp.inf, all_off + odds_some_on, any_values)
+        return jnp.logaddexp(child[0] + all_off, child[1] + some_on).sum()
 
     def _odds(self, message):
-        """(E,) log odds of the value that decides, from (2, E); 0 where both are impossible."""
+        """(E,) log odds of the value `self.on`, from (2, E) nats; 0 where both values are impossible."""
         odds = message[1] - message[0] if self.on else message[0] - message[1]
         return jnp.where(jnp.isnan(odds), 0.0, odds)
 
     def _message(self, odds):
-        """(2, E) with the larger entry 0."""
+        """(2, E) nats, the message with log odds (E,); its larger entry is 0."""
         off, on = jnp.minimum(-odds, 0.0), jnp.minimum(odds, 0.0)
         return jnp.stack([off, on] if self.on else [on, off])
 
 
 class LogicalAnd(LogicalOr):
-    r"""Sites that are on if and only if all of their parents are: an OR of what is off.
+    r"""Sites that are on if and only if all of their parents are: an OR of negated sites.
 
     Parameters
     ----------
@@ -130,60 +127,74 @@ class LogicalAnd(LogicalOr):
     on = False
 
 
-def or_by_best(tops, bottom):
-    """(F, n), (F,) log odds to the parents and to the child, from theirs (F, n), (F,); App. C.3."""
-    n = tops.shape[1]
-    first = tops.argmax(axis=1)
-    best = tops.max(axis=1)
-    is_first = np.arange(n) == first[:, None]
-    second = jnp.where(is_first, -jnp.inf, tops).max(axis=1)
-    gains = jnp.maximum(tops, 0.0)
-    all_gains = gains.sum(axis=1)
-    others = sums_of_others(gains)
-    rival = jnp.where(is_first, second[:, None], best[:, None])
-    # a parent that is off costs what the best of the others loses by being on in its place
-    to_tops = jnp.minimum(bottom[:, None] + others, jnp.maximum(0.0, -rival))
-    # at least one is on: all that gain, or the one that loses least
-    return to_tops, all_gains + jnp.minimum(best, 0.0)
+def or_max_product(parents, child):
+    """Max-product messages of an OR (App. C.3).
 
+    Parameters
+    ----------
+    parents, child : (F, n), (F,) log odds, the messages from the parents and from the child
 
-def or_by_all(tops, bottom):
-    """The same with sums for maxima: :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`, and of the other
-    parents :math:`e^L`.
+    Returns
+    -------
+    to_parents, to_child : (F, n), (F,) log odds
     """
-    before, after = (jax.lax.associative_scan(either, tops, axis=1, reverse=back) for back in (False, True))
-    none = jnp.full((len(tops), 1), -jnp.inf)
+    n = parents.shape[1]
+    first = parents.argmax(axis=1)
+    best = parents.max(axis=1)
+    is_first = np.arange(n) == first[:, None]
+    second = jnp.where(is_first, -jnp.inf, parents).max(axis=1)
+    gains = jnp.maximum(parents, 0.0)
+    all_gains = gains.sum(axis=1)
+    gains_of_others = sums_of_others(gains)
+    best_of_others = jnp.where(is_first, second[:, None], best[:, None])
+    # if the child is on and this parent is off, another one has to be on: the best of them, at its own odds
+    to_parents = jnp.minimum(child[:, None] + gains_of_others, jnp.maximum(0.0, -best_of_others))
+    # if the child is on, every parent with positive odds is on, or else the one with the largest odds
+    return to_parents, all_gains + jnp.minimum(best, 0.0)
+
+
+def or_sum_product(parents, child):
+    """Sum-product messages of an OR; see `or_max_product`.
+
+    That to the child is :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`; in those to the parents, this
+    product over all other parents is :math:`e^L`.
+    """
+    before, after = (
+        jax.lax.associative_scan(either, parents, axis=1, reverse=back) for back in (False, True)
+    )
+    none = jnp.full((len(parents), 1), -jnp.inf)
     others = either(
         jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1)
     )
-    b, some = bottom[:, None], jnp.isfinite(others)
+    b, finite = child[:, None], jnp.isfinite(others)
     # e^b (1 + e^L) / (1 + e^(b + L))
-    odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(some, others, 0.0)))
-    # nobody else is on, or somebody surely is and this parent does not matter
-    return jnp.where(some, odds, jnp.where(others < 0, b, 0.0)), before[:, -1]
+    odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(finite, others, 0.0)))
+    # L = -inf: no other parent can be on, so this one equals the child; L = inf: another one is surely on
+    return jnp.where(finite, odds, jnp.where(others < 0, b, 0.0)), before[:, -1]
 
 
 def either(a, b):
-    """log(e^a + e^b + e^(a + b)): log odds that one of two is on, or both."""
+    """log(e^a + e^b + e^(a + b)): log odds that at least one of two sites with log odds a and b is on."""
     both = jnp.where((a == -jnp.inf) | (b == -jnp.inf), -jnp.inf, a + b)
     return jnp.logaddexp(jnp.logaddexp(a, b), both)
 
 
 def sums_of_others(a):
-    """(F, n), the sum of each row without its own entry; infinite entries counted, not subtracted."""
+    """(F, n), for each entry of a (F, n) the sum of the other entries of its factor, which may be inf."""
     infinite = jnp.isinf(a)
     finite = jnp.where(infinite, 0.0, a)
-    left = infinite.sum(axis=1, keepdims=True) - infinite
-    return jnp.where(left > 0, jnp.inf, finite.sum(axis=1, keepdims=True) - finite)
+    infinite_others = infinite.sum(axis=1, keepdims=True) - infinite
+    return jnp.where(infinite_others > 0, jnp.inf, finite.sum(axis=1, keepdims=True) - finite)
 
 
 class Cardinality(Edges):
-    r"""How many of n two-valued sites are on, :math:`\log\phi_f(x) = w_f[\sum_i x_{fi}]`.
+    r"""A function of how many of n two-valued sites are on, :math:`\log\phi_f(x) = w_f[\sum_i x_{fi}]`.
 
     Parameters
     ----------
     sites : (F, n) int
-    weights : (n + 1,) nats by the number that are on, or (F, n + 1); -inf where impossible
+    weights : (n + 1,) nats, or (F, n + 1)
+        By the number of sites that are on; -inf where impossible.
     """
 
     binary: ClassVar[bool] = True
@@ -218,8 +229,10 @@ class Cardinality(Edges):
         return (weights[np.arange(self.shape[0]), count] if weights.ndim == 2 else weights[count]).sum()
 
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        """As a chain of counts (Swersky et al. 2012): forward what the sites before add, backward what those
-        after and the weights do.
+        """Messages by dynamic programming over the number of sites that are on (Swersky et al. 2012).
+
+        The forward pass gives the log sum (or maximum) for each count of the sites before a site, the
+        backward pass that for the sites after it, with the weights.
         """
         each = cavities[0].reshape(2, *self.shape)
         weights = jnp.broadcast_to(parameters["weights"], (self.shape[0], self.shape[1] + 1)).astype(
@@ -227,7 +240,7 @@ class Cardinality(Edges):
         )
 
         def shifted(a, by):
-            """(F, n + 1) with `by` more on."""
+            """(F, n + 1), a function of the count, with the count shifted by 1 or -1."""
             pad = jnp.full((a.shape[0], 1), -jnp.inf)
             return jnp.concatenate([pad, a[:, :-1]] if by > 0 else [a[:, 1:], pad], axis=1)
 

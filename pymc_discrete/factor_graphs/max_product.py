@@ -1,6 +1,7 @@
-"""Messages: max-product for the best configuration, sum-product for marginals.
+"""Message passing: max-product for the most probable configuration, sum-product for marginals.
 
-Lazaro-Gredilla, Dedieu and George 2021 (PMP), sections 2.3 and 2.4: all factors at once, damped.
+Lazaro-Gredilla, Dedieu and George 2021 (PMP), sections 2.3 and 2.4. All messages are updated in parallel,
+with damping.
 """
 
 import functools
@@ -23,13 +24,13 @@ from pymc_discrete.targets.jax_settings import default_settings
 )
 @dataclass(frozen=True)
 class Result:
-    """Where the messages ended; a pytree.
+    """The result of message passing; a pytree.
 
     Attributes
     ----------
-    messages : pytree, to start again from
+    messages : pytree, with which another run may start
     change : (n_sweeps,) nats, the largest change of a message in each sweep, nan after the last
-    sweeps : () int, how many were made
+    sweeps : () int, the number of sweeps made
     semiring : `MAX` or `SUM`
     """
 
@@ -49,21 +50,25 @@ def run(
     tolerance: float = 0.0,
     messages: Any = None,
 ) -> Result:
-    """Update all messages at once, again and again.
+    """Update all messages in parallel until they converge.
 
     Parameters
     ----------
     graph : FactorGraph
     semiring : `MAX` or `SUM`
-    n_sweeps : int, at most so many
-    damping : float in [0, 1), the share of a message that stays (Alg. 1: 1/2)
+    n_sweeps : int, largest number of sweeps
+    damping : float in [0, 1), the weight of the old message in the average (Alg. 1: 1/2)
     tolerance : nats; stop once no message changes by more
-    messages : `Result.messages` of another run to start from; by default, messages that say nothing
+    messages : `Result.messages` of another run to start from; by default uniform messages
+
+    Returns
+    -------
+    Result
 
     Raises
     ------
     TypeError, ValueError
-        For what is no graph, semiring or number of sweeps.
+        For invalid arguments, and for messages of another graph.
     """
     if not isinstance(graph, SumOfFactors):
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}.")
@@ -71,33 +76,33 @@ def run(
         raise TypeError(f"semiring must be pmd.factor_graphs.MAX or SUM, got {semiring!r}.")
     check_sweeps(n_sweeps, damping)
     check_not_negative("tolerance", tolerance)
-    fresh = start(graph)
+    uniform = start(graph)
     if messages is None:
-        messages = fresh
-    elif jax.tree.map(jnp.shape, messages) != jax.tree.map(jnp.shape, fresh):
+        messages = uniform
+    elif jax.tree.map(jnp.shape, messages) != jax.tree.map(jnp.shape, uniform):
         raise ValueError(
             "These messages are of another graph. Leave them out, or pass those of a run on this one."
         )
 
     def sweep(carried):
         t, messages, change, _ = carried
-        # barriers here and in `update`: XLA would compute the messages again for their change, and the fields
-        # again for every edge
+        # Without this barrier and that in `update`, XLA computes the messages a second time for their change,
+        # and the fields again for every edge.
         new = jax.lax.optimization_barrier(damped(update(graph, messages, semiring), messages, damping))
-        moved = largest_change(new, messages)
-        return t + 1, new, change.at[t].set(moved), moved
+        largest = largest_change(new, messages)
+        return t + 1, new, change.at[t].set(largest), largest
 
-    def goes_on(carried):
-        t, *_, moved = carried
-        return (t < n_sweeps) & ((moved > tolerance) | (t == 0))
+    def unfinished(carried):
+        t, *_, largest = carried
+        return (t < n_sweeps) & ((largest > tolerance) | (t == 0))
 
     change = jnp.full(n_sweeps, jnp.nan)
-    t, messages, change, _ = jax.lax.while_loop(goes_on, sweep, (0, messages, change, jnp.inf))
+    t, messages, change, _ = jax.lax.while_loop(unfinished, sweep, (0, messages, change, jnp.inf))
     return Result(messages, change, t, semiring)
 
 
 def check_sweeps(n_sweeps: Any, damping: Any) -> None:
-    """Refuse a number of sweeps, or a share of the messages that stays, that means nothing."""
+    """Refuse a number of sweeps below 1, and a damping outside [0, 1)."""
     if not is_count(n_sweeps, 1):
         raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
     if not (is_number(damping) and 0 <= damping < 1):
@@ -105,50 +110,52 @@ def check_sweeps(n_sweeps: Any, damping: Any) -> None:
 
 
 def start(graph: SumOfFactors) -> list[Any]:
+    """The uniform messages of every factor."""
     wiring = graph.wiring
     widths = [[wiring.widths[s.variables[0]] for s in slots] for slots in wiring.slots]
     return [f.start(p, w) for f, p, w in zip(wiring.factors, graph.parameters, widths, strict=True)]
 
 
 def fields(graph: SumOfFactors, messages: list[Any]) -> list[Fields]:
-    """[(K, n)] of every variable: its unary terms and all that its sites receive."""
+    """The fields (K, n) of every variable: its unary terms plus all messages that its sites receive."""
     wiring, hard = graph.wiring, graph.wiring.hard
-    found = [
+    of_sites = [
         Fields(jnp.where(u > -jnp.inf, u, 0.0), (u == -jnp.inf).astype(int)) if hard else Fields(u, None)
         for u in graph.unary
     ]
-    for factor, slots, parameters, own in zip(
+    for factor, slots, parameters, of_factor in zip(
         wiring.factors, wiring.slots, graph.parameters, messages, strict=True
     ):
-        for slot, received in zip(slots, factor.received(parameters, own), strict=True):
+        for slot, received in zip(slots, factor.received(parameters, of_factor), strict=True):
             if hard:
                 ruled_out = received == -jnp.inf
                 for v, more in slot.gather(ruled_out.astype(int)):
-                    found[v] = found[v]._replace(blocked=found[v].blocked + more)
+                    of_sites[v] = of_sites[v]._replace(blocked=of_sites[v].blocked + more)
                 received = jnp.where(ruled_out, 0.0, received)
             for v, more in slot.gather(received):
-                found[v] = found[v]._replace(finite=found[v].finite + more)
-    return found
+                of_sites[v] = of_sites[v]._replace(finite=of_sites[v].finite + more)
+    return of_sites
 
 
 def update(graph: SumOfFactors, messages: list[Any], semiring: Semiring) -> list[Any]:
-    """One sweep: every factor's messages from all that the sites receive."""
+    """One sweep: the new messages of every factor, given the fields of the sites."""
     wiring, of_sites = graph.wiring, jax.lax.optimization_barrier(fields(graph, messages))
     new = []
-    for n, (factor, parameters, own) in enumerate(
+    for n, (factor, parameters, of_factor) in enumerate(
         zip(wiring.factors, graph.parameters, messages, strict=True)
     ):
-        there = at_edges(of_sites, wiring.slots[n])
-        new.append(factor.update(parameters, there, own, semiring))
+        of_edges = at_edges(of_sites, wiring.slots[n])
+        new.append(factor.update(parameters, of_edges, of_factor, semiring))
     return new
 
 
 def at_edges(of_sites: list[Fields], slots: list[Slot]) -> list[Fields]:
+    """[(K, E)], for each slot the fields of the sites at its edges."""
     return [jax.tree.map(lambda *of_variables, s=slot: s.spread(of_variables), *of_sites) for slot in slots]
 
 
 def damped(new: Any, old: Any, damping: float) -> Any:
-    # what is impossible, or was, is not averaged
+    """The average of new and old messages; where one of them is infinite, the new one."""
     return jax.tree.map(
         lambda a, b: jnp.where(jnp.isfinite(a) & jnp.isfinite(b), (1 - damping) * a + damping * b, a),
         new,
@@ -157,7 +164,7 @@ def damped(new: Any, old: Any, damping: float) -> Any:
 
 
 def largest_change(new: Any, old: Any):
-    """() nats, inf where something became impossible or possible."""
+    """() nats, the largest absolute change; inf if an entry changed to or from -inf."""
     changes = [
         jnp.where(a == b, 0.0, jnp.abs(a - b)).max(initial=0.0)
         for a, b in zip(*map(jax.tree.leaves, (new, old)), strict=True)
@@ -165,17 +172,19 @@ def largest_change(new: Any, old: Any):
     return functools.reduce(jnp.maximum, changes, jnp.zeros(()))
 
 
-# ---------------------------------------------------------------- what messages say
-def ended(result: Result) -> Result:
+# ---------------------------------------------------------------- results from messages
+def checked(result: Result) -> Result:
+    """The argument, if it is a `Result`."""
     if not isinstance(result, Result):
         raise TypeError(f"Pass what run(graph, ...) returned, got {type(result).__name__}.")
     return result
 
 
-def summed(result: Result) -> Result:
-    if ended(result).semiring is not SUM:
+def checked_sum(result: Result) -> Result:
+    """The argument, if it is a `Result` of sum-product."""
+    if checked(result).semiring is not SUM:
         raise ValueError(
-            f"Probabilities come of sum-product, and these messages are of {result.semiring.name}: "
+            f"Probabilities come from sum-product, and these messages are of {result.semiring.name}: "
             "run(graph, SUM)."
         )
     return result
@@ -183,45 +192,46 @@ def summed(result: Result) -> Result:
 
 @default_settings()
 def decode(graph: SumOfFactors, result: Result):
-    """(d,) int, every site at its best value: of `MAX` the best configuration, where max-product is exact (on
-    trees).
+    """(d,) int, every site at the value with the largest field.
+
+    For a run of `MAX` on a tree this is the most probable configuration; on other graphs it approximates it.
     """
-    received = fields(graph, ended(result).messages)
-    parts = [f.value().argmax(axis=0) + v.lower for f, v in zip(received, graph.space.variables, strict=True)]
+    of_sites = fields(graph, checked(result).messages)
+    parts = [f.value().argmax(axis=0) + v.lower for f, v in zip(of_sites, graph.space.variables, strict=True)]
     return jnp.concatenate(parts)
 
 
 @default_settings()
 def marginals(graph: SumOfFactors, result: Result) -> dict[str, Any]:
-    """{name: (*shape, K)}, probabilities of every site's values by sum-product (a run of `SUM`); exact on
-    trees.
+    """{name: (*shape, K)}, marginal probabilities of every site's values by a run of `SUM`.
+
+    They are exact on trees.
     """
-    found = {}
-    for f, v in zip(fields(graph, summed(result).messages), graph.space.variables, strict=True):
-        found[v.name] = jax.nn.softmax(f.value(), axis=0).T.reshape(*v.shape, v.K)
-    return found
+    by_name = {}
+    for f, v in zip(fields(graph, checked_sum(result).messages), graph.space.variables, strict=True):
+        by_name[v.name] = jax.nn.softmax(f.value(), axis=0).T.reshape(*v.shape, v.K)
+    return by_name
 
 
 @default_settings()
 def bethe_log_partition(graph: SumOfFactors, result: Result):
-    r"""() nats, Bethe's approximation of log Z at converged sum-product messages (a run of `SUM`); exact on
-    trees.
+    r"""() nats, Bethe's approximation of log Z at the converged messages of a run of `SUM`.
 
     .. math:: \sum_f \log Z_f + \sum_i (1 - d_i) \log Z_i
 
-    with the sums over a factor's and a site's values of what they receive (Yedidia, Freeman and Weiss 2001;
-    section 2.3).
+    with :math:`Z_f` and :math:`Z_i` the sums over the values of a factor and of a site, given the messages
+    that they receive, and :math:`d_i` the number of factors of a site (Yedidia, Freeman and Weiss 2001;
+    section 2.3). It is exact on trees.
     """
-    messages = summed(result).messages
+    messages = checked_sum(result).messages
     wiring, of_sites = graph.wiring, fields(graph, messages)
     degree = [jnp.zeros(v.size) for v in graph.space.variables]
     total = jnp.zeros(())
-    for n, (factor, parameters, own) in enumerate(
+    for n, (factor, parameters, of_factor) in enumerate(
         zip(wiring.factors, graph.parameters, messages, strict=True)
     ):
         slots = wiring.slots[n]
-        there = at_edges(of_sites, slots)
-        total += factor.log_partition(parameters, there, own)
+        total += factor.log_partition(parameters, at_edges(of_sites, slots), of_factor)
         for slot, times in zip(slots, factor.degrees(), strict=True):
             for v, more in slot.gather(jnp.full((1, len(slot.index)), float(times))):
                 degree[v] += more[0]

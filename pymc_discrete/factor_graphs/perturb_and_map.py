@@ -1,5 +1,6 @@
-"""Perturb-and-max-product: nearly independent draws by maximising perturbed log densities (Lazaro-Gredilla,
-Dedieu and George 2021).
+"""Perturb-and-max-product: approximate draws that maximise a perturbed log density by max-product.
+
+Lazaro-Gredilla, Dedieu and George 2021.
 """
 
 from typing import Any, NamedTuple
@@ -21,13 +22,14 @@ class Draw(NamedTuple):
     Attributes
     ----------
     x : (d,) int
-    value : () nats, the perturbed log density at x; its mean over draws estimates log Z. -inf where
-        max-product ended at an impossible
-        configuration, as it must where the evidence contradicts itself: leave such draws out
+    value : () nats
+        The perturbed log density at x, whose mean over draws estimates log Z. -inf if max-product ended at a
+        configuration of probability 0, which it always does if the clamped values contradict each other:
+        leave such draws out.
     change : () nats, the largest change of a message in the last sweep
-    sweeps : () int
-    normals : [(K, n)], what the perturbation was made of (App. A)
-    messages : pytree, where max-product ended
+    sweeps : () int, number of sweeps
+    normals : [(K, n)], the standard normals from which the perturbation was computed (App. A)
+    messages : pytree, the last messages of max-product
     """
 
     x: Any
@@ -49,25 +51,28 @@ def pmp(
     persistent: Draw | None = None,
     correlation: float = 0.0,
 ) -> Draw:
-    r"""One draw (Alg. 1, `pmp`; Eq. 2): :math:`\arg\max_x \log p(x) + \sum_i \varepsilon_i[x_i]` by
-    max-product, :math:`\varepsilon` of Gumbel(-c, 1), mean 0. For many, `jax.vmap` over keys.
+    r"""One draw by perturb-and-max-product (Eq. 2 and Alg. 1, `pmp`).
 
-    Exact where the graph has unary terms only (section 2.2); elsewhere approximate, on trees too, though the
-    maximum is exact there.
+    .. math:: x = \arg\max_x \log p(x) + \sum_i \varepsilon_i[x_i]
+
+    by max-product, with independent :math:`\varepsilon` of the distribution Gumbel(-c, 1), whose mean is 0.
+    Use `jax.vmap` over keys for many draws. They are exact if the graph has unary terms only (section 2.2),
+    and approximate otherwise: on trees the maximum is exact, but the draws are not.
 
     Parameters
     ----------
+    key : JAX key
     graph : FactorGraph; `graph.clamp(...)` for draws given some of the sites
-    n_sweeps, damping, tolerance : of max-product
-    persistent : Draw
-        The draw before this, whose messages are gone on from (App. A).
+    n_sweeps, damping, tolerance : see `run`
+    persistent : Draw, optional
+        The previous draw, with whose messages max-product starts (App. A).
     correlation : float in [0, 1]
-        rho of App. A, of this perturbation's normals with the one before.
+        rho of App. A, which determines the correlation with the perturbation of the previous draw.
 
     Raises
     ------
     TypeError, ValueError
-        For arguments that mean nothing.
+        For invalid arguments.
     """
     if not isinstance(graph, SumOfFactors):
         raise TypeError(
@@ -94,20 +99,21 @@ def pmp(
         ]
     perturbed = graph.perturbed([gumbel(a) for a in normals])
     messages = None if persistent is None else persistent.messages
-    found = max_product.run(
+    result = max_product.run(
         perturbed, MAX, n_sweeps=n_sweeps, damping=damping, tolerance=tolerance, messages=messages
     )
-    x = max_product.decode(perturbed, found)
+    x = max_product.decode(perturbed, result)
     return Draw(
-        x, perturbed.logdensity(x), found.change[found.sweeps - 1], found.sweeps, normals, found.messages
+        x, perturbed.logdensity(x), result.change[result.sweeps - 1], result.sweeps, normals, result.messages
     )
 
 
 def check_correlation(correlation: Any) -> None:
+    """Refuse a correlation that is no number between 0 and 1."""
     if not (is_number(correlation) and 0 <= correlation <= 1):
         raise ValueError(f"correlation must be between 0 and 1, got {correlation!r}.")
 
 
 def gumbel(normals):
-    """Gumbel(-c, 1) by the inverse of its distribution function at that of normals: mean 0 (App. A)."""
+    """Draws of Gumbel(-c, 1), which has mean 0, transformed from standard normals (App. A)."""
     return -jnp.log(-jax.scipy.special.log_ndtr(normals)) - np.euler_gamma

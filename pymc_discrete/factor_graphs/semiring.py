@@ -1,4 +1,4 @@
-"""The two ways to eliminate a variable: by its best value (max-product) and by all of them (sum-product)."""
+"""Two ways to eliminate a variable: by its maximum (max-product) and by its sum (sum-product)."""
 
 import functools
 from collections.abc import Callable
@@ -7,16 +7,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-# values: up to so many, the maximum of their arrays is faster than a reduction, which XLA computes in a pass
-# of its own
+# Up to so many values, the element-wise maximum of their arrays is faster than a reduction over the axis,
+# which XLA computes in a separate pass.
 FEW = 8
 
 
 class Semiring(NamedTuple):
-    """How log potentials are combined over the values that are eliminated.
+    """How log potentials are combined over the values of a variable that is eliminated.
 
-    over : (array, axis) -> array without that axis; -inf where all are -inf
-    two : (a, b) -> the same of two arrays
+    Attributes
+    ----------
+    name : str
+    over : (array, axis) -> array without that axis; -inf where all entries are -inf
+    two : (a, b) -> the same for two arrays, element by element
     """
 
     name: str

@@ -9,18 +9,20 @@ import numpy as np
 from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice, site_numbers
 from pymc_discrete.factor_graphs.semiring import SUM, Semiring
 
-LARGEST_TABLE = 4096  # entries of one table: a sweep visits them all
+LARGEST_TABLE = 4096  # entries of one table; every sweep reads them all
 
 
 class Table(Edges):
-    r"""Tables over the values of several sites, :math:`\log\phi_f(x_{f1}, \dots, x_{fn}) = T_f[x_{f1}, \dots,
-    x_{fn}]`.
+    r"""Tables over the values of several sites.
+
+    .. math:: \log\phi_f(x_{f1}, \dots, x_{fn}) = T_f[x_{f1}, \dots, x_{fn}]
 
     Parameters
     ----------
     sites : (F, n) int, or n arrays (F,): the sites of each factor
     table : (K1, ..., Kn) nats, for all factors, or (F, K1, ..., Kn); -inf where impossible
-        K is the number of values of the widest site of a variable; entries beyond a site's own are not read.
+        K is the largest number of values of a site of the variable; entries for values that a site does not
+        have are not read.
 
     Raises
     ------
@@ -65,7 +67,7 @@ class Table(Edges):
             )
 
     def _whole(self, parameters: dict[str, Any]):
-        """(K1, ..., Kn, F or 1)"""
+        """The tables (K1, ..., Kn, F), or (K1, ..., Kn, 1) if all factors have the same one."""
         table = parameters["table"]
         return jnp.moveaxis(table, 0, -1) if table.ndim > len(self.sites) else table[..., None]
 
@@ -76,8 +78,8 @@ class Table(Edges):
         ).sum()
 
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        # Lazaro-Gredilla et al. 2021, section 2.3 (sum-product, beta = 1) and 2.4 (max-product), messages of
-        # a factor
+        # Lazaro-Gredilla et al. 2021, messages of a factor: section 2.3 (sum-product, beta = 1) and 2.4
+        # (max-product)
         return [
             eliminated(self._whole(parameters), cavities, keep, semiring) for keep in range(len(cavities))
         ]
@@ -87,7 +89,7 @@ class Table(Edges):
 
 
 def eliminated(table, cavities: list[Any], keep: int, semiring: Semiring):
-    """(K_keep, F) of the table (K1, ..., Kn, F) with every other argument eliminated, the last first."""
+    """(K_keep, F), of a table (K1, ..., Kn, F), with all arguments except `keep` eliminated."""
     for axis in reversed(range(len(cavities))):
         if axis != keep:
             shape = [1] * (table.ndim - 1)

@@ -1,4 +1,4 @@
-"""Which edges meet in which site: flat index arrays, made once."""
+"""The edges between factors and sites as flat index arrays, computed once."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,19 +6,20 @@ from functools import cached_property
 import jax.numpy as jnp
 import numpy as np
 
-PADDING = 4  # a table of edges per site may be so many times as long as the list of edges
+PADDING = 4  # a padded table of the edges of every site may be so many times as large as the list of edges
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """One argument of all factors of a kind: an edge for each, to sites of one variable or of several with as
-    many values.
+    """One argument of all factors of a kind, with an edge to a site for each factor.
+
+    The sites are of one variable, or of several with the same number of values.
 
     Attributes
     ----------
-    variables : their numbers in the space
-    sizes : how many sites each has
-    index : (E,) int, sites counted through these variables
+    variables : indices of these variables in the space
+    sizes : their numbers of sites
+    index : (E,) int, the site of each edge, as an index into the concatenated sites of these variables
     """
 
     variables: tuple[int, ...]
@@ -35,9 +36,7 @@ class Slot:
 
     @cached_property
     def _edges(self) -> np.ndarray | None:
-        """(width, n) int, the edges of every site, E where there are no more; None where that would be mostly
-        padding.
-        """
+        """(width, n) int, the edges of every site, padded with E; None if it would be mostly padding."""
         counts = np.bincount(self.index, minlength=self.size)
         width = int(counts.max(initial=0))
         if width * self.size > PADDING * len(self.index) + self.size:
@@ -49,15 +48,15 @@ class Slot:
         return table
 
     def spread(self, fields, xp=jnp):
-        """(K, E) or (E,), from [(K, n)] or [(n,)] of all variables of the space."""
-        mine = [fields[v] for v in self.variables]
-        field = mine[0] if len(mine) == 1 else xp.concatenate(mine, axis=-1)
+        """(K, E) or (E,), the values at the edges of `fields` [(K, n)] or [(n,)] of all variables."""
+        parts = [fields[v] for v in self.variables]
+        field = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
         if self._identity:
             return field
         return taken(field, self.index) if xp is jnp else field[..., self.index]
 
     def gather(self, messages):
-        """[(variable, (K, n))], the sum over the edges (K, E) of every site."""
+        """[(variable, (K, n))], for every site the sum of the messages (K, E) over its edges."""
         parts = jnp.split(self._gathered(messages), np.cumsum(self.sizes)[:-1], axis=1)
         return list(zip(self.variables, parts, strict=True))
 
@@ -70,9 +69,9 @@ class Slot:
             messages = jnp.pad(messages, ((0, 0), (0, 1)))
         if not len(self._edges):
             return jnp.zeros((messages.shape[0], self.size), messages.dtype)
-        return sum(taken(messages, row) for row in self._edges)
+        return sum(taken(messages, edges) for edges in self._edges)
 
 
 def taken(array, columns):
-    """array[..., columns], which are in range: to check them costs as much again."""
+    """array[..., columns] without a check of bounds, which would double the cost."""
     return array.at[..., columns].get(mode="promise_in_bounds")

@@ -1,4 +1,4 @@
-"""Learning energy-based models of discrete variables, and how far apart two sets of samples are."""
+"""Learning of energy-based models of discrete variables, and a distance between sets of samples."""
 
 from pymc_discrete.learning.fit import Fit, fit
 from pymc_discrete.learning.metrics import squared_mmd

@@ -27,14 +27,14 @@ KINDS = {
 
 
 class Fit(NamedTuple):
-    """What was learned.
+    """The result of `fit`.
 
     Attributes
     ----------
-    params : pytree, as of `model.start`
-    mismatch : (iterations,) nats, the gradient's norm: how far the statistics of the draws were from those of
-        the data
-    kept : what the sampler keeps, to go on from
+    params : pytree, the learned parameters, with the structure of `model.start`
+    mismatch : (iterations,) nats
+        The norm of the gradient, which is the difference between the statistics of data and of draws.
+    kept : the last state of the sampler
     """
 
     params: Any
@@ -57,27 +57,27 @@ def fit(
     params: Any = None,
     seed: int = 0,
 ) -> Fit:
-    r"""Stochastic gradient ascent on the log likelihood: the statistics of data against those of draws.
+    r"""Learn the parameters of a model from data by stochastic gradient ascent on the log likelihood.
 
     .. math:: \nabla_\Theta = \frac1S \sum_s \Phi(y_+^{(s)}) - \frac1S \sum_s \Phi(y_-^{(s)})
 
-    with :math:`y_+` of the data, hidden sites drawn given the visible ones, and :math:`y_-` of the model,
-    both by `sampler`.
+    with :math:`\Phi` the sufficient statistics, :math:`y_+` data whose hidden sites are drawn given the
+    visible ones, and :math:`y_-` draws of the model. Both are drawn by `sampler`.
 
     Parameters
     ----------
     model : `Ising`, `Potts`, `RBM`, or one of your own (see `Model`)
     data : {name: (N, *shape) int}
-        Of the visible variables; those that are left out are hidden.
+        Values of the visible variables; all other variables of the model are hidden.
     sampler : `PMP` (default), `PersistentPMP` or `ContrastiveDivergence`
     optimizer : optax optimiser; by default `optax.adam(0.01)`
     iterations : int
-    chains : int, draws of the model in an iteration
+    chains : int, number of draws of the model in an iteration
     batch : int or None
-        Rows of data in an iteration, drawn with replacement; None takes all.
-    weights : (N,) of the rows; by default all the same
+        Number of observations in an iteration, drawn with replacement; None takes all.
+    weights : (N,) float, of the observations; by default all equal
     l1 : float, strength of the penalty on the absolute values of the model's interactions, in nats
-    params : to go on from; by default `model.start`
+    params : pytree, the parameters to start from; by default those of `model.start`
     seed : int
 
     Returns
@@ -87,7 +87,7 @@ def fit(
     Raises
     ------
     ValueError, TypeError
-        For data that do not fit the model's variables, and for numbers that mean nothing.
+        For data that do not fit the model's variables, and for invalid options.
 
     References
     ----------
@@ -95,8 +95,8 @@ def fit(
 
     Notes
     -----
-    What perturb-and-max-product learns is a good sampler by perturb-and-max-product; as parameters of a
-    Gibbs distribution the numbers may be far off (section 5.1).
+    Parameters that are learned with perturb-and-max-product give good samples by perturb-and-max-product. As
+    parameters of the Gibbs distribution they may be far from the maximum of the likelihood (section 5.1).
     """
     for name, value, least in (
         ("iterations", iterations, 1),
@@ -114,8 +114,9 @@ def fit(
     ):
         if not isinstance(given, kind):
             raise TypeError(f"{what} must be {KINDS[what]}, got {given!r}.")
-    rows = checked(model, data)
-    own = Data(rows, probabilities(weights, len(next(iter(rows.values())))), batch)
+    values = checked(model, data)
+    n = len(next(iter(values.values())))
+    observations = Data(values, probabilities(weights, n), batch)
     key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
     params = start_of(model, key_start, params)
 
@@ -123,16 +124,16 @@ def fit(
         params, state, kept = carried
         key_data, key_model = jax.random.split(key)
         graph = model.graph(params)
-        plus, share = own.draw(key_data, model, graph, sampler)
+        plus, weights = observations.draw(key_data, model, graph, sampler)
         minus, kept = sampler.draw(key_model, graph, kept, chains)
 
         def likelihood(params):
-            """Its gradient is that of the log likelihood, its value is not."""
+            """A function with the gradient of the log likelihood; its value is another one."""
             logdensity = jax.vmap(model.graph(params).logdensity)
-            return share @ logdensity(plus) - logdensity(minus).mean()
+            return weights @ logdensity(plus) - logdensity(minus).mean()
 
         def loss(params):
-            return l1 * size(model.interactions(params)) - likelihood(params)
+            return l1 * l1_norm(model.interactions(params)) - likelihood(params)
 
         mismatch = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(jax.grad(likelihood)(params))))
         updates, state = optimizer.update(jax.grad(loss)(params), state, params)
@@ -148,43 +149,44 @@ def fit(
 
 
 class Data(NamedTuple):
-    """Observations.
+    """The observations, and how they are drawn in an iteration.
 
     Attributes
     ----------
-    rows : {name: (N, *shape) int}, of the visible variables
-    probabilities : (N,) float, of the rows
-    batch : int, rows in an iteration; None for all
+    values : {name: (N, *shape) int}, of the visible variables
+    probabilities : (N,) float, with which an observation is drawn
+    batch : int, number of observations in an iteration; None for all
     """
 
-    rows: dict[str, Any]
+    values: dict[str, Any]
     probabilities: np.ndarray
     batch: int | None
 
     def draw(self, key: Any, model: Model, graph: FactorGraph, sampler: Sampler) -> tuple[Any, Any]:
-        """The x (S, d) of an iteration, hidden sites drawn given the visible ones, and their weights (S,)."""
-        key_rows, key_hidden = jax.random.split(key)
+        """x (S, d), data with drawn hidden sites for an iteration, and weights (S,), which sum to 1."""
+        key_batch, key_hidden = jax.random.split(key)
         n, p = len(self.probabilities), jnp.asarray(self.probabilities)
         if self.batch is None:
-            chosen, share = jnp.arange(n), p
+            chosen, weights = jnp.arange(n), p
         else:
-            chosen = jax.random.choice(key_rows, n, (self.batch,), p=p)
-            share = jnp.full(self.batch, 1 / self.batch)
-        visible = {name: a[chosen] for name, a in self.rows.items()}
+            chosen = jax.random.choice(key_batch, n, (self.batch,), p=p)
+            weights = jnp.full(self.batch, 1 / self.batch)
+        visible = {name: a[chosen] for name, a in self.values.items()}
         if any(v.name not in visible for v in model.space.variables):
-            keys = jax.random.split(key_hidden, len(share))
-            return jax.vmap(lambda k, own: sampler.conditional(k, graph.clamp(own)))(keys, visible), share
-        parts = [visible[v.name].reshape(len(share), v.size) for v in model.space.variables]
-        return jnp.concatenate(parts, axis=1), share
+            keys = jax.random.split(key_hidden, len(weights))
+            draw = jax.vmap(lambda k, values: sampler.conditional(k, graph.clamp(values)))
+            return draw(keys, visible), weights
+        parts = [visible[v.name].reshape(len(weights), v.size) for v in model.space.variables]
+        return jnp.concatenate(parts, axis=1), weights
 
 
-def size(interactions: Any) -> Any:
-    """() float, the sum of absolute values, with slope 0 at 0."""
+def l1_norm(interactions: Any) -> Any:
+    """() float, the sum of absolute values, with derivative 0 at 0."""
     return sum((a * jnp.sign(jax.lax.stop_gradient(a))).sum() for a in jax.tree.leaves(interactions))
 
 
 def probabilities(weights: Any, n: int) -> np.ndarray:
-    """(n,) float, of the rows of data; by default all the same."""
+    """(n,) float, the `weights` of n observations divided by their sum; by default all equal."""
     p = np.ones(n) if weights is None else np.asarray(weights, float)
     if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
         raise ValueError(
@@ -195,7 +197,7 @@ def probabilities(weights: Any, n: int) -> np.ndarray:
 
 
 def start_of(model: Model, key: Any, params: Any) -> Any:
-    """The parameters to begin with: those given, where they fit the model, or new ones."""
+    """The parameters to start from: `params`, which must fit the model, or new ones if it is None."""
     shapes = jax.tree.map(jnp.shape, jax.eval_shape(model.start, key))
     if params is not None and jax.tree.map(jnp.shape, params) != shapes:
         raise ValueError(f"params must be arrays of the shapes {shapes}, as model.start(key) makes them.")
@@ -203,7 +205,7 @@ def start_of(model: Model, key: Any, params: Any) -> Any:
 
 
 def checked(model: Model, data: dict[str, Any]) -> dict[str, Any]:
-    """The data as arrays, once they are known to fit."""
+    """The data as integer arrays, after a check that they fit the variables of the model."""
     if not isinstance(data, dict) or not all(np.ndim(a) for a in data.values()):
         raise TypeError(
             "data must be a dictionary {name of a variable: its values (N, *shape)}, a row for each "
@@ -217,12 +219,12 @@ def checked(model: Model, data: dict[str, Any]) -> dict[str, Any]:
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         raise ValueError(f"data must hold as many rows of every variable, and at least one; got {lengths}.")
     for name, given in data.items():
-        v, rows = known[name], np.asarray(given)
-        if rows.shape[1:] != v.shape:
+        v, values = known[name], np.asarray(given)
+        if values.shape[1:] != v.shape:
             raise ValueError(
-                f"The rows of {name!r} have shape {rows.shape[1:]} in data, and {v.shape} in the model."
+                f"The rows of {name!r} have shape {values.shape[1:]} in data, and {v.shape} in the model."
             )
-        flat = rows.reshape(len(rows), v.size)
-        if rows.dtype.kind not in "iub" or (flat < v.lower).any() or (flat > v.upper).any():
+        flat = values.reshape(len(values), v.size)
+        if values.dtype.kind not in "iub" or (flat < v.lower).any() or (flat > v.upper).any():
             raise ValueError(f"data of {name!r} must be integers from {v.lower.min()} to {v.upper.max()}.")
     return {name: jnp.asarray(np.asarray(a, int)) for name, a in data.items()}

@@ -1,11 +1,11 @@
-"""How far apart two sets of samples are."""
+"""A distance between two sets of samples."""
 
 import jax
 import jax.numpy as jnp
 
 from pymc_discrete.targets.jax_settings import default_settings
 
-AT_ONCE = 2**24  # comparisons of sites held in memory together
+AT_ONCE = 2**24  # comparisons of sites that are held in memory together
 
 
 @default_settings()
@@ -18,11 +18,16 @@ def squared_mmd(x, y):
 
     Parameters
     ----------
-    x, y : (N, d), (M, d), of two rows and more
+    x, y : (N, d), (M, d), samples; N and M at least 2
 
     Returns
     -------
     () float
+
+    Raises
+    ------
+    ValueError
+        For arrays of other shapes.
 
     References
     ----------
@@ -44,10 +49,10 @@ def squared_mmd(x, y):
 
 
 def mean_kernel(x, y):
-    """() float, the mean of k over all pairs."""
-    rows = max(AT_ONCE // y.size, 1)
+    """() float, the mean of k over all pairs of a sample of x and one of y."""
+    size = max(AT_ONCE // y.size, 1)
 
     def one(a):
         return jnp.exp(-(a != y).mean(axis=1, dtype=jnp.result_type(float))).mean()
 
-    return jax.lax.map(one, x, batch_size=min(rows, len(x))).mean()
+    return jax.lax.map(one, x, batch_size=min(size, len(x))).mean()

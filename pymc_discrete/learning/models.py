@@ -1,5 +1,6 @@
-"""Energy-based models as factor graphs whose log potentials are learned. Log densities, up is better: the
-energy is minus this.
+"""Energy-based models as factor graphs whose log potentials are learned.
+
+They are given by log densities; the energy is minus the log density.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -12,14 +13,13 @@ from pymc_discrete.checks import check_count, check_not_negative
 from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadratic
 from pymc_discrete.targets.space import Space
 
-SPREAD = (
-    0.1  # standard deviation of parameters at the start: Lazaro-Gredilla et al. 2021, Algorithm 1, N(0, 0.01)
-)
+# standard deviation of the initial parameters: Lazaro-Gredilla et al. 2021, Algorithm 1, N(0, 0.01)
+SPREAD = 0.1
 
 
 @runtime_checkable
 class Model(Protocol):
-    """What `fit` learns: parameters, and the factor graph that they make.
+    """A model that `fit` learns: parameters, and the factor graph that they define.
 
     Attributes
     ----------
@@ -29,18 +29,21 @@ class Model(Protocol):
     space: Space
 
     def start(self, key: Any) -> Any:
-        """Parameters to begin with: a pytree of arrays."""
+        """Initial parameters, a pytree of arrays."""
 
     def graph(self, params: Any) -> FactorGraph:
-        """The factor graph, linear in the parameters; traceable."""
+        """The factor graph, whose log potentials are linear in the parameters; traceable."""
 
     def interactions(self, params: Any) -> Any:
-        """What of the parameters the l1 penalty is on."""
+        """The parameters that the l1 penalty applies to, a pytree."""
 
 
 class Ising:
-    r"""Spins of which every two may interact, :math:`\log p(x) = \tfrac12 s^\top W s + b^\top s - \log Z`, s
-    = -1 or 1 for x = 0 or 1.
+    r"""An Ising model in which every pair of spins may interact.
+
+    .. math:: \log p(x) = \tfrac12 s^\top W s + b^\top s - \log Z
+
+    with the spins s = -1 or 1 for x = 0 or 1.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ class Ising:
         self.space = Space.build({"x": (0, 1)}, shapes={"x": (n,)})
 
     def start(self, key: Any) -> dict[str, Any]:
-        """{"weights": (n, n), of which the part above the diagonal is read; "bias": (n,)}, nats"""
+        """{"weights": (n, n), of which only the part above the diagonal is used; "bias": (n,)}, nats."""
         key_weights, key_bias = jax.random.split(key)
         weights = self.spread * jax.random.normal(key_weights, (self.n, self.n))
         return {"weights": jnp.triu(weights, 1), "bias": self.spread * jax.random.normal(key_bias, (self.n,))}
@@ -82,13 +85,14 @@ class Ising:
 
 
 class Potts:
-    r"""Sites of K values on a graph, :math:`\log p(x) = \sum_i b_i[x_i] + \sum_{(i, j)} T_{ij}[x_i, x_j] -
-    \log Z`.
+    r"""A Potts model: sites of K values on a graph.
+
+    .. math:: \log p(x) = \sum_i b_i[x_i] + \sum_{(i, j)} T_{ij}[x_i, x_j] - \log Z
 
     Parameters
     ----------
-    n, K : int, sites, and values of each, at least two
-    pairs : (E, 2) int, the edges; by default every two sites
+    n, K : int, number of sites, and of the values of each, at least two
+    pairs : (E, 2) int, the edges; by default all pairs of sites
     spread : float, standard deviation of the parameters at the start
 
     Attributes
@@ -103,12 +107,11 @@ class Potts:
         self.n, self.K, self.spread = n, K, spread
         self.pairs = np.stack(np.triu_indices(n, 1), axis=1) if pairs is None else checked_pairs(pairs)
         self.space = Space.build({"x": (0, K - 1)}, shapes={"x": (n,)}, nominal=["x"])
-        FactorGraph(
-            self.space, [Pairwise(self.pairs[:, 0], self.pairs[:, 1], np.zeros((K, K)))]
-        )  # refuses edges and K that it does not take
+        # raises an error for edges and K that a factor graph does not take
+        FactorGraph(self.space, [Pairwise(self.pairs[:, 0], self.pairs[:, 1], np.zeros((K, K)))])
 
     def start(self, key: Any) -> dict[str, Any]:
-        """{"tables": (E, K, K), "bias": (n, K)}, nats"""
+        """{"tables": (E, K, K), "bias": (n, K)}, nats."""
         key_tables, key_bias = jax.random.split(key)
         tables = self.spread * jax.random.normal(key_tables, (len(self.pairs), self.K, self.K))
         return {"tables": tables, "bias": self.spread * jax.random.normal(key_bias, (self.n, self.K))}
@@ -125,12 +128,13 @@ class Potts:
 
 
 class RBM:
-    r"""A restricted Boltzmann machine, :math:`\log p(v, h) = v^\top W h + c^\top v + b^\top h - \log Z` of
-    values 0 and 1.
+    r"""A restricted Boltzmann machine of values 0 and 1.
+
+    .. math:: \log p(v, h) = v^\top W h + c^\top v + b^\top h - \log Z
 
     Parameters
     ----------
-    visible, hidden : int
+    visible, hidden : int, numbers of visible and hidden sites
     spread : float, standard deviation of W at the start
 
     Attributes
@@ -146,8 +150,9 @@ class RBM:
         self.space = Space.build({"v": (0, 1), "h": (0, 1)}, shapes={"v": (visible,), "h": (hidden,)})
 
     def start(self, key: Any) -> dict[str, Any]:
-        """{"weights": (visible, hidden), "v": (visible,), "h": (hidden,)}, nats; the biases of N(0, 1)
-        (section 5.5)
+        """{"weights": (visible, hidden), "v": (visible,), "h": (hidden,)}, nats.
+
+        The biases are drawn from N(0, 1) (Lazaro-Gredilla et al. 2021, section 5.5).
         """
         keys = jax.random.split(key, 3)
         return {
@@ -169,7 +174,7 @@ class RBM:
 
 
 def checked_pairs(pairs: Any) -> np.ndarray:
-    """(E, 2) int."""
+    """The edges as an array (E, 2) int, checked."""
     edges = np.asarray(pairs)
     if edges.ndim != 2 or edges.shape[1] != 2 or (edges.size and edges.dtype.kind not in "iu"):
         raise ValueError(

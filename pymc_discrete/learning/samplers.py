@@ -1,6 +1,4 @@
-"""Samplers for learning: many draws of a factor graph whose log potentials change from one iteration to the
-next.
-"""
+"""Samplers for learning: draws of a factor graph whose log potentials change in every iteration."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -18,25 +16,25 @@ from pymc_discrete.targets.plan import check_way
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Draws of a factor graph, with what is kept between iterations."""
+    """A sampler of factor graphs, with a state that it keeps between iterations."""
 
     def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
-        """What is kept, before the first iteration."""
+        """The state before the first iteration."""
 
     def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
-        """x (chains, d), and what is kept."""
+        """Draws x (chains, d), and the new state."""
 
     def conditional(self, key: Any, graph: FactorGraph) -> Any:
-        """x (d,), one fresh draw of a graph with visible sites clamped."""
+        """x (d,), one draw of a graph with visible sites clamped, without use of the state."""
 
 
 @dataclass(frozen=True)
 class PMP:
-    """Perturb-and-max-product, every draw anew (Lazaro-Gredilla et al. 2021, Algorithm 1).
+    """Perturb-and-max-product with independent draws (Lazaro-Gredilla et al. 2021, Algorithm 1).
 
     Parameters
     ----------
-    n_sweeps, damping : of max-product
+    n_sweeps, damping : see `pymc_discrete.factor_graphs.run`
     """
 
     n_sweeps: int = 100
@@ -57,11 +55,11 @@ class PMP:
 
 @dataclass(frozen=True)
 class PersistentPMP:
-    """Perturb-and-max-product whose noise and messages go on from the iteration before (App. A).
+    """Perturb-and-max-product that starts with the noise and messages of the last iteration (App. A).
 
     Parameters
     ----------
-    n_sweeps, damping : of max-product
+    n_sweeps, damping : see `pymc_discrete.factor_graphs.run`
     correlation : float in [0, 1], rho of the noise from one iteration to the next
     """
 
@@ -78,17 +76,17 @@ class PersistentPMP:
         return jax.vmap(lambda k: pmp(k, graph, n_sweeps=self.n_sweeps, damping=self.damping))(keys)
 
     def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
-        def one(k, before):
+        def draw(k, previous):
             return pmp(
                 k,
                 graph,
                 n_sweeps=self.n_sweeps,
                 damping=self.damping,
-                persistent=before,
+                persistent=previous,
                 correlation=self.correlation,
             )
 
-        kept = jax.vmap(one)(jax.random.split(key, chains), kept)
+        kept = jax.vmap(draw)(jax.random.split(key, chains), kept)
         return kept.x, kept
 
     def conditional(self, key: Any, graph: FactorGraph) -> Any:
@@ -97,18 +95,18 @@ class PersistentPMP:
 
 @dataclass(frozen=True)
 class ContrastiveDivergence:
-    """Chains of a kernel of `pmd.kernels`: persistent contrastive divergence, or chains that begin anew in
-    every iteration.
+    """Draws by chains of a kernel: persistent contrastive divergence, or new chains in every iteration.
 
     Parameters
     ----------
-    kernel, params : as `pmd.kernels.gibbs_with_gradients()` and the others return them
-    transitions : int, in an iteration
+    kernel, params : as returned by `pmd.kernels.gibbs_with_gradients()` and the other functions there
+    transitions : int, number of transitions in an iteration
     persistent : bool
-        Whether the chains go on from the iteration before. Those that do not begin at states drawn uniformly.
-    conditional_transitions : int, from a uniform state, for the hidden sites of a clamped graph; by default
-        as many
-    differences : as of `FactorGraph.to_target`
+        Whether the chains continue from the last iteration. Otherwise they start at states drawn uniformly.
+    conditional_transitions : int, optional
+        Number of transitions, from a uniform state, for the hidden sites given the visible ones; by default
+        `transitions`.
+    differences : see `FactorGraph.to_target`
     """
 
     kernel: Kernel
@@ -135,41 +133,41 @@ class ContrastiveDivergence:
 
     def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
         key_start, key_move = jax.random.split(key)
-        start, target = (
-            kept if self.persistent else uniform(key_start, graph, (chains,)),
-            graph.to_target(self.differences),
-        )
-        x = jax.vmap(lambda k, x: self._moved(k, x, target, self.transitions))(
+        start = kept if self.persistent else uniform(key_start, graph, (chains,))
+        target = graph.to_target(self.differences)
+        x = jax.vmap(lambda k, x: self._run(k, x, target, self.transitions))(
             jax.random.split(key_move, chains), start
         )
         return x, x
 
     def conditional(self, key: Any, graph: FactorGraph) -> Any:
         key_start, key_move = jax.random.split(key)
-        start = jnp.where(possible(graph, x := uniform(key_start, graph, ())), x, held(graph))
-        return self._moved(
+        x = uniform(key_start, graph, ())
+        start = jnp.where(possible(graph, x), x, most_probable_alone(graph))
+        return self._run(
             key_move,
             start,
             graph.to_target(self.differences),
             self.conditional_transitions or self.transitions,
         )
 
-    def _moved(self, key: Any, x: Any, target: Any, transitions: int) -> Any:
+    def _run(self, key: Any, x: Any, target: Any, transitions: int) -> Any:
+        """x (d,) after some transitions of the kernel."""
         return loop(self.kernel, key, self.kernel.init(x, target), target, self.params, transitions)[0].x
 
 
 def uniform(key: Any, graph: FactorGraph, shape: tuple[int, ...]) -> Any:
-    """(*shape, d) int, every site at a value of its support."""
+    """(*shape, d) int, uniform draws of the values of all sites."""
     return jax.random.randint(key, (*shape, graph.space.d), graph.space.lower, graph.space.upper + 1)
 
 
-def held(graph: FactorGraph) -> Any:
-    """(d,) int, every site at its best value by its unary terms: where a clamped site is held."""
+def most_probable_alone(graph: FactorGraph) -> Any:
+    """(d,) int, for each site the value with the largest unary term; for a clamped site, its value."""
     return jnp.concatenate([u.argmax(axis=0) for u in graph.unary]) + graph.space.lower
 
 
 def possible(graph: FactorGraph, x: Any) -> Any:
-    """(d,) bool, where the unary terms allow the value of x."""
+    """(d,) bool, for each site whether its unary terms allow its value in x (d,)."""
     places = [p[None] for p in graph.places(x)]
     return (
         jnp.concatenate(

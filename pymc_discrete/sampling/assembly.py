@@ -1,4 +1,4 @@
-"""Which step moves which variables of a model."""
+"""Assigns every variable of a model to a step, and makes the blocks of a compiled chain of the steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,17 +18,21 @@ from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, refuse_counts_as_floats
 from pymc_discrete.targets.names import shown
 
-# what moves the variables of a step inside a compiled chain
+# the block that stands for a step inside a compiled chain, by the kind of its variables
 BLOCKS: dict[str, Callable[..., Block]] = {DISCRETE: DiscreteBlock, CONTINUOUS: SliceBlock}
 
 
 def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[JaxStep]:
-    """The steps given, the continuous ones first, and `AutoStep` for the discrete variables, of the shapes in
-    `point`, that they leave.
+    """The steps given, and `AutoStep` for the discrete variables without one, the continuous ones first.
+
+    Parameters
+    ----------
+    step : None, a step, or a list of steps
+    point : {value variable: array}, which tells the shapes of the variables
     """
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
-    asked = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
-    flat = [s for given in asked for s in (given.methods if isinstance(given, CompoundStep) else [given])]
+    given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
+    flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
     for s in flat:
         if isinstance(s, type):
             raise TypeError(f"{s.__name__} is the class of a step, not a step: call it, step={s.__name__}().")
@@ -43,17 +47,19 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[J
                 f"{type(s).__name__} was made for another model. Make it in the context of the model that is "
                 "sampled."
             )
-    named = [v.name for s in flat for v in s.vars]
-    twice = sorted({n for n in named if named.count(n) > 1})
+    assigned = [v.name for s in flat for v in s.vars]
+    twice = sorted({n for n in assigned if assigned.count(n) > 1})
     if twice:
         raise ValueError(
             f"{shown(twice)} {'belongs' if len(twice) == 1 else 'belong'} to two steps. Name each variable "
             "once."
         )
-    left = [str(v.name) for v in model.discrete_value_vars if v.name not in named and np.size(point[v.name])]
+    left = [
+        str(v.name) for v in model.discrete_value_vars if v.name not in assigned and np.size(point[v.name])
+    ]
     if left:
-        made = AutoStep(left, model=model, initial_point=point, _all_in_jax=True)
-        flat += getattr(made, "methods", [made])
+        automatic = AutoStep(left, model=model, initial_point=point, _all_in_jax=True)
+        flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: s.kind != CONTINUOUS)
 
 
@@ -65,18 +71,18 @@ def blocks_of(
     target_accept: float,
     nuts: dict[str, Any],
 ) -> tuple[list[Block], Points]:
-    """The blocks of a chain, in the order in which they move, and how the chain holds its values.
+    """The blocks of a chain, in the order in which they move, and how the chain packs its values.
 
     Continuous variables that no step names are moved by NUTS, first of all.
     """
     for s in steps:
         s.renew()
-    held = Points(s.target.space for s in steps if isinstance(s, DiscreteStep))
-    blocks: list[Block] = [BLOCKS[s.kind](s, tune, held) for s in steps]
-    named = {v.name for s in steps for v in s.vars}
-    left = [str(v.name) for v in model.value_vars if v.name not in named]
+    packing = Points(s.target.space for s in steps if isinstance(s, DiscreteStep))
+    blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
+    assigned = {v.name for s in steps for v in s.vars}
+    left = [str(v.name) for v in model.value_vars if v.name not in assigned]
     if left:
-        blocks.insert(0, NutsBlock(model, left, point, held, tune, target_accept, **nuts))
+        blocks.insert(0, NutsBlock(model, left, point, packing, tune, target_accept, **nuts))
     if not blocks:
         raise ValueError("The model has no free variable: there is nothing to sample.")
-    return blocks, held
+    return blocks, packing

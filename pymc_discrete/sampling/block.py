@@ -1,4 +1,4 @@
-"""What a compiled chain asks of each of its blocks: what it may leave out has a default here."""
+"""The interface of a block of a compiled chain: what moves some of its variables, and how it is reported."""
 
 import operator
 from abc import ABC, abstractmethod
@@ -10,44 +10,47 @@ import numpy as np
 from pymc_discrete.steps.standing import Leaving
 
 
-class Over(NamedTuple):
-    """How the values that a statistic has in the draws between two records become one.
+class Reduction(NamedTuple):
+    """How the values of a statistic in the transitions between two recorded draws are reduced to one.
 
     Attributes
     ----------
-    add : (value of the draws so far, 0 of none, and value of one more) -> value of all of them
-    end : (value of all draws, their number) -> what is recorded
+    add : (accumulated, value) -> accumulated
+        The accumulated value with that of one more transition; it starts at 0.
+    finish : (accumulated, number of transitions) -> the value that is recorded
     """
 
     add: Callable[[Any, Any], Any]
-    end: Callable[[Any, Any], Any] = lambda value, count: value
+    finish: Callable[[Any, Any], Any] = lambda accumulated, count: accumulated
 
 
-MEAN = Over(operator.add, lambda value, count: (value / count).astype(value.dtype))
-SUM = Over(operator.add)
-ANY = Over(operator.or_)
-LAST = Over(lambda before, value: value)
+MEAN = Reduction(operator.add, lambda accumulated, count: (accumulated / count).astype(accumulated.dtype))
+SUM = Reduction(operator.add)
+ANY = Reduction(operator.or_)
+LAST = Reduction(lambda accumulated, value: value)
 
 
 class Statistic(NamedTuple):
-    """A sampler statistic of a block: its type, and what becomes of those of several draws."""
+    """A sampler statistic of a block: its type, and how the values of several transitions are reduced."""
 
     type: type
-    over: Over = LAST
+    reduction: Reduction = LAST
 
 
 class Block(ABC):
-    """Some variables of a model and what moves them.
+    """Some variables of a model, and the sampler that moves them.
 
-    A point is everywhere as `Points` holds it, but for lists of `points`, which are {variable: value}.
+    Unless a method says otherwise, a `point` is as `Points` packs it, {variable or vector: array}; the lists
+    `points` hold one {variable: value} per chain.
 
     Attributes
     ----------
-    density : the model's log density over them, with its `graph` and their `names`
+    density : the model's log density as a function of these variables, with its `graph` and their `names`
     stats : {name: Statistic}
-    leaves_impossible : whether a chain that starts where the log density is -inf leaves it in tuning
-    pooled : whether the chains share what they have learned, see `shared`
-    shared_ends : tuning draws after which they share what a window of tuning has taught
+    leaves_impossible : bool
+        Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
+    pooled : whether the chains share adapted parameters, see `shared`
+    shared_ends : tuning draws that end an adaptation window, after which its estimates are pooled
     """
 
     density: Any
@@ -58,64 +61,64 @@ class Block(ABC):
 
     @abstractmethod
     def described(self) -> str:
-        """The block in a line."""
+        """The sampler, its options and its variables in one line, for the settings of a run."""
 
     @abstractmethod
     def named(self) -> str:
-        """What it is and its variables, for a message."""
+        """The name of the sampler and its variables, for a message."""
 
     @abstractmethod
     def start(self) -> Any:
-        """What a chain knows of the block before its first draw, NumPy arrays."""
+        """The adaptation state of one chain before its first draw, a pytree of NumPy arrays."""
 
     @abstractmethod
     def logdensity(self, point: dict[str, Any]) -> Any:
-        """() float, nats, of the whole model."""
+        """() float, nats, the log density of the whole model."""
 
     @abstractmethod
     def draw(self, key, t, point: dict[str, Any], state: Any) -> tuple[dict[str, Any], Any, dict[str, Any]]:
-        """(point, state, {statistic: value}) after draw t."""
+        """The point, the adaptation state and {statistic: value} after transition t."""
 
     # ------------------------------------------------------------ before the chains
     @property
     def dtypes(self) -> dict[str, Any]:
-        """{variable or vector: type} of those that are recorded in another type than the model's."""
+        """{variable or vector: type}, for those that are recorded in another type than the model's."""
         return {}
 
     def dispersed(
         self, point: dict[str, np.ndarray], given: set[str], rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
-        """The point {variable: value} with the block's variables elsewhere, but for those `given`."""
+        """The point {variable: value} with the block's variables dispersed, except those named in `given`."""
         return point
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:  # noqa: B027
-        """Refuse starts of the chains that the block cannot move from."""
+        """Raise an error for starting points from which the block cannot move."""
 
     # ------------------------------------------------------------ between stretches of tuning
     def stuck(self, states: Any) -> np.ndarray:
-        """() or (chains,) bool, which chains need `settled`; of states (chains, ...)."""
+        """() or (chains,) bool, which chains do not move and need `settled`, given states (chains, ...)."""
         return np.zeros((), bool)
 
     def settled(self, key, point: dict[str, Any], state: Any) -> dict[str, Any]:
-        """The point of a chain, nearer to the bulk where the chain stands still."""
+        """The point of one chain; if the chain does not move, a point of higher probability."""
         return point
 
     def shared(self, states: Any, ends: bool) -> Any:
-        """The states (chains, ...) once the chains have shared what they learned.
+        """The states (chains, ...) after the chains have pooled their adapted parameters.
 
-        `ends`: of the window of tuning that has ended too.
+        `ends` is whether an adaptation window ends here, so that its estimates are pooled too.
         """
         return states
 
-    # ------------------------------------------------------------ what to tell the user
+    # ------------------------------------------------------------ warnings
     def complaints(self, states: Any) -> list[list[str]]:
-        """Of each chain, when tuning has ended, of states (chains, ...)."""
+        """The warnings of each chain at the end of tuning, given states (chains, ...)."""
         return []
 
     def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
-        """When all is drawn, of states and points (chains, ...) after so many transitions."""
+        """The warnings after the last draw, given states and packed points (chains, ...)."""
         return []
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
-        """{discrete variable: how probable another value of its sites is} at the points of the chains."""
+        """{discrete variable: how probable its sites leave their values} at the points of the chains."""
         return {}

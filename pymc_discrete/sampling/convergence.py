@@ -1,4 +1,4 @@
-"""What the draws themselves say about the sampling."""
+"""Convergence checks of draws: label switching, R-hat and ESS, variables that never moved, ties."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -25,22 +25,23 @@ from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
-SHOWN = 3  # chains that are named one by one
-AT_ONCE = 2**24  # numbers: what is on the disk is looked at in parts
+SHOWN = 3  # at most so many chains are named one by one in a message
+AT_ONCE = 2**24  # numbers that are read into memory together: the draws of a checkpoint are on the disk
 
 
 def check_convergence(
     tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None
 ) -> None:
-    """What the draws of a run say, each in a line of the log.
+    """Log the warnings that the draws of a run give cause for, one line each.
 
-    Labels that chains have in another order, which explains what follows; PyMC's own warnings (divergences,
-    tree depth, R-hat, few effective draws); discrete variables that R-hat cannot judge, since they stand
-    still; ties, which explain few effective draws.
+    First label switching, which explains the warnings after it; then PyMC's own warnings (divergences, tree
+    depth, R-hat, few effective draws); then discrete variables that never moved, for which R-hat is not
+    defined; last ties between variables, which explain few effective draws.
 
     Parameters
     ----------
-    leaving : () -> {discrete variable: how probable another value of its sites is, where the chains end}
+    leaving : () -> {discrete variable: Leaving}, optional
+        How probable it is that its sites leave their values at the ends of the chains. Called only if needed.
     """
     if tree["posterior"].sizes["draw"] > 1:
         orders = labels.switched(tree, model)
@@ -48,27 +49,28 @@ def check_convergence(
             _log.warning(labels.message(names, order))
     by_message: dict[str, SamplerWarning] = {}
     slow = Slow()
-    with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of what never moves
+    # R-hat of an element that never moves divides 0 by 0
+    with np.errstate(divide="ignore", invalid="ignore"):
         for part in parts(tree, model):
-            whole = bool(part["posterior"].data_vars)
-            said = (
+            has_draws = bool(part["posterior"].data_vars)
+            warnings = (
                 run_convergence_checks(part, model)
-                if whole
+                if has_draws
                 else [*warn_divergences(part), *warn_treedepth(part)]
             )
-            by_message |= {w.message: w for w in said}
-            slow.note(said, part)
-    log_warnings(shortened(list(by_message.values()), tree["posterior"].sizes["chain"]))
+            by_message |= {w.message: w for w in warnings}
+            slow.note(warnings, part)
+    log_warnings(with_tree_depth_in_one(list(by_message.values()), tree["posterior"].sizes["chain"]))
     if tree["posterior"].sizes["draw"] > 1:
         for text in [
-            *standing(tree, model, orders, leaving),
+            *immobile_variables(tree, model, orders, leaving),
             *(tied(tree, model, slow) if slow.checked else []),
         ]:
             _log.warning(text)
 
 
 def parts(tree: DataTree, model: pm.Model) -> Iterator[DataTree]:
-    """The tree, or, where its draws are many, trees of some elements of a variable each."""
+    """The tree; or, if it has too many draws, its statistics first and then trees of a few elements each."""
     posterior = tree["posterior"]
     names = [str(v.name) for v in model.free_RVs if v.name in posterior.data_vars]
     if sum(posterior[name].size for name in names) <= AT_ONCE:
@@ -76,29 +78,29 @@ def parts(tree: DataTree, model: pm.Model) -> Iterator[DataTree]:
         return
     yield DataTree.from_dict({"posterior": xr.Dataset(), "sample_stats": tree["sample_stats"].to_dataset()})
     for name in names:
-        for some in batches(posterior[name].data):
-            yield from_dict({"posterior": {name: some}})
+        for batch in batches(posterior[name].data):
+            yield from_dict({"posterior": {name: batch}})
 
 
 def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
-    """(chains, draws, some), all elements of an array (chains, draws, ...) in turn."""
+    """The elements of an array (chains, draws, ...), in arrays (chains, draws, n) of bounded size."""
     chains, count, *shape = draws.shape
-    size, some = int(np.prod(shape, dtype=int)), max(AT_ONCE // (chains * count), 1)
-    for first in range(0, size, some):
-        where = np.unravel_index(np.arange(first, min(first + some, size)), shape) if shape else (None,)
-        yield draws[(slice(None), slice(None), *where)]
+    size, n = int(np.prod(shape, dtype=int)), max(AT_ONCE // (chains * count), 1)
+    for first in range(0, size, n):
+        index = np.unravel_index(np.arange(first, min(first + n, size)), shape) if shape else (None,)
+        yield draws[(slice(None), slice(None), *index)]
 
 
 def movement(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(chains, elements) which elements never move, and where they start."""
-    each = [((some == some[:, :1]).all(axis=1), some[:, 0]) for some in batches(draws)]
+    """(chains, elements) bool, which elements never move, and (chains, elements), their first values."""
+    each = [((batch == batch[:, :1]).all(axis=1), batch[:, 0]) for batch in batches(draws)]
     empty = np.zeros((draws.shape[0], 0))
-    stands, begin = zip(*each, strict=True) if each else ((empty.astype(bool),), (empty,))
-    return np.concatenate(stands, axis=1), np.concatenate(begin, axis=1)
+    immobile, begin = zip(*each, strict=True) if each else ((empty.astype(bool),), (empty,))
+    return np.concatenate(immobile, axis=1), np.concatenate(begin, axis=1)
 
 
-def shortened(warnings: list[SamplerWarning], chains: int) -> list[SamplerWarning]:
-    """One line in place of one for every chain."""
+def with_tree_depth_in_one(warnings: list[SamplerWarning], chains: int) -> list[SamplerWarning]:
+    """The warnings, those of many chains about their tree depth replaced by a single one."""
     deep = [w for w in warnings if w.kind is WarningType.TREEDEPTH]
     if len(deep) <= SHOWN:
         return warnings
@@ -109,105 +111,118 @@ def shortened(warnings: list[SamplerWarning], chains: int) -> list[SamplerWarnin
     return [w for w in warnings if w not in deep] + [SamplerWarning(WarningType.TREEDEPTH, text, "warn")]
 
 
-# ---------------------------------------------------------------- variables that stand still
-def standing(
+# ---------------------------------------------------------------- variables that never moved
+def immobile_variables(
     tree: DataTree,
     model: pm.Model,
     orders: dict[tuple[str, ...], np.ndarray],
     leaving: Callable[[], dict[str, Leaving]] | None,
 ) -> list[str]:
-    """What to say of the discrete variables that never moved, those of which the same is to be
-    said together.
+    """Warnings about the discrete variables that never moved; variables with the same finding share one.
+
+    Parameters
+    ----------
+    orders : {variables that share labels: permutations}, as `labels.switched` returns them
+    leaving : see `check_convergence`
     """
     findings: dict[Finding, list[str]] = {}
     known: dict[str, Leaving] | None = None
     for name in [str(v.name) for v in model.discrete_value_vars if v.name in tree["posterior"].data_vars]:
         draws = tree["posterior"][name].data
-        stands, begin = movement(draws)
+        immobile, begin = movement(draws)
         order = labels.order_of(name, orders)
-        alike = begin if order is None else labels.renamed(order, begin)
-        judged = stands.all(axis=1).any() or (draws.shape[1] < FEWEST and stands.all(axis=0).any())
-        if known is None and leaving is not None and judged:
+        relabelled = begin if order is None else labels.relabelled(order, begin)
+        needs_leaving = immobile.all(axis=1).any() or (draws.shape[1] < FEWEST and immobile.all(axis=0).any())
+        if known is None and leaving is not None and needs_leaving:
             known = leaving()
-        result = finding(stands, begin, draws.shape[1], (known or {}).get(name), alike)
-        if result is not None:
-            findings.setdefault(result, []).append(name)
-    return [worded(names, result) for result, names in findings.items()]
+        finding = find(immobile, begin, draws.shape[1], (known or {}).get(name), relabelled)
+        if finding is not None:
+            findings.setdefault(finding, []).append(name)
+    return [message(names, finding) for finding, names in findings.items()]
 
 
 def complaints(
-    name: str, stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None = None
+    name: str, immobile: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None = None
 ) -> list[str]:
-    """What to say of one discrete variable, of which elements (chains, elements) stand still where they
-    began.
-    """
-    result = finding(stands, begin, draws, leaving, begin)
-    return [] if result is None else [worded([name], result)]
+    """The warnings about one discrete variable, given what `movement` returns for its draws."""
+    finding = find(immobile, begin, draws, leaving, begin)
+    return [] if finding is None else [message([name], finding)]
 
 
 class Finding(NamedTuple):
-    """What is to be said of a variable.
+    """What is wrong with a discrete variable that did not move.
 
     Attributes
     ----------
-    kind : "apart" where elements stand still at different values, "some" where some chains stand still, "all"
-    elements : how many it has
-    away : of them that stand apart
-    chains : that stand still, and how many there are
-    why : they stand still, or, of "apart", what explains it
+    kind : "apart", "some" or "all"
+        "apart" if elements never moved in any chain and differ between chains, "some" if some chains never
+        moved, "all" if no chain moved and all have the same values.
+    elements : number of elements that have more than one possible value
+    differing : number of elements that differ between chains, for "apart"
+    chains : (the chains that never moved, the number of all chains), for "some"
+    why : the explanation: "labels" or nothing for "apart", text for "all"
     """
 
     kind: str
     elements: int = 1
-    away: int = 1
+    differing: int = 1
     chains: tuple[tuple[int, ...], int] = ((), 0)
     why: str = ""
 
 
-def finding(
-    stands: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None, alike: np.ndarray
+def find(
+    immobile: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None, relabelled: np.ndarray
 ) -> Finding | None:
-    """Of elements (chains, elements) that stand still where they began.
+    """What is wrong with one discrete variable, or None.
 
-    `alike` are the beginnings with the labels as chain 0 calls them.
+    Parameters
+    ----------
+    immobile : (chains, elements) bool, elements that never moved
+    begin : (chains, elements) int, the first values
+    draws : number of draws of a chain
+    leaving : how probable it is that the elements leave their values at the ends of the chains, if known
+    relabelled : (chains, elements) int, `begin` in the labels of chain 0
     """
     if leaving is not None:
-        stands, begin, alike = (a[:, leaving.several] for a in (stands, begin, alike))
-    chains, elements = stands.shape
+        immobile, begin, relabelled = (a[:, leaving.several] for a in (immobile, begin, relabelled))
+    chains, elements = immobile.shape
     if elements == 0:
         return None
     known = leaving is not None and leaving.probability is not None
     probability = leaving.probability[:, leaving.several] if known else None  # type: ignore[union-attr, index]
-    apart = stands.all(axis=0) & (begin != begin[0]).any(axis=0)
+    apart = immobile.all(axis=0) & (begin != begin[0]).any(axis=0)
     if probability is not None and draws < FEWEST:
-        apart &= [not all(by_chance(p, draws, FEW / draws) for p in own) for own in probability.T]
+        apart &= [
+            not all(by_chance(p, draws, FEW / draws) for p in of_element) for of_element in probability.T
+        ]
     if apart.any():
-        by_labels = not (stands.all(axis=0) & (alike != alike[0]).any(axis=0)).any()
+        by_labels = not (immobile.all(axis=0) & (relabelled != relabelled[0]).any(axis=0)).any()
         return Finding("apart", elements, int(apart.sum()), why="labels" if by_labels else "")
-    each = None if probability is None else probability.sum(axis=1)
-    if stands.all():
-        total, every = (None, draws) if each is None else (float(each.mean()), chains * draws)
-        why = held(total, leaving is not None and leaving.joint, every) if draws >= FEWEST else None
+    of_chain = None if probability is None else probability.sum(axis=1)
+    if immobile.all():
+        total, n_draws = (None, draws) if of_chain is None else (float(of_chain.mean()), chains * draws)
+        why = held(total, leaving is not None and leaving.joint, n_draws) if draws >= FEWEST else None
         return None if why is None else Finding("all", why=why)
-    never = np.flatnonzero(stands.all(axis=1))
-    if each is not None:  # of the others, which moved, so that other values are possible
-        never = never[[not by_chance(float(each[n]), draws, FEW / draws) for n in never]]
+    never = np.flatnonzero(immobile.all(axis=1))
+    if of_chain is not None:
+        # other chains moved, so other values are possible: chains that stayed by chance are not reported
+        never = never[[not by_chance(float(of_chain[n]), draws, FEW / draws) for n in never]]
     return Finding("some", chains=(tuple(never.tolist()), chains)) if len(never) else None
 
 
-def worded(names: list[str], finding: Finding) -> str:
-    """The finding, of one variable or several."""
+def message(names: list[str], finding: Finding) -> str:
+    """The warning for a finding that one or several variables share."""
     one = len(names) == 1
     if finding.kind == "apart":
         several = finding.elements > 1
         they = (
-            f"{finding.away} of {'its' if one else 'their'} {finding.elements} elements"
+            f"{finding.differing} of {'its' if one else 'their'} {finding.elements} elements"
             if several
             else "it"
             if one
             else "they"
         )
-        differ = "differs" if (finding.away == 1 if several else one) else "differ"
+        differ = "differs" if (finding.differing == 1 if several else one) else "differ"
         disagree = "disagrees" if one else "disagree"
         text = (
             f"{shown(names)} {disagree} between chains: {they} never moved within a chain and {differ} from "

@@ -1,4 +1,4 @@
-"""The devices of a run, and the threads that compute on them."""
+"""The devices and threads that compute the chains of a run."""
 
 import logging
 import os
@@ -11,9 +11,14 @@ _log = logging.getLogger("pymc.discrete")
 
 
 def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int]:
-    """The devices that share the chains evenly, and how many threads compute on them.
+    """The devices that share the chains evenly, and the number of threads that compute on them.
 
-    Where nobody chose devices and a CPU is the only one: a thread for every core.
+    One thread, or one for every core if `devices` is None and a CPU is the only device.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `devices` is no list of different devices, or the chains cannot be spread evenly.
     """
     if devices is not None:
         chosen = list(devices) if isinstance(devices, Sequence) else []
@@ -46,5 +51,5 @@ def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int]:
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

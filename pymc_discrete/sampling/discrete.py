@@ -27,13 +27,12 @@ class DiscreteBlock(Block):
     ----------
     step : its target, kernel and options
     tune : number of tuning draws
-    points : how a chain holds its values
+    points : how a chain packs its values
     """
 
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
-        target = (
-            step.fresh_target() if floats_are_32_bit() else step.target
-        )  # what it keeps has the width of its first use
+        # a target caches compiled functions for the precision of its first use
+        target = step.fresh_target() if floats_are_32_bit() else step.target
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
@@ -56,7 +55,7 @@ class DiscreteBlock(Block):
         return self.tuner.start()
 
     def _transitions(self, learned: Learned):
-        """() int, transitions of a draw."""
+        """() int, transitions of the kernel per draw."""
         if self.step.asked_transitions != "auto":
             return int(self.step.asked_transitions)
         measured = learned.adaptation
@@ -64,55 +63,59 @@ class DiscreteBlock(Block):
         return one_pass(self.target.space.d, n_moves, jnp)
 
     def split(self, point: dict[str, Any]):
-        """(x (d,), the target in the context of the point's other values)."""
+        """x (d,), and the target with the other values of the packed point as its context."""
         x = jnp.concatenate([point[v.name].reshape(-1).astype(int) for v in self.target.space.variables])
         values = self.points.by_name(point)
         return x, Target(self.density).with_inputs([values[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
-        new = dict(point)
+        """The packed point with the values of the block's variables replaced by x (d,)."""
+        joined = dict(point)
         for start, v in self.target.space.blocks:
-            new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
-        return new
+            joined[v.name] = (
+                x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
+            )
+        return joined
 
     def logdensity(self, point: dict[str, Any]):
         x, target = self.split({name: jnp.asarray(value) for name, value in point.items()})
         return target.logdensity(x) + target.context.untouched
 
     def draw(self, key, t, point: dict[str, Any], state: Learned):
-        x, whole = self.split(point)
-        centred = floats_are_32_bit() and self.kernel.sweeper is None  # a sweep compares no log densities
-        target = whole.centred(x) if centred else whole
+        x, uncentred = self.split(point)
+        # a sweep draws from conditionals and compares no log densities, so it needs no centring
+        centred = floats_are_32_bit() and self.kernel.sweeper is None
+        target = uncentred.centred(x) if centred else uncentred
         params = self.tuner.tuned(state, t < self.tune, jnp)
-        there, info = loop(
+        new, info = loop(
             self.kernel, key, self.kernel.init(x, target), target, params, self._transitions(state)
         )
-        moved = (there.x != x).sum()
+        n_changed = (new.x != x).sum()
 
         def learn(state: Learned) -> Learned:
             n_moves = info.n_moves.astype(float)
-            return self.tuner.update(state, there.x, info.accept, n_moves, moved, self.tune, jnp)
+            return self.tuner.update(state, new.x, info.accept, n_moves, n_changed, self.tune, jnp)
 
         state = jax.lax.cond(t < self.tune, learn, lambda state: state, state)
         stats = {
             "accept": info.accept,
             "accepted": info.accepted,
-            "discrete_n_moved": moved,
-            "lp": (whole.logdensity(there.x) if centred else there.logdensity) + whole.context.untouched,
+            "discrete_n_moved": n_changed,
+            "lp": (uncentred.logdensity(new.x) if centred else new.logdensity) + uncentred.context.untouched,
             **{stat: params[name] for stat, name in self.step.reported.items()},
         }
-        return self.join(there.x, point), state, stats
+        return self.join(new.x, point), state, stats
 
     @property
     def dtypes(self) -> dict[str, Any]:
-        """Of finite variables, the smallest signed integer types that hold their supports."""
+        """{finite variable: the smallest signed integer type that holds its support}."""
         finite = [v for v in self.target.space.variables if v.size and v.finite]
         return {v.name: smallest_type(v.lower.min(), v.upper.max()) for v in finite}
 
     def dispersed(
         self, point: dict[str, np.ndarray], given: set[str], rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
-        """The variables anywhere in their supports, as far as the density allows."""
+        """The point with the block's variables at random values of their supports that the density allows."""
         x, target = self.target.at(point)
         y = dispersed(x, target, rng)
         for m in target.space.members:

@@ -1,4 +1,4 @@
-"""A continuous block of a compiled chain that NUTS moves, with its staged warm-up, both from blackjax."""
+"""The block of a compiled chain that NUTS moves, with Stan's staged warm-up; both are blackjax's."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,19 +19,18 @@ from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.names import shown
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
-
-
-EDGE = 0.01  # share of the transitions that end where the log density is -inf, above which the user is told
-SIMPLEX = (CategoricalRV, MultinomialRV)
+# a warning is given if more than this share of the trajectories ends where the log density is -inf
+EDGE = 0.01
+SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1
 
 
 class Edge(NamedTuple):
-    """Trajectories after tuning that diverged by a step to where the log density is -inf.
+    """Trajectories after tuning that diverged because they reached a point of log density -inf.
 
     Attributes
     ----------
-    count : () int
-    q : (size,) float, where the last of them went
+    count : () int, how many
+    q : (size,) float, that point of the last of them
     """
 
     count: Any
@@ -39,7 +38,7 @@ class Edge(NamedTuple):
 
 
 class NutsState(NamedTuple):
-    """What a chain knows of the block besides the point.
+    """The adaptation state of a chain.
 
     Attributes
     ----------
@@ -59,16 +58,16 @@ class NutsBlock(Block):
     Parameters
     ----------
     model : pm.Model
-    names : value variables
-    point : their shapes
-    points : how a chain holds its values
+    names : the value variables to move
+    point : {value variable: array}, which tells their shapes
+    points : how a chain packs its values
     tune : number of tuning draws
     target_accept : acceptance that the step size is tuned to
-    max_treedepth, dense, pooled : as `nuts` of `sample`
+    max_treedepth, dense, pooled : the entries of `nuts` of `sample`
 
     Attributes
     ----------
-    shared_ends : tuning draws after which pooled chains share a mass matrix
+    shared_ends : tuning draws after which pooled chains update their common mass matrix
     """
 
     leaves_impossible = False
@@ -97,7 +96,7 @@ class NutsBlock(Block):
         dense: bool,
         pooled: bool,
     ):
-        # importing blackjax starts JAX, which must not happen before a run
+        # imported late, because to import blackjax starts JAX
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.staged_adaptation import build_schedule
         from blackjax.adaptation.step_size import dual_averaging_adaptation
@@ -152,20 +151,24 @@ class NutsBlock(Block):
         step_size = jnp.exp(
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
-        here = self._init(q, logdensity)
-        there, info = self._kernel(
-            key, here, logdensity, step_size, state.mass.inverse_mass_matrix, self.max_treedepth
+        new, info = self._kernel(
+            key,
+            self._init(q, logdensity),
+            logdensity,
+            step_size,
+            state.mass.inverse_mass_matrix,
+            self.max_treedepth,
         )
         state = jax.lax.cond(
-            tuning, self._learn, lambda state, *_: state, state, t, there.position, info.acceptance_rate
+            tuning, self._learn, lambda state, *_: state, state, t, new.position, info.acceptance_rate
         )
-        state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, beyond, state.edge, info))
-        lp = self.density.block(there.position, others) if floats_are_32_bit() else there.logdensity
+        state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, edge_after, state.edge, info))
+        lp = self.density.block(new.position, others) if floats_are_32_bit() else new.logdensity
         rest = self.density.rest(others)
         stats = {
             "acceptance_rate": info.acceptance_rate,
             "diverging": info.is_divergent,
-            "energy": info.energy + there.logdensity - lp - rest,
+            "energy": info.energy + new.logdensity - lp - rest,
             "lp": lp + rest,
             "n_steps": info.num_integration_steps,
             "reached_max_treedepth": info.num_trajectory_expansions >= self.max_treedepth,
@@ -173,7 +176,7 @@ class NutsBlock(Block):
             "step_size_bar": jnp.exp(state.step_size.log_step_size_avg),
             "tree_depth": info.num_trajectory_expansions,
         }
-        return self.density.joined(there.position, point), state, stats
+        return self.density.joined(new.position, point), state, stats
 
     def conclusions(self, state: NutsState, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         count, q = on_host(state.edge.count), on_host(state.edge.q)
@@ -199,8 +202,10 @@ class NutsBlock(Block):
         ]
 
     def _learn(self, state: NutsState, t, q, accept) -> NutsState:
-        """Stan's warm-up: step size always, mass matrix in windows that double, a fresh step size
-        after each.
+        """Adapt as Stan's warm-up does.
+
+        The step size is updated after every draw and the mass matrix in windows of doubling length, after
+        each of which the adaptation of the step size starts again.
         """
         slow, ends = jnp.asarray(self._schedule)[t]
         step_size = self._accept_update(state.step_size, accept)
@@ -208,16 +213,16 @@ class NutsBlock(Block):
 
         if not self.pooled:
             step_size, mass = jax.lax.cond(ends == 1, self._window_end, lambda *both: both, step_size, mass)
-        return self._as_before(state._replace(step_size=step_size, mass=mass), state)
+        return self._with_dtypes_of(state._replace(step_size=step_size, mass=mass), state)
 
     def _window_end(self, step_size, mass):
         return self._accept_init(self._accept_final(step_size)), self._mass_final(mass)
 
-    def _as_before(self, new: NutsState, old: NutsState) -> NutsState:
+    def _with_dtypes_of(self, new: NutsState, old: NutsState) -> NutsState:
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)
 
     def shared(self, states: NutsState, ends: bool) -> NutsState:
-        """With the mean of the step sizes of all chains and, where a window ends, one mass matrix."""
+        """The states with the mean step size of all chains and, where a window ends, one mass matrix."""
         if not self.pooled:
             return states
         average = states.step_size.log_step_size_avg
@@ -226,22 +231,22 @@ class NutsBlock(Block):
         )
         if not ends:
             return states._replace(step_size=step_size)
-        seen = states.mass.wc_state
-        # Chan, Golub and LeVeque 1983, Eq. 1.5: sums of squares about the mean of everything
-        share = seen.sample_size / seen.sample_size.sum()
-        mean = share @ seen.mean
-        away = seen.mean - mean
-        weights = seen.sample_size.astype(away.dtype)
-        between = jnp.einsum("c,ci,cj->ij", weights, away, away) if self.dense else weights @ away**2
-        every = type(seen)(mean, seen.m2.sum(0) + between, seen.sample_size.sum())
+        welford = states.mass.wc_state
+        # Chan, Golub and LeVeque 1983, Eq. 1.5: sums of squares about the mean of all chains
+        share = welford.sample_size / welford.sample_size.sum()
+        mean = share @ welford.mean
+        offsets = welford.mean - mean
+        weights = welford.sample_size.astype(offsets.dtype)
+        between = jnp.einsum("c,ci,cj->ij", weights, offsets, offsets) if self.dense else weights @ offsets**2
+        pooled = type(welford)(mean, welford.m2.sum(0) + between, welford.sample_size.sum())
         chains = len(average)
-        every = jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), every)
-        step_size, mass = jax.vmap(self._window_end)(step_size, states.mass._replace(wc_state=every))
-        return self._as_before(states._replace(step_size=step_size, mass=mass), states)
+        pooled = jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), pooled)
+        step_size, mass = jax.vmap(self._window_end)(step_size, states.mass._replace(wc_state=pooled))
+        return self._with_dtypes_of(states._replace(step_size=step_size, mass=mass), states)
 
 
-def beyond(edge: Edge, info) -> Edge:
-    """The edge after one more transition."""
+def edge_after(edge: Edge, info) -> Edge:
+    """The `Edge` after one more transition, of which `info` is blackjax's."""
     ends = info.trajectory_leftmost_state, info.trajectory_rightmost_state
     left, right = (info.is_divergent & (end.logdensity == -jnp.inf) for end in ends)
     q = jnp.where(left, ends[0].position, jnp.where(right, ends[1].position, edge.q))

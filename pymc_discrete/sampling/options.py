@@ -1,4 +1,4 @@
-"""The arguments of `sample`: what they may be, and why an argument of `pm.sample` is not among them."""
+"""Checks of the arguments of `sample`, and what replaces arguments of `pm.sample` that it does not have."""
 
 import inspect
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pymc_discrete.targets.names import shown
 
 DTYPES = ("float64", "float32")
 
-# arguments of `pm.sample` that have no place here, and what to do instead
+# arguments of `pm.sample` that `pmd.sample` does not have: what to do instead
 REFUSED = {
     "cores": "All chains run in one program, on every core or device; choose devices with devices=.",
     "mp_ctx": "There are no worker processes; leave it out.",
@@ -36,7 +36,7 @@ REFUSED = {
 
 
 def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
-    """Refuse `options` that `sample` does not take; it takes the `known` ones."""
+    """Raise an error for the first of `options`; `sample` takes only the `known` arguments."""
     for name in options:
         if name in REFUSED:
             raise TypeError(f"pmd.sample has no {name}=. {REFUSED[name]}")
@@ -60,11 +60,11 @@ def check(
     checkpoint: Any,
     model: Any,
 ) -> None:
-    """Refuse values that mean nothing, before any work.
+    """Refuse invalid arguments of `sample` before any computation.
 
     Parameters
     ----------
-    counts : {name: (value, least)}
+    counts : {name: (value, smallest allowed value)}
     """
     if isinstance(counts["draws"][0], pm.Model):
         raise TypeError(
@@ -92,7 +92,7 @@ def check(
 
 
 def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict[str, Any]:
-    """The options of NUTS, complete."""
+    """The options of NUTS that are given, checked, and the defaults of the others."""
     check_entries("nuts", given, defaults)
     options = {**defaults, **(given or {})}
     check_count("nuts['max_treedepth']", options["max_treedepth"], 1)
@@ -102,6 +102,7 @@ def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict
 
 
 def check_names(model: pm.Model, var_names: Any) -> None:
+    """Refuse `var_names` that are no list of variables of the model."""
     if var_names is None:
         return
     if isinstance(var_names, str) or not isinstance(var_names, Sequence):

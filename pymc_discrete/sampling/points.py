@@ -1,4 +1,4 @@
-"""The values of a model as a compiled chain holds them: variables that a step draws as one are one array."""
+"""Packed points: variables that a step draws as one vector are one array in a compiled chain."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,40 +9,43 @@ from pymc_discrete.targets.space import Member, Space
 
 
 class Points:
-    """Which variables of a model are held as parts of one vector.
+    """How the values of a model are packed: which variables are parts of one vector.
 
     Parameters
     ----------
-    spaces : of the steps that draw discrete variables
+    spaces : those of the steps that draw discrete variables
 
     Attributes
     ----------
-    vectors : {name of a vector: its parts, whose starts are counted within it}
+    vectors : {name of a vector: its parts, whose `start` is relative to the vector}
     """
 
     def __init__(self, spaces: Iterable[Space]):
         self.vectors: dict[str, list[Member]] = {}
         for space in spaces:
             for start, v in space.blocks:
-                own = [m for m in space.members if m.size and start <= m.start < start + v.size]
-                if len(own) > 1:
-                    self.vectors[v.name] = [m._replace(start=m.start - start) for m in own]
-        self._places = {m.name: (name, m) for name, own in self.vectors.items() for m in own}
+                members = [m for m in space.members if m.size and start <= m.start < start + v.size]
+                if len(members) > 1:
+                    self.vectors[v.name] = [m._replace(start=m.start - start) for m in members]
+        self._places = {m.name: (name, m) for name, members in self.vectors.items() for m in members}
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """{name of a vector: those of its parts}."""
-        return {name: [m.name for m in own] for name, own in self.vectors.items()}
+        """{name of a vector: names of its parts}."""
+        return {name: [m.name for m in members] for name, members in self.vectors.items()}
 
     def packed(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """{variable or vector: array} of a point {variable: array}."""
-        held = {
-            name: np.concatenate([np.ravel(point[m.name]) for m in own]) for name, own in self.vectors.items()
+        vectors = {
+            name: np.concatenate([np.ravel(point[m.name]) for m in members])
+            for name, members in self.vectors.items()
         }
-        return {name: np.asarray(value) for name, value in point.items() if name not in self._places} | held
+        return {
+            name: np.asarray(value) for name, value in point.items() if name not in self._places
+        } | vectors
 
     def unpacked(self, values: Mapping[str, Any], lead: int = 0) -> dict[str, Any]:
-        """{variable: array} of {variable or vector: array}, whose first `lead` axes count chains or draws."""
+        """{variable: array} of {variable or vector: array}, whose first `lead` axes are chains or draws."""
         parts = {}
         for name, value in values.items():
             for m in self.vectors.get(name, ()):
@@ -54,12 +57,12 @@ class Points:
         return parts
 
     def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """{variable or vector: array} in which the parts of vectors are too."""
+        """A mapping that gives each vector, and also each of its parts, of {variable or vector: array}."""
         return ByName(self._places, values)
 
 
 class ByName(Mapping[str, Any]):
-    """See `Points.by_name`."""
+    """The mapping that `Points.by_name` returns."""
 
     def __init__(self, places: dict[str, tuple[str, Member]], values: Mapping[str, Any]):
         self._places, self._values = places, values

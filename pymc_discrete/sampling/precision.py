@@ -1,4 +1,4 @@
-"""The width of the numbers of a run."""
+"""The precision (float64 or float32) that a run computes with."""
 
 import warnings
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from pymc_discrete.targets.model_settings import model_settings
 
 
 def check_precision(dtype: str) -> None:
+    """Refuse "float64" if PyTensor is set to a narrower type."""
     if dtype == "float64" and pytensor.config.floatX != "float64":
         raise ValueError(
             f"dtype='float64' is not to be had under pytensor.config.floatX={pytensor.config.floatX!r}. Pass "
@@ -23,15 +24,15 @@ def check_precision(dtype: str) -> None:
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    """Whatever JAX traces and runs inside has floats of this width and, for float32, integers of 32 bits."""
+    """Within this context JAX uses floats of type `dtype` and, for float32, integers of 32 bits."""
     if dtype == "float64":
         with model_settings(wide=True):
             yield
         return
-    jax.clear_caches()  # JAX keeps some traces by shape and not by width
+    jax.clear_caches()  # JAX caches some traces by shape only, and would reuse those made with other types
     try:
         with model_settings(wide=False), warnings.catch_warnings():
-            # said for each constant and cast of the graph that asks for 64 bits: they are to have 32 here
+            # JAX warns for every constant and cast of the graph to 64 bits, which are to have 32 bits here
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
             yield
     finally:
@@ -39,7 +40,7 @@ def precision(dtype: str) -> Iterator[None]:
 
 
 def check_starts_in_32_bits(model: pm.Model, points: list[dict[str, np.ndarray]]) -> None:
-    """Refuse starts of discrete variables that 32 bits do not hold."""
+    """Refuse starting values of discrete variables that do not fit into 32 bits."""
     for point in points:
         for value in model.discrete_value_vars:
             check_in_32_bits(str(value.name), point[str(value.name)])

@@ -1,4 +1,4 @@
-"""One draw of a whole model, many draws of many chains, as one compiled program."""
+"""The compiled program: one transition of a whole model, repeated for many draws of many chains."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,12 +18,12 @@ from pymc_discrete.steps.compiling import announced
 
 CHAINS = jax.sharding.PartitionSpec("chains")
 
-# what is compiled, as messages call it
+# the names of the compiled functions in messages
 WORK = {"run": "the chains", "settle": "the way out of a bad start", "pool": "what the chains share"}
 
 
 class ChainState(NamedTuple):
-    """Where a chain is, and what its blocks have learned.
+    """The point of a chain, and the adaptation states of its blocks.
 
     Attributes
     ----------
@@ -41,11 +41,11 @@ class Program:
     Parameters
     ----------
     model : pm.Model
-    blocks : they move in this order
-    points : how a chain holds its values
+    blocks : in the order in which they move
+    points : how a chain packs its values
     var_names : what to record; by default all that `pm.sample` records
-    seed : of all random numbers, together with the number of the chain and of the draw
-    devices : over which the chains are spread
+    seed : from which, with the index of the chain and of the draw, all random numbers are generated
+    devices : the chains are spread over them
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class Program:
         self.outputs = recorded(model, var_names)
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
         self.recorder = Recorder(model, self.outputs, points, dtypes)
-        # side by side on an accelerator; on a CPU one after another, where conditions stay conditions
+        # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
+        # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"
         spread = jax.sharding.NamedSharding(self._mesh, CHAINS)
         self._functions = {
@@ -74,9 +75,7 @@ class Program:
         self._executables: dict[Any, Any] = {}
 
     def compiled(self, what: str, *args: Any, **static: Any) -> Callable:
-        """ "run", "settle" or "pool" compiled for arguments like these, which it may then be called with from
-        any thread.
-        """
+        """One of the functions in `WORK`, compiled for arguments of these shapes; any thread may call it."""
         key = (what, *static.items())
         if key not in self._executables:
             with announced(f"{WORK[what]}: {'; '.join(b.named() for b in self.blocks)}"):
@@ -84,14 +83,12 @@ class Program:
         return self._executables[key]
 
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
-        """The states of all chains before the first draw, leading axis the chain, on the host."""
+        """The states (chains, ...) of all chains before the first draw, on the host."""
         states = [ChainState(self.points.packed(p), tuple(b.start() for b in self.blocks)) for p in points]
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
     def placed(self, states: Any) -> Any:
-        """Arrays (chains, ...) on the devices; of several processes each gives the whole and keeps its own
-        part.
-        """
+        """Arrays (chains, ...) on the devices; each process passes all chains and keeps its own part."""
         sharding = jax.sharding.NamedSharding(self._mesh, CHAINS)
 
         def place(a):
@@ -102,38 +99,48 @@ class Program:
 
     @property
     def pooled(self) -> bool:
-        """Whether the chains share what they have learned."""
+        """Whether the chains pool adapted parameters."""
         return any(b.pooled for b in self.blocks)
 
     @property
     def shared_ends(self) -> set[int]:
-        """Tuning draws after which they share what a window of tuning has taught."""
+        """The tuning draws that end an adaptation window of a pooled block."""
         return {t for b in self.blocks for t in b.shared_ends}
 
     def bytes_per_draw(self, states: ChainState) -> int:
-        """Of these chains, as recorded."""
+        """The bytes that one recorded draw of all chains takes."""
         shapes = jax.eval_shape(jax.vmap(lambda s: self.recorder(s.point)), states)
         return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
 
     def _key(self, chain):
-        """Of a chain; the n-th move of a block folds in 2 n, and what settles the chain after it 2 n + 1."""
+        """The key of a chain. The n-th move of a block folds in 2 n, settling it after that 2 n + 1."""
         return jax.random.fold_in(key_of(self.seed), chain)
 
     def _draw(self, key, t, state: ChainState):
         point, blocks, stats = state.point, [], []
-        for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
+        for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
             key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
-            point, own, values = block.draw(key_draw, t, point, own)
-            blocks.append(own)
+            point, adapted, values = block.draw(key_draw, t, point, adapted)
+            blocks.append(adapted)
             stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
         return ChainState(point, tuple(blocks)), joined(stats)
 
     def _run(self, numbers, states: ChainState, first, count, thin, size: int):
-        """(states, draws, statistics) after `count` records, each after `thin` draws, the first of which is
-        number `first`.
+        """Draw and record `count` times.
 
-        Draws and statistics are {name: (chains, size, ...)}; what follows the first `count` means nothing.
-        `numbers` (chains,) int are those of the chains.
+        Parameters
+        ----------
+        numbers : (chains,) int, indices of the chains
+        states : (chains, ...)
+        first : () int, index of the first transition
+        count : () int, number of records, at most `size`
+        thin : () int, transitions per record
+        size : int, length of the arrays of records, fixed when the program is compiled
+
+        Returns
+        -------
+        states : (chains, ...), after the last transition
+        draws, statistics : {name: (chains, size, ...)}, of which only the first `count` records are set
         """
 
         start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
@@ -141,23 +148,24 @@ class Program:
         def chain(number, state: ChainState):
             def draw(k, carried):
                 state, stats = carried
-                # the key made anew: of a key that stays, XLA runs the generator again wherever a number is
-                # read (3x on one chain of F)
+                # The key is computed in every transition: if it is a constant of the loop, XLA runs the
+                # generator again wherever a number is read, which was measured to be 3 times slower.
                 state, now = self._draw(self._key(number), k, state)
-                over = {name: self.statistics[name].over for name in now}
-                return state, {name: over[name].add(stats[name], a) for name, a in now.items()}
+                reductions = {name: self.statistics[name].reduction for name in now}
+                return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
 
-            # declared, since asking JAX for the shapes would trace the whole draw again
-            none = [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
-            nothing = joined(none)
-            kept = (jax.eval_shape(self.recorder, state.point), nothing)
+            # from the declared types, since asking JAX for the shapes would trace the whole draw again
+            zeros = joined(
+                [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
+            )
+            kept = (jax.eval_shape(self.recorder, state.point), zeros)
             kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 
             def record(n, carried):
                 state, kept = carried
                 begin = start + n * thin
-                state, stats = jax.lax.fori_loop(begin, begin + thin, draw, (state, nothing))
-                stats = {name: self.statistics[name].over.end(a, thin) for name, a in stats.items()}
+                state, stats = jax.lax.fori_loop(begin, begin + thin, draw, (state, zeros))
+                stats = {name: self.statistics[name].reduction.finish(a, thin) for name, a in stats.items()}
                 put = lambda kept, one: kept.at[n].set(one)
                 return state, jax.tree.map(put, kept, (self.recorder(state.point), stats))
 
@@ -167,21 +175,21 @@ class Program:
         return states, draws, stats
 
     def _settle(self, numbers, states: ChainState, t) -> tuple[ChainState]:
-        """The chains, those that stand still nearer to the bulk."""
+        """The states (chains, ...), with points of higher probability for the chains that do not move."""
 
         def chain(number, state: ChainState):
             key, point = self._key(number), state.point
-            for n, (block, own) in enumerate(zip(self.blocks, state.blocks, strict=True)):
+            for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
                 key_block = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1)
-                point = block.settled(key_block, point, own)
+                point = block.settled(key_block, point, adapted)
             return state._replace(point=point)
 
         return (self._over_chains(chain, numbers, states),)
 
     def _pool(self, states: ChainState, ends: bool) -> ChainState:
-        """The chains, sharing what their blocks share; `ends`: where a window of tuning ends."""
+        """The states (chains, ...) with pooled parameters; `ends`: whether an adaptation window ends here."""
         pairs = zip(self.blocks, states.blocks, strict=True)
-        return states._replace(blocks=tuple(b.shared(own, ends) for b, own in pairs))
+        return states._replace(blocks=tuple(b.shared(state, ends) for b, state in pairs))
 
     def _over_chains(self, chain: Callable, numbers, states: ChainState):
         def on_one_device(numbers, states):
@@ -198,15 +206,17 @@ class Program:
 
 
 def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
-    """What `pm.sample` records of a model, by its value variables."""
+    """The variables that `pm.sample` records, as functions of the value variables of the model."""
     wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
     return list(get_default_varnames(wanted, include_transformed=False))
 
 
 def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:
-    """The statistics of all blocks; where several share a name they are stacked, as `pm.sample` does, but the
-    last `lp` is the draw's.
+    """The statistics of all blocks in one dictionary.
+
+    Values of several blocks with the same name are stacked, as in `pm.sample`, except for `lp`: that of the
+    last block is the log density of the draw.
     """
-    names = dict.fromkeys(name for own in stats for name in own)
-    values = {name: [own[name] for own in stats if name in own] for name in names}
+    names = dict.fromkeys(name for of_block in stats for name in of_block)
+    values = {name: [of_block[name] for of_block in stats if name in of_block] for name in names}
     return {name: v[-1] if name == "lp" or len(v) == 1 else jnp.stack(v) for name, v in values.items()}

@@ -8,13 +8,13 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 
 
 class Progress:
-    """Draws done, per second, divergences and acceptance of all chains.
+    """A bar with the draws done, draws per second, divergences and acceptance of all chains.
 
     Parameters
     ----------
     total : draws of a chain, tuning included
-    chains : int
-    shown : whether there is a bar at all
+    chains : number of chains
+    shown : whether to show the bar
     """
 
     def __init__(self, total: int, chains: int, shown: bool):
@@ -46,7 +46,7 @@ class Progress:
         self._bar.update(self._task, advance=draws, text="from the checkpoint", refresh=True)
 
     def advance(self, draws: int, seconds: float, stats: dict[str, Any], tuning: bool) -> None:
-        """After `draws` of every chain that took so many seconds."""
+        """Show that every chain has made `draws` more in `seconds`, with the means of their `stats`."""
         if "diverging" in stats and not tuning:
             self.divergences += int(stats["diverging"].sum())
         text = [

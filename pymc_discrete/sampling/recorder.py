@@ -1,4 +1,4 @@
-"""What is recorded of a point: computed in the program, and made whole again on the host."""
+"""The variables that are recorded: computed inside the program, and unpacked on the host."""
 
 from typing import Any
 
@@ -21,18 +21,22 @@ from pymc_discrete.targets.model_settings import width_of_models
 
 
 class Recorder:
-    """A JAX function (point) -> {name: array} of `outputs`; of what `Points` holds in a vector the whole
-    vector.
+    """A JAX function (packed point) -> {name: array} that computes `outputs`.
 
-    Where numbers have 32 bits, an integer that may leave them comes as two words. `on_host` makes all of it
-    what the model means.
+    A vector of `Points` is returned whole if any of its parts is an output. If integers have 32 bits, one
+    that may exceed them is returned as two words. `on_host` turns both back into variables of the model.
 
     Parameters
     ----------
     model : pm.Model
     outputs : variables of the model, in terms of its value variables
-    points : how a chain holds its values
-    dtypes : {variable or vector: type}, of those that are not recorded in the type that the model gives them
+    points : how a chain packs its values
+    dtypes : {variable or vector: type}, for those that are not recorded in the type that the model gives them
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        If an output draws random numbers, or has a size that differs from draw to draw.
     """
 
     def __init__(self, model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]):
@@ -45,19 +49,19 @@ class Recorder:
         values = {str(v.name): v for v in model.value_vars}
         parts = {
             m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype)
-            for own in points.vectors.values()
-            for m in own
+            for members in points.vectors.values()
+            for m in members
         }
         self._points, self._dtypes, self._wanted = points, dtypes, {str(v.name) for v in outputs}
         self._whole = [
-            name for name, own in points.vectors.items() if any(m.name in self._wanted for m in own)
+            name for name, members in points.vectors.items() if any(m.name in self._wanted for m in members)
         ]
         rest = [v for v in outputs if v.name not in parts]
         self._names = [str(v.name) for v in rest]
         replaced = {v: pt.constant(v.get_value()) for v in shared} | {
             values[name]: v for name, v in parts.items()
         }
-        groups = {name: [parts[m.name] for m in own] for name, own in points.vectors.items()}
+        groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
         unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
         made_in_jax = with_masks(clone_replace(rest, replaced), unknown)
         for name, graph in zip(self._names, made_in_jax, strict=True):
@@ -76,14 +80,16 @@ class Recorder:
             known = bounds_of_values(model, {})
             made_of = {v: points.names.get(str(v.name), [str(v.name)]) for v in inputs}
             bounds = {
-                v: hull(*(known[name] for name in own))
-                for v, own in made_of.items()
-                if set(own) <= set(known)
+                v: hull(*(known[name] for name in names))
+                for v, names in made_of.items()
+                if set(names) <= set(known)
             }
-            made = In32Bits(list(zip(self._names, graphs, strict=True)), bounds)
-            self._in_words = {name for name, v in zip(self._names, graphs, strict=True) if made.is_wide(v)}
+            in_32_bits = In32Bits(list(zip(self._names, graphs, strict=True)), bounds)
+            self._in_words = {
+                name for name, v in zip(self._names, graphs, strict=True) if in_32_bits.is_wide(v)
+            }
             self._counts = set(known)
-            graphs = [made.words(v) if made.is_wide(v) else made.plain(v) for v in graphs]
+            graphs = [in_32_bits.words(v) if in_32_bits.is_wide(v) else in_32_bits.plain(v) for v in graphs]
         self._compute = jaxify(inputs, graphs)
 
     def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
@@ -92,12 +98,12 @@ class Recorder:
         return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The draws {name: (chains, draws, ...)} as the model means them.
+        """{variable of the model: (chains, draws, ...)} of the recorded {name: (chains, draws, ...)}.
 
         Raises
         ------
         pymc.exceptions.SamplingError
-            Where a count comes near the end of 32 bits.
+            If a count comes near the limit of 32-bit integers.
         """
         recorded = {}
         for name, a in self._points.unpacked(draws, lead=2).items():
@@ -109,6 +115,6 @@ class Recorder:
 
 
 def together(words: np.ndarray) -> np.ndarray:
-    """(...) int64 of their lower and upper 32 bits (..., 2)."""
+    """(...) int64, from `words` (..., 2), the lower and the upper 32 bits."""
     low, high = words[..., 0].astype(np.int64), words[..., 1].astype(np.int64)
     return (high << 32) + (low & 0xFFFFFFFF)

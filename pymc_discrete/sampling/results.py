@@ -1,4 +1,4 @@
-"""The draws as the DataTree that `pm.sample` returns."""
+"""Converts the draws to a DataTree like that of `pm.sample`."""
 
 from typing import Any
 
@@ -21,14 +21,16 @@ def data_tree(
     attrs: dict[str, Any],
     options: dict[str, Any],
 ) -> DataTree:
-    """Groups posterior, sample_stats, observed_data, constant_data, and the warm-up and log likelihood where
-    asked for.
+    """The DataTree of a run.
+
+    Its groups are posterior, sample_stats, observed_data, constant_data and, where asked for, the warm-up,
+    the log likelihood and the log prior.
 
     Parameters
     ----------
     draws, stats : {name: (chains, draws, ...)}
     warmup : the same of the tuning draws, or None
-    attrs : of every sampled group
+    attrs : attributes of every sampled group
     options : `idata_kwargs`
     """
     coords, dims = coords_and_dims_for_inferencedata(model)
@@ -37,12 +39,16 @@ def data_tree(
     groups = {"posterior": draws, "sample_stats": stats}
     if warmup is not None:
         groups |= {"warmup_posterior": warmup[0], "warmup_sample_stats": warmup[1]}
-    made = make_attrs(attrs, inference_library=pm)
+    attributes = make_attrs(attrs, inference_library=pm)
     fixed = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
     groups |= {name: group for name, group in fixed.items() if group}
-    dims = {name: own for name, own in dims.items() if any(name in group for group in groups.values())}
+    dims = {name: axes for name, axes in dims.items() if any(name in group for group in groups.values())}
     tree = from_dict(
-        groups, coords=coords, dims=dims, attrs=dict.fromkeys(groups, made), save_warmup=warmup is not None
+        groups,
+        coords=coords,
+        dims=dims,
+        attrs=dict.fromkeys(groups, attributes),
+        save_warmup=warmup is not None,
     )
     for what, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
         asked = options.get(what, False)

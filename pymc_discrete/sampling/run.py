@@ -1,4 +1,4 @@
-"""The chains on their way: chunk after chunk, each stored while the next is computed."""
+"""Runs the chains chunk by chunk; each chunk of draws is stored while the next is computed."""
 
 import logging
 import time
@@ -18,9 +18,10 @@ from pymc_discrete.steps.standing import Leaving
 _log = logging.getLogger("pymc.discrete")
 
 WARMUP, POSTERIOR = "warmup", "posterior"
-TUNING_CHUNK = 50  # fixed, so that where a chain is helped out of a bad start does not depend on `chunk`
-UPDATES = 20  # of the progress bar
-SMALLEST_CHUNK = 50
+# Tuning draws after which chains that do not move are settled: fixed, so that draws do not depend on `chunk`.
+TUNING_CHUNK = 50
+UPDATES = 20  # of the progress bar, at most
+SMALLEST_CHUNK = 50  # draws
 LARGEST_CHUNK = 2**27  # bytes of draws on the device
 
 
@@ -29,8 +30,10 @@ class Run:
 
     Parameters
     ----------
-    chains : where they are after what the store already holds
+    chains : at the states after the draws that `store` already holds
+    store : where the draws are kept
     tune, draws, thin, chunk, callback : as in `sample`
+    bar : the progress bar
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Run:
         return int(min(size, self.draws, max(LARGEST_CHUNK // max(each, 1), 1)))
 
     def complete(self, keep_warmup: bool) -> None:
-        """Tune and draw; after an interrupt the draws made so far are kept."""
+        """Tune and draw. After a KeyboardInterrupt the draws made so far are kept."""
         try:
             self.tune_all(keep_warmup)
             self.draw_all()
@@ -69,10 +72,9 @@ class Run:
             _log.warning(f"Interrupted after {done} of {self.draws} draws; they are returned.{more}")
 
     def tune_all(self, keep: bool) -> None:
-        """The warm-up, in stretches: after each, chains that stand still are helped on, and what they share
-        is shared.
+        """Tune in stretches; after each, settle chains that do not move and pool adapted parameters.
 
-        A stretch whose draws are not kept leaves one record, its last.
+        If the tuning draws are not kept, a stretch records its last draw only.
         """
         t = self.store.done(WARMUP)
         if t or self.store.done(POSTERIOR):
@@ -80,33 +82,33 @@ class Run:
         ends = sorted({*range(TUNING_CHUNK, self.tune, TUNING_CHUNK), *self.program.shared_ends, self.tune})
         while t < self.tune:
             end, begin = next(e for e in ends if e > t), time.perf_counter()
-            count, every = (min(self.size, end - t), 1) if keep else (1, end - t)
-            _, draws, stats = self.chains.records(self.chains.run(t, count, every, self.size), count)
-            t += count * every
+            count, thin = (min(self.size, end - t), 1) if keep else (1, end - t)
+            _, draws, stats = self.chains.records(self.chains.run(t, count, thin, self.size), count)
+            t += count * thin
             if t == end:
                 self._between(t)
             if t == self.tune:
                 self._end_of_tuning(stats["lp"][:, -1])
             self.store.write(
-                WARMUP, count * every, {"draws": draws, "stats": stats} if keep else {}, self.chains.states
+                WARMUP, count * thin, {"draws": draws, "stats": stats} if keep else {}, self.chains.states
             )
-            self.bar.advance(count * every, time.perf_counter() - begin, stats, tuning=True)
+            self.bar.advance(count * thin, time.perf_counter() - begin, stats, tuning=True)
 
     def _between(self, t: int) -> None:
-        """What happens to the chains after tuning draw t, besides drawing."""
+        """Settle chains that do not move, and pool adapted parameters where due, after tuning draw t."""
         states = self.chains.states.blocks
-        if any(b.stuck(own).any() for b, own in zip(self.program.blocks, states, strict=True)):
+        if any(b.stuck(state).any() for b, state in zip(self.program.blocks, states, strict=True)):
             self.chains.settle(t)
         if self.program.pooled and (t in self.program.shared_ends or t == self.tune):
             self.chains.pool(t in self.program.shared_ends)
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
-            complain(block.complaints(state))
+            warn_of_first(block.complaints(state))
         self._check_possible(lp)
 
     def _check_possible(self, lp: np.ndarray) -> None:
-        """Stop the run where a chain has a log density `lp` (chains, ...) of -inf.
+        """Stop the run if the log density `lp` (chains, ...) of a chain is -inf.
 
         Raises
         ------
@@ -120,26 +122,27 @@ class Run:
             )
 
     def _points(self) -> list[dict[str, np.ndarray]]:
-        """The point of the model, {variable: value}, that each chain has reached."""
+        """The point {variable: value} of each chain."""
         points = self.program.points.unpacked(jax.tree.map(on_host, self.chains.states.point), lead=1)
         return [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
 
     def conclusions(self) -> list[str]:
-        """What the blocks say of a run that was not interrupted."""
+        """The warnings of the blocks after the last draw; none if the run was interrupted."""
         if self.store.done(POSTERIOR) < self.draws:
             return []
         states, transitions = self.chains.states, self.draws * self.thin * self.chains.count
-        each = zip(self.program.blocks, states.blocks, strict=True)
-        return [text for block, own in each for text in block.conclusions(own, states.point, transitions)]
+        pairs = zip(self.program.blocks, states.blocks, strict=True)
+        return [
+            text for block, state in pairs for text in block.conclusions(state, states.point, transitions)
+        ]
 
     def leaving(self) -> dict[str, Leaving]:
-        """{discrete variable: how probable another value of its sites is}, where the chains are now."""
+        """{discrete variable: how probable its sites leave their values} at the points of the chains."""
         points = self._points()
-        each = [block.leaving(points) for block in self.program.blocks]
-        return {name: own for variables in each for name, own in variables.items()}
+        return {name: leaving for b in self.program.blocks for name, leaving in b.leaving(points).items()}
 
     def draw_all(self) -> None:
-        """Each chunk goes to the host while the next is computed."""
+        """Draw in chunks; each is transferred to the host and stored while the next is computed."""
         sent = self.store.done(POSTERIOR)
         waiting: list[tuple[list[Future], int]] = []
         begin = time.perf_counter()
@@ -167,11 +170,11 @@ class Run:
                 self.callback(draws, self.store.done(POSTERIOR))
 
 
-def complain(chains: list[list[str]]) -> None:
-    """What tuning leaves to say, of the first chain that has something to say and of how many more."""
-    complaining = [(n, texts) for n, texts in enumerate(chains) if texts]
-    if complaining:
-        n, texts = complaining[0]
-        more = f" So is it in {len(complaining) - 1} more." if len(complaining) > 1 else ""
+def warn_of_first(warnings: list[list[str]]) -> None:
+    """Log the warnings of the first chain that has any, and how many other chains have some."""
+    with_warnings = [(n, texts) for n, texts in enumerate(warnings) if texts]
+    if with_warnings:
+        n, texts = with_warnings[0]
+        more = f" So is it in {len(with_warnings) - 1} more." if len(with_warnings) > 1 else ""
         for text in texts:
             _log.warning(f"Chain {n}: {text}{more}")

@@ -1,4 +1,4 @@
-"""`pmd.sample`: the whole model in JAX, all chains at once."""
+"""`pmd.sample`: samples a whole model in one compiled JAX program."""
 
 import inspect
 import logging
@@ -82,10 +82,9 @@ def sample(
     nuts : dict, optional
         "max_treedepth" (10); "dense" (False), whether the mass matrix is dense; "pooled" (False), whether the
         chains share one step size and mass matrix learned from all of them, for many chains and a short
-        warm-up: a chain then depends on the others.
+        warm-up. Chains that are pooled are not independent.
     random_seed : int or what `pm.sample` takes, optional
-        All random numbers depend on it, on the number of the chain and on that of the draw, and on nothing
-        else.
+        All random numbers are a function of it, the index of the chain and the index of the draw.
     initvals : dict or list of dicts, optional
         Starting values as in `pm.sample`: continuous variables are jittered about them, discrete ones start
         there. Other discrete variables are dispersed.
@@ -94,55 +93,53 @@ def sample(
     var_names : list of str, optional
         What to keep; by default every free variable and Deterministic.
     thin : int
-        Transitions of the whole model per draw kept. Statistics are then of all of them: means of
+        Transitions of the whole model per draw kept. Sampler statistics summarise all of them: means of
         acceptances, sums of n_steps, whether any diverged.
     discard_tuned_samples : bool
         False keeps the tuning draws in the groups warmup_posterior and warmup_sample_stats.
     progressbar : bool
     devices : list of jax.Device, optional
-        Over which the chains are spread; by default as many of `jax.devices()` as divide the chains evenly,
-        those of all processes where `jax.distributed` was initialised. On the one device of a CPU as many
-        threads as there are cores share the chains; a device that is given here is used by one thread.
+        The devices that the chains are spread over; by default as many of `jax.devices()` as divide the
+        chains evenly, those of all processes where `jax.distributed` was initialised. If a CPU is the only
+        device, one thread per core shares the chains; a device that is given here is used by one thread.
     dtype : {"float64", "float32"}
-        Width of the floats; with "float32" integers have 32 bits. Sums over data are then taken of changes,
-        so that a log density of a million nats does not blur the acceptance.
+        Type of the floats; with "float32" integers have 32 bits. Acceptance is then computed from sums of
+        changes, because the rounding of a log density of a million nats would affect it.
     chunk : "auto" or int
-        Draws between two looks of the host.
+        Draws of each chain that are computed before they are transferred to the host.
     checkpoint : path, optional
-        A folder that holds the run after every chunk. Calling again with the same arguments goes on where a
-        run was cut off, and ends with the same draws to the last bit; the draws of the result stay on the
-        disk.
+        A folder to which the run is saved after every chunk. The same call resumes an interrupted run, and
+        gives the same draws to the last bit. The draws of the result stay on the disk, memory-mapped.
     idata_kwargs : dict, optional
         "log_likelihood", "log_prior" (True or names), "coords", "dims".
     compute_convergence_checks : bool
         Report divergences, R-hat and ESS as `pm.sample` does, and discrete variables that never move.
     return_inferencedata : bool
-        True; there is no MultiTrace.
+        Must be True: there is no MultiTrace.
     callback : callable, optional
         Called after every chunk with the kept draws of the chunk, {name: (chains, n, ...)}, and the number of
         draws done.
     **options
-        No more: an argument of `pm.sample` that has no place here is refused with what to do instead.
+        None are accepted: for an argument that only `pm.sample` has, the error says what to do instead.
 
     Returns
     -------
     xarray.DataTree
-        As `pm.sample` returns it. Finite discrete variables have the smallest integer type that holds them:
-        `.astype(int)` before arithmetic that leaves it, since int8 ends at 127.
+        As `pm.sample` returns it. Finite discrete variables have the smallest signed integer type that holds
+        their support: convert with `.astype(int)` before arithmetic that exceeds it (int8 ends at 127).
 
     Raises
     ------
     ValueError, TypeError
-        For options, steps and variables that cannot be sampled so, each with the reason and the remedy; among
-        them continuous variables by which the log density has no gradient, which `ReparameterizedSlice`
-        takes.
+        For invalid options, steps and variables, with the reason and the remedy. Among them are continuous
+        variables by which the log density has no gradient: give these to `ReparameterizedSlice`.
     CheckpointError
-        Where the folder cannot be written to, or holds another run or damaged draws; what was written before
-        is kept.
+        If the folder cannot be written to, or holds another run or damaged draws. Draws that were written
+        before are kept.
     NotImplementedError
-        Where the model has an Op without a JAX version.
+        If the model has an Op without a JAX implementation.
     pymc.exceptions.SamplingError
-        Where the chains cannot start, or end tuning in an impossible state.
+        If a chain cannot start, or ends tuning at a point of log density -inf.
 
     References
     ----------
@@ -170,7 +167,7 @@ def sample(
     with precision(dtype), all_in_jax():
         point = model.initial_point()
         steps = steps_of(model, step, point)
-        blocks, held = blocks_of(model, steps, point, tune, target_accept, nuts)
+        blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts)
         settings = {
             "draws": draws,
             "tune": tune,
@@ -187,12 +184,12 @@ def sample(
         store = store_of(checkpoint, settings, model, var_names, initvals)
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
-        program = Program(model, blocks, held, var_names, seed, used)
+        program = Program(model, blocks, packing, var_names, seed, used)
         if store.begun:
             states = store.load_state(like=program.start([point] * chains))
             _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
         else:
-            points = starts(model, blocks, held, initvals, chains, np.random.SeedSequence(seed))
+            points = starts(model, blocks, packing, initvals, chains, np.random.SeedSequence(seed))
             if dtype == "float32":
                 check_starts_in_32_bits(model, points)
             states = program.start(points)
@@ -200,9 +197,9 @@ def sample(
         shown = bool(progressbar) and jax.process_index() == 0
         with (
             Progress(tune + draws, chains, shown) as bar,
-            closing(Chains(program, states, threads)) as moving,
+            closing(Chains(program, states, threads)) as all_chains,
         ):
-            run = Run(moving, store, tune, draws, thin, chunk, bar, callback)
+            run = Run(all_chains, store, tune, draws, thin, chunk, bar, callback)
             run.complete(keep_warmup=not discard_tuned_samples)
         conclusions = run.conclusions() if compute_convergence_checks else []
     seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
@@ -222,7 +219,9 @@ def sample(
     }
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept = store.read(POSTERIOR, "draws")
-    kept = {v.name: kept[v.name] for v in program.outputs}  # in PyMC's order, and not in JAX's
+    kept = {
+        v.name: kept[v.name] for v in program.outputs
+    }  # in PyMC's order: JAX sorts dictionaries by their keys
     tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, attributes, idata_kwargs or {})
     if compute_convergence_checks:
         check_convergence(tree, model, partial(leaving, run, dtype))
@@ -232,13 +231,13 @@ def sample(
 
 
 def leaving(run: Run, dtype: str) -> dict[str, Leaving]:
-    """{discrete variable: how probable another value of its sites is}, where the chains have ended."""
+    """{discrete variable: how probable its sites leave their values} at the ends of the chains."""
     with precision(dtype):
         return run.leaving()
 
 
 def resumed(checkpoint: Any, done: int, draws: int) -> str:
-    """What the log says of a folder that holds draws."""
+    """The log message when a run is resumed from a folder."""
     what = "they are returned" if done == draws else "the run goes on"
     return f"{checkpoint} holds {done} of {draws} draws: {what}."
 
@@ -250,13 +249,13 @@ def store_of(
     var_names: Sequence[str] | None,
     initvals: Any,
 ) -> Memory | Checkpoint:
-    """Where the draws go. A folder holds the one run that has these settings, this model and these starts."""
+    """The storage of the draws; a folder accepts one run, identified by settings, model, data and starts."""
     if checkpoint is None:
         return Memory()
-    what = {
+    fingerprints = {
         "model and data": fingerprint(model, recorded(model, var_names)),
         "initvals": starts_fingerprint(model, initvals),
     }
     return Checkpoint(
-        checkpoint, {**settings, **what}, {WARMUP: settings["tune"], POSTERIOR: settings["draws"]}
+        checkpoint, {**settings, **fingerprints}, {WARMUP: settings["tune"], POSTERIOR: settings["draws"]}
     )

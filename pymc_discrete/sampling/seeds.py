@@ -9,11 +9,11 @@ from pymc.util import get_random_generator
 
 
 def seed_of(random_seed: Any) -> int | None:
-    """One number from whatever `pm.sample` takes."""
+    """One integer from any `random_seed` that `pm.sample` takes."""
     if random_seed is None:
         return None
     if isinstance(random_seed, int | np.integer) and 0 <= random_seed < 2**31:
-        return int(random_seed)  # as it is, so that the seed in the result gives the same draws
+        return int(random_seed)  # unchanged, so that the seed stored in the result reproduces the draws
     try:
         return int(get_random_generator(random_seed).integers(2**31))
     except (TypeError, ValueError) as error:
@@ -23,6 +23,6 @@ def seed_of(random_seed: Any) -> int | None:
 
 
 def new_seed() -> int:
-    """At random, and the same in all processes."""
+    """A random seed, the same in all processes."""
     seed = np.random.default_rng().integers(2**31)
     return int(multihost_utils.broadcast_one_to_all(seed) if jax.process_count() > 1 else seed)

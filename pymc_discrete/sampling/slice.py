@@ -1,4 +1,4 @@
-"""A continuous block of a compiled chain that slice sampling moves."""
+"""The continuous block of a compiled chain that slice sampling moves."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ class SliceBlock(Block):
     ----------
     step : its density and options
     tune : number of tuning draws
-    points : how a chain holds its values
+    points : how a chain packs its values
     """
 
     stats: Mapping[str, Statistic] = {
@@ -34,9 +34,8 @@ class SliceBlock(Block):
 
     def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
-        self.density = (
-            step.fresh_density() if floats_are_32_bit() else step.density
-        )  # what it keeps has the width of its first use
+        # a density caches compiled functions for the precision of its first use
+        self.density = step.fresh_density() if floats_are_32_bit() else step.density
         self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
         self._due = np.append(slices.renewals(tune), False)

@@ -1,4 +1,4 @@
-"""Where the chains start: dispersed, and possible."""
+"""The points where the chains start: dispersed, and with a finite log density."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,26 +14,26 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.targets.names import shown
 
-RETRIES = 10
+RETRIES = 10  # further points that are tried if the log density of the first is not finite
 
 
 def starts(
     model: pm.Model,
     blocks: Sequence[Block],
-    points_as: Points,
+    packing: Points,
     initvals: Any,
     chains: int,
     seed: np.random.SeedSequence,
 ) -> list[dict[str, np.ndarray]]:
-    """A start per chain: continuous variables jittered by U(-1, 1) as in `pm.sample`, discrete ones
-    dispersed.
+    """A starting point {variable: value} for each chain.
 
-    A discrete variable whose start `initvals` or the model gives starts there.
+    Continuous variables are jittered by U(-1, 1) as in `pm.sample`; discrete ones are dispersed, unless
+    `initvals` or the model gives their starting value.
 
     Raises
     ------
     pymc.exceptions.SamplingError
-        Where no possible start was found, with the term that is in the way.
+        If no point with a finite log density was found; names the term that is not finite.
     """
     jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
     functions = make_initial_point_fns_per_chain(
@@ -42,17 +42,17 @@ def starts(
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
     density, points = announcing(jax.jit(blocks[0].logdensity), "the log density, to check the starts"), []
-    for function, own, child in zip(functions, given, seed.spawn(chains), strict=True):
+    for function, of_chain, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):
             point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
             for block in blocks:
-                point = block.dispersed(point, fixed | {getattr(k, "name", k) for k in (own or {})}, rng)
-            logp = float(density(points_as.packed(point)))
+                point = block.dispersed(point, fixed | {getattr(k, "name", k) for k in (of_chain or {})}, rng)
+            logp = float(density(packing.packed(point)))
             if np.isfinite(logp):
                 break
-            left_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)
-            if attempt == RETRIES and not left_in_tuning:
+            leaves_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)
+            if attempt == RETRIES and not leaves_in_tuning:
                 model.check_start_vals(point, mode="FAST_COMPILE")  # raises
         points.append(point)
     for block in blocks:
@@ -62,7 +62,7 @@ def starts(
 
 
 def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
-    """Refuse starts that are none."""
+    """Refuse `initvals` of the wrong type, length or shape, or for variables that the model does not have."""
     several = isinstance(initvals, list | tuple)
     if several and len(initvals) != chains:
         raise ValueError(
@@ -72,19 +72,19 @@ def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
     discrete = {str(v.name) for v in model.discrete_value_vars}
     known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
     shapes = model.eval_rv_shapes()
-    for own in initvals if several else [initvals]:
-        if own is not None and not isinstance(own, dict):
+    for values in initvals if several else [initvals]:
+        if values is not None and not isinstance(values, dict):
             raise TypeError(
                 f"initvals must be a dictionary {{variable: value}}, or a list with one for each chain, got "
-                f"{own!r}."
+                f"{values!r}."
             )
-        for key, value in (own or {}).items():
+        for key, value in (values or {}).items():
             name = str(getattr(key, "name", key))
             if name not in known:
                 raise ValueError(
                     f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}."
                 )
-            if isinstance(value, str | Variable):  # "prior", "support_point", or a graph
+            if isinstance(value, str | Variable):  # "prior", "support_point", or a PyTensor expression
                 continue
             number = np.asarray(value)
             if name in discrete and not (np.isfinite(number) & (number == np.round(number))).all():

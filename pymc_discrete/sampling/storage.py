@@ -1,6 +1,4 @@
-"""Where the draws of a run are kept: in memory, or in a folder from which a killed run goes on
-where it was.
-"""
+"""Storage of the draws of a run: in memory, or in a folder from which an interrupted run can be resumed."""
 
 import hashlib
 import json
@@ -16,26 +14,25 @@ from jax.experimental import multihost_utils
 
 from pymc_discrete.sampling.seeds import new_seed
 
-LONGEST_NAME = (
-    100  # characters of a variable's name in that of a file, of which a file system may take 255 bytes
-)
+# characters of a variable's name that become part of a file name, which many file systems limit to 255 bytes
+LONGEST_NAME = 100
 PROGRESS = "progress.json"
-BEFORE = "progress-before.json"  # of one chunk less, whose state is kept too
+BEFORE = "progress-before.json"  # the progress one chunk earlier, whose state is kept too
 
 
 class CheckpointError(RuntimeError):
-    """A folder that cannot be written to, or that does not hold what was asked for."""
+    """A checkpoint folder that cannot be written to, is damaged, or holds a different run."""
 
 
 def on_host(a: Any) -> np.ndarray:
-    """The whole array, whichever processes hold it."""
+    """The whole array as a NumPy array, also if several processes hold parts of it."""
     if getattr(a, "is_fully_addressable", True):
         return np.asarray(a)
     return np.asarray(multihost_utils.process_allgather(a, tiled=True))
 
 
 class Memory:
-    """The draws in memory, once: draw by draw, in arrays that grow in place."""
+    """Draws in memory, in arrays that grow in place, so that no two copies are held at a time."""
 
     begun = False
 
@@ -59,16 +56,15 @@ class Memory:
             for name, array in group.items():
                 draws = array.swapaxes(0, 1)
                 if name in kept:
-                    kept[name].resize(
-                        (first + count, *draws.shape[1:]), refcheck=False
-                    )  # nobody else has seen it
+                    # no reference check: `read` is not called before the last `write`
+                    kept[name].resize((first + count, *draws.shape[1:]), refcheck=False)
                     kept[name][first:] = draws
                 else:
                     kept[name] = np.array(draws, order="C")
         self._done[part] = first + count
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        """{name: (chains, done, ...)}, without what an interrupted `write` has left."""
+        """{name: (chains, done, ...)}, without the draws of a `write` that was interrupted."""
         return {
             name: array[: self.done(part)].swapaxes(0, 1)
             for name, array in self._arrays.get((part, kind), {}).items()
@@ -76,18 +72,23 @@ class Memory:
 
 
 class Checkpoint:
-    """The folder of a run.
+    """Draws in a folder, from which a run can be resumed.
 
-    `progress.json` says how many draws of each part ("warmup", "posterior") are complete, and is replaced in
-    one move once they, and the state after them, are on the disk: whatever a kill leaves behind it is written
-    again. Arrays are `PART-KIND-NAME.npy`, (chains, draws,
-    ...), written row by row in place and read back without being loaded.
+    `progress.json` holds the number of complete draws of each part ("warmup", "posterior"). It is replaced
+    atomically after the draws, and the state after them, are on the disk; draws beyond that number are
+    written again by the resumed run. The files `PART-KIND-NAME.npy` are arrays (chains, draws, ...), written
+    in place and read by memory mapping.
 
     Parameters
     ----------
-    folder : made where it does not exist
-    settings : what must be the same when the run is resumed
+    folder : created if it does not exist
+    settings : the settings that must be equal when the run is resumed
     lengths : {part: number of draws}
+
+    Raises
+    ------
+    CheckpointError
+        If the folder cannot be written to, is damaged, or holds a run with other settings.
     """
 
     def __init__(self, folder: str | os.PathLike, settings: dict[str, Any], lengths: dict[str, int]):
@@ -113,9 +114,7 @@ class Checkpoint:
         return self.progress["state"] is not None
 
     def seed(self, asked: int | None) -> int:
-        """The seed of the run: the one asked for, which must be the folder's, or the folder's, or
-        a new one.
-        """
+        """The seed of the run in the folder, which `asked` must equal; `asked` or a new one for a new run."""
         kept = self.progress["seed"]
         if kept is not None and asked is not None and asked != kept:
             raise CheckpointError(
@@ -173,7 +172,7 @@ class Checkpoint:
 
     # ------------------------------------------------------------ states
     def load_state(self, like: Any) -> Any:
-        """The states of the chains after the last complete chunk, in the form of `like`."""
+        """The states of the chains after the last complete chunk, a pytree with the structure of `like`."""
         try:
             with (self.folder / self.progress["state"]).open("rb") as data, np.load(data) as file:
                 leaves = [file[f"a{n}"] for n in range(len(file.files))]
@@ -192,14 +191,11 @@ class Checkpoint:
 
     # ------------------------------------------------------------ chunks
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
-        """The next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the state
-        after them.
-        """
+        """Write the next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and their state."""
         first, crc = self.done(part), {}
-        leaves = {
-            f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))
-        }  # from all processes
-        if jax.process_index():  # the first writes for all
+        # gathered from all processes, so every process must get here
+        leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
+        if jax.process_index():  # only the first process writes
             names = {f"{part}-{kind}": list(group) for kind, group in groups.items()}
             self.progress["names"] = {**self.progress["names"], **names}
             self.progress["done"] = {**self.progress["done"], part: first + count}
@@ -210,7 +206,7 @@ class Checkpoint:
                     file = file_of(part, kind, name)
                     crc[file] = self._put(file, array, first, self.lengths[part])
             number = self.progress["chunks"] + 1
-            state_file = f"state-{number % 2}.npz"  # never the one that counts
+            state_file = f"state-{number % 2}.npz"  # not the one that progress.json names
             with (self.folder / state_file).open("wb") as out:
                 np.savez(out, allow_pickle=False, **leaves)
                 out.flush()
@@ -260,10 +256,10 @@ class Checkpoint:
                 np.lib.format.write_array_header_2_0(new, header)
                 new.truncate(new.tell() + int(np.prod(shape, dtype=np.int64)) * array.itemsize)
         with path.open("r+b") as out:
-            begin, row = data_offset(out), int(np.prod(shape[2:], dtype=np.int64)) * array.itemsize
-            for chain, rows in enumerate(array):
-                out.seek(begin + (chain * length + first) * row)
-                out.write(np.ascontiguousarray(rows).tobytes())
+            begin, draw_bytes = data_offset(out), int(np.prod(shape[2:], dtype=np.int64)) * array.itemsize
+            for chain, draws in enumerate(array):
+                out.seek(begin + (chain * length + first) * draw_bytes)
+                out.write(np.ascontiguousarray(draws).tobytes())
             out.flush()
             os.fsync(out.fileno())
         return zlib.crc32(np.ascontiguousarray(array).tobytes())
@@ -273,7 +269,7 @@ class Checkpoint:
         return zlib.crc32(np.ascontiguousarray(array[:, first : first + count]).tobytes())
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        """{name: (chains, done, ...)}, on the disk."""
+        """{name: (chains, done, ...)}, memory-mapped."""
         if jax.process_count() > 1:
             multihost_utils.sync_global_devices("the first process has written")
         done, names = self.done(part), self.progress["names"].get(f"{part}-{kind}", [])
@@ -281,7 +277,7 @@ class Checkpoint:
 
 
 def unlike(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two settings; of two lists what only one of them has."""
+    """The two values of a setting; of two lists, only the entries that the other does not have."""
     if not (isinstance(a, list) and isinstance(b, list)):
         return a, b
     return [v for v in a if v not in b], [v for v in b if v not in a]
@@ -292,7 +288,7 @@ def file_of(part: str, kind: str, name: str) -> str:
 
 
 def safe(name: str) -> str:
-    """A variable's name as part of a file's: ASCII, short, and another one for every name."""
+    """A variable's name for use in a file name: ASCII, of limited length, unique for every name."""
     escaped = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else f"%{ord(c):x}." for c in name)
     if len(escaped) <= LONGEST_NAME:
         return escaped
@@ -300,7 +296,7 @@ def safe(name: str) -> str:
 
 
 def data_offset(file) -> int:
-    """Where the data of an open .npy file begins."""
+    """The position, in bytes, where the data of an open .npy file begin."""
     file.seek(0)
     version = np.lib.format.read_magic(file)
     np.lib.format.read_array_header_1_0(file) if version == (1, 0) else np.lib.format.read_array_header_2_0(

@@ -1,4 +1,4 @@
-"""Ties among the variables of a model, in the draws of a run."""
+"""Ties (strong dependence between variables that slows mixing) in the draws of a run."""
 
 from typing import Any
 
@@ -10,58 +10,57 @@ from xarray import DataTree
 
 from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
 
-SHOWN = 3  # ties that are reported
+SHOWN = 3  # at most so many ties are reported
 
 
 class Slow:
-    """The elements of variables that PyMC's checks of the draws, part by part, said to mix slowly.
+    """Collects the elements of variables that mix slowly by PyMC's convergence checks.
 
     Attributes
     ----------
-    checked : whether there were draws and chains enough to say so
+    checked : whether there were enough draws and chains for these checks
     """
 
     def __init__(self) -> None:
         self.checked = False
         self._scores: dict[str, list[np.ndarray]] = {}
 
-    def note(self, said: list[SamplerWarning], part: DataTree) -> None:
-        """What the checks said of a part of the draws; the parts of a variable come in order."""
+    def note(self, warnings: list[SamplerWarning], part: DataTree) -> None:
+        """Record the `warnings` about one part of the draws; the parts of a variable come in order."""
         if not part["posterior"].data_vars:
             return
         chains, draws = (part["posterior"].sizes[dim] for dim in ("chain", "draw"))
         self.checked |= chains > 1 and draws >= FEWEST
-        measured = [w for w in said if w.kind is WarningType.CONVERGENCE and w.extra is not None]
+        measured = [w for w in warnings if w.kind is WarningType.CONVERGENCE and w.extra is not None]
         for name, variable in part["posterior"].data_vars.items():
             score = np.full(int(np.prod(variable.shape[2:], dtype=int)), np.inf)
             for values, rhat in [
                 (w.extra[name], w.message.startswith("The rhat")) for w in measured if name in w.extra
             ]:
                 flat = np.asarray(values, float).reshape(-1)
-                # effective draws a chain; where R-hat alone is too large, just below the limit
-                own = np.where(flat > LARGEST_RHAT, FEWEST - 1 / flat, np.inf) if rhat else flat / chains
-                score = np.fmin(score, own)
+                # The score is the number of effective draws per chain. An element whose R-hat alone is too
+                # large gets one just below the limit, the lower the larger its R-hat.
+                reported = np.where(flat > LARGEST_RHAT, FEWEST - 1 / flat, np.inf) if rhat else flat / chains
+                score = np.fmin(score, reported)
             self._scores.setdefault(str(name), []).append(score)
 
     def worst(self, name: str) -> list[tuple[float, int]]:
-        """(effective draws a chain, number of the element) of the slow elements of a variable, the slowest
-        first.
-        """
+        """[(effective draws per chain, index of the element)] of the slow elements, the slowest first."""
         score = np.concatenate(self._scores.get(name, [np.zeros(0)]))
         slow = np.flatnonzero(score < FEWEST)
         return [(float(score[i]), int(i)) for i in slow[np.argsort(score[slow])][:MOST]]
 
 
 def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
-    """What to say of the ties among the counts of a model, and of counts to continuous variables.
+    """Warnings about ties among the counts of a model, and between counts and continuous variables.
 
-    The counts are the discrete variables, the sums of those that are vectors, and, of a vector whose sum is
-    not tied, its slowest elements.
+    The counts are the discrete scalars and the sums of discrete vectors; of a vector whose sum is not tied
+    its slowest elements are compared in a second pass.
     """
     posterior = tree["posterior"]
     free = [rv for rv in model.free_RVs if rv.name in posterior.data_vars and posterior[rv.name].size]
     draws = {str(rv.name): posterior[rv.name].data for rv in free}
-    # the values of a category do not count anything, but for those of two
+    # the values of a categorical variable are names and not counts, unless there are only 0 and 1
     discrete = [rv for rv in free if rv.dtype.startswith(("int", "uint", "bool"))]
     counted = [
         str(rv.name)
@@ -75,13 +74,13 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
         return {called(name, draws[name].shape[2:], i): element(draws[name], i) for _, name, i in worst}
 
     others = slowest([str(rv.name) for rv in free if rv.dtype.startswith("float")])
-    every = ties(sums, others)
-    named = {name for tie in every for name in tie.names}
+    all_ties = ties(sums, others)
+    named = {name for tie in all_ties for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
-    every += ties(
+    all_ties += ties(
         slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named]), others
     )
-    return [tie.text for tie in every[:SHOWN]]
+    return [tie.text for tie in all_ties[:SHOWN]]
 
 
 def total(draws: np.ndarray) -> np.ndarray:
@@ -90,8 +89,8 @@ def total(draws: np.ndarray) -> np.ndarray:
 
 
 def element(draws: np.ndarray, i: int) -> np.ndarray:
-    """(chains, draws) of element i, counted flat."""
-    where: tuple[Any, ...] = (
+    """(chains, draws), element i of the raveled variable."""
+    index: tuple[Any, ...] = (
         (slice(None), slice(None), *np.unravel_index(i, draws.shape[2:])) if draws.ndim > 2 else ()
     )
-    return draws[where]
+    return draws[index]

@@ -1,4 +1,4 @@
-"""Differentiable slice sampling, and variational inference by energies."""
+"""Differentiable slice sampling, and variational inference with energy-based distributions."""
 
 from pymc_discrete.variational.differentiable_slice import SlicePath, differentiable_slice_sample
 from pymc_discrete.variational.energies import TiltedNormal

@@ -19,12 +19,12 @@ class SlicePath(NamedTuple):
 
     Attributes
     ----------
-    x : (n_steps, d) float, the start is not among them
+    x : (n_steps, d) float, the points after the start
     accepted : (n_steps,) bool, False where the chain stayed
-    differentiable : (n_steps,) bool, False where an end of the slice is a jump of the density (or its slope
-        is 0), and the gradient
-        through the step is nan; and where no end was found, for the slice is unbounded (the density
-        improper), and the chain stayed
+    differentiable : (n_steps,) bool
+        False where the density jumps at an end of the slice, or has slope 0 there: the gradient through the
+        step is nan. Also False where no end was found because the slice is unbounded (the density is
+        improper): the chain stayed.
     """
 
     x: Any
@@ -43,28 +43,29 @@ def differentiable_slice_sample(
     support: tuple[Any, Any] = (-np.inf, np.inf),
     checkpoint: bool = False,
 ) -> SlicePath:
-    r"""Slice sampling along random directions, differentiable in `params` and in the start `x`, the noise
-    being fixed.
+    r"""Slice sampling along random directions, differentiable for fixed noise.
+
+    The points are differentiable functions of `params` and of the start `x`.
 
     .. math:: x_{n+1} = x_n + u_2 \alpha^+ d + (1 - u_2) \alpha^- d
 
-    with the ends :math:`\alpha^\pm` of the slice on the line along :math:`d`, by a search and implicit
-    differentiation.
+    with the ends :math:`\alpha^\pm` of the slice on the line along :math:`d`, which are found by a search and
+    differentiated implicitly.
 
     Parameters
     ----------
-    key : JAX key, the noise; for several chains, `jax.vmap` over `key` and `x`
+    key : JAX key, the noise; for several chains use `jax.vmap` over `key` and `x`
     logdensity : (params, x (d,)) -> () float, nats, need not be normalised
-        A JAX function. What it closes over is differentiated like `params`.
+        A JAX function. Arrays that it closes over are differentiated like `params`.
     params : pytree of floats
-    x : (d,) float, the start, where the density is not 0
+    x : (d,) float, the start, where the density is positive
     n_steps : int
     support : (lower, upper), each () or (d,) float, plain numbers
-        A box, outside of which the density is 0. A bounded support has to be given: where the density jumps
-        elsewhere, the gradient is nan.
+        A box outside of which the density is 0. A bounded support has to be given here, because the gradient
+        is nan at other jumps of the density.
     checkpoint : bool
-        Keep, beside the path that is returned, about 2 sqrt(`n_steps`) points for the backward pass in place
-        of `n_steps`, and search once more.
+        Store about 2 sqrt(`n_steps`) points for the backward pass in place of `n_steps`, and search for the
+        ends a second time.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def differentiable_slice_sample(
     Raises
     ------
     ValueError, TypeError
-        For arguments of the wrong shape, type or size, and for a start that is impossible.
+        For arguments of the wrong shape, type or size, and for a start of density 0.
 
     References
     ----------
@@ -81,20 +82,21 @@ def differentiable_slice_sample(
 
     Notes
     -----
-    *Exact.* Where a slice consists of several intervals, the paper's search finds the end of any of
-    them, and a uniform draw between the ends need not be reversible. Here the search is repeated from the
-    draw, and the chain stays where it was unless the draw is in the slice and leads to the same ends. Given
-    height and direction the ends are a deterministic function of the starting point; points with the same
-    ends form a class; a uniform draw between the ends, accepted within the class, is as likely back as forth,
-    and so leaves the uniform distribution on the slice as it is. Log-concave densities have one class:
-    nothing is rejected but for rounding.
+    *Exactness.* If a slice consists of several intervals, the paper's search finds the end of any of them,
+    and a uniform draw between the ends need not be reversible. Here the search is repeated from the draw, and
+    the chain stays where it was unless the draw is in the slice and leads to the same ends. Given height and
+    direction, the ends are a deterministic function of the starting point; points with the same ends form a
+    class. A uniform draw between the ends that is accepted only within the class has the same density in both
+    directions, and so leaves the uniform distribution on the slice invariant. Log-concave densities have one
+    class: nothing is rejected, except by rounding.
 
-    *Differentiable*, in reverse mode. The path is, for almost all noise, and its gradient is that of an
-    expectation where all steps are accepted. A step that stays has the identity as its derivative: how its
-    chance of staying depends on the parameters is left out, as it is for the chance of finding one end or
-    another.
+    *Differentiability*, in reverse mode. The path is differentiable for almost all noise, and if all steps
+    are accepted its gradient is an unbiased estimate of that of an expectation. A rejected step has the
+    identity as its derivative: how the probability of rejection depends on the parameters is left out, and so
+    is how the probability of finding one end or another does.
     """
-    with jax.ensure_compile_time_eval():  # what is known is checked, within a compiled function too
+    # values that are known while a function is compiled are checked too
+    with jax.ensure_compile_time_eval():
         x = as_point(x)
     check_options(key, n_steps, checkpoint)
     lower, upper = checked(params, x, support)
@@ -109,7 +111,7 @@ def differentiable_slice_sample(
             )
     block = isqrt(n_steps) if checkpoint else n_steps
     n_blocks = -(-n_steps // block)
-    keys = jax.random.split(key, n_blocks * block)  # whole blocks; what is too many is cut off
+    keys = jax.random.split(key, n_blocks * block)  # all blocks are full; surplus steps are dropped below
     walk = partial(
         jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper))
     )
@@ -120,19 +122,20 @@ def differentiable_slice_sample(
 
 
 def step(key, logdensity: Callable, params, x, lower, upper):
-    """x (d,), and a SlicePath without its first axis."""
+    """One step: the new x (d,), and a `SlicePath` without its first axis."""
     key_height, key_place, key_direction = jax.random.split(key, 3)
     log_u1 = -jax.random.exponential(key_height, dtype=x.dtype)
     u2 = jax.random.uniform(key_place, dtype=x.dtype)
     direction = jax.random.normal(key_direction, x.shape, x.dtype)
     direction = direction / jnp.linalg.norm(direction)
-    here = ends(logdensity, params, x, direction, log_u1, lower, upper)
-    place = u2 * here.alpha[0] + (1 - u2) * here.alpha[1]
-    there = x + place * direction  # Eq. 4
-    there += jax.lax.stop_gradient(jnp.clip(there, lower, upper) - there)
-    accepted = same_class(here, jax.lax.stop_gradient(place))
-    differentiable = jnp.where(accepted, here.known.all(), jnp.isfinite(here.alpha).all())
-    x = jnp.where(accepted, there, x)
+    slice_ends = ends(logdensity, params, x, direction, log_u1, lower, upper)
+    place = u2 * slice_ends.alpha[0] + (1 - u2) * slice_ends.alpha[1]
+    proposal = x + place * direction  # Eq. 4
+    # rounding may lead outside of the box; the correction has no gradient
+    proposal += jax.lax.stop_gradient(jnp.clip(proposal, lower, upper) - proposal)
+    accepted = same_class(slice_ends, jax.lax.stop_gradient(place))
+    differentiable = jnp.where(accepted, slice_ends.known.all(), jnp.isfinite(slice_ends.alpha).all())
+    x = jnp.where(accepted, proposal, x)
     return x, SlicePath(x, accepted, differentiable)
 
 
@@ -142,9 +145,9 @@ class Ends(NamedTuple):
     Attributes
     ----------
     alpha : (2,) float, differentiable
-    known : (2,) bool, whether the derivative is
-    rounding : (2,) float, how far from `alpha` the same ends may be found from another point
-    again : () float -> (2,) float, the ends that are found from another point of the line
+    known : (2,) bool, whether the derivative of `alpha` is known
+    rounding : (2,) float, how far from `alpha` a search from another point may find the same end
+    again : () float -> (2,) float, the ends by a search from another point of the line
     """
 
     alpha: Any
@@ -170,7 +173,7 @@ def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> En
     is_root = jnp.isfinite(alpha) & ~is_edge
     places = jax.vmap(point)(jnp.where(is_root, alpha, 0))
     value, gradient = jax.vmap(jax.value_and_grad(logdensity, 1), (None, 0))(fixed_params, places)
-    is_smooth, rounding = judged(value, gradient, alpha, places, height, direction)
+    is_smooth, rounding = smoothness(value, gradient, alpha, places, height, direction)
     is_root &= is_smooth
     roots = differentiable_ends(logdensity, params, x, direction, jax.lax.stop_gradient(alpha), is_root)
     return Ends(
@@ -181,51 +184,54 @@ def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> En
     )
 
 
-def same_class(here: Ends, place):
-    """() bool, whether the same ends are found from `place`."""
-    return (jnp.abs(here.again(place) - here.alpha) <= here.rounding).all()
+def same_class(slice_ends: Ends, place):
+    """() bool, whether a search from `place` () on the line finds the same ends."""
+    return (jnp.abs(slice_ends.again(place) - slice_ends.alpha) <= slice_ends.rounding).all()
 
 
-def judged(value, gradient, alpha, places, height, direction):
-    """Of both ends: whether the density falls through the height, and does not jump past it; and how far
-    rounding may move the end.
+def smoothness(value, gradient, alpha, places, height, direction):
+    """For both ends, whether the density is smooth there, and how far rounding may move the end.
 
     Parameters
     ----------
-    value, gradient : (2,), (2, d) float, of the log density at `places` (2, d)
+    value, gradient : (2,), (2, d) float, of the log density at `places` (2, d), the ends
+    alpha : (2,) float, the ends on the line along `direction` (d,)
+    height : () float, the log density at the ends, if they are roots
 
     Returns
     -------
-    smooth : (2,) bool
+    smooth : (2,) bool, whether the density falls continuously through the height
     rounding : (2,) float
-        Small beside any piece of a slice that floats can tell from its neighbours: ends of different pieces
-        are not taken for the same.
+        It is small compared with any interval of a slice that floats can resolve, so that the ends of
+        different intervals are not taken to be the same.
     """
     eps = jnp.finfo(value.dtype).eps
     length = alpha[0] - alpha[1]
-    # at a root f is 0 but for rounding, its own and that of the place; at a jump it is nearly as large as the
-    # jump
-    of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(axis=1)
-    nats = 1024 * eps * jnp.abs(height) + 16 * eps * of_place
+    # At a root f is 0 up to the rounding of its value and of the place. At a jump |f| is nearly as large as
+    # the jump.
+    rounding_of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(
+        axis=1
+    )
+    nats = 1024 * eps * jnp.abs(height) + 16 * eps * rounding_of_place
     slope = -(gradient @ direction) * jnp.asarray(SIGNS, value.dtype)
     falling = (slope * length > jnp.sqrt(eps)) & (slope * length < jnp.inf)
     smooth = (jnp.abs(value - height) <= jnp.sqrt(eps) + nats) & falling
-    of_jump = (
+    rounding_at_jump = (
         16
         * eps
         * jnp.where(direction == 0, 0, jnp.abs(places / jnp.where(direction == 0, 1, direction))).max(axis=1)
     )
-    rounding = 64 * eps * length + jnp.where(smooth, nats / jnp.where(smooth, slope, 1), of_jump)
+    rounding = 64 * eps * length + jnp.where(smooth, nats / jnp.where(smooth, slope, 1), rounding_at_jump)
     return smooth, jnp.minimum(rounding, 64 * jnp.sqrt(eps) * length)
 
 
 def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
-    """`logdensity` with all that it closes over among its parameters, and these parameters."""
+    """`logdensity` as a function that closes over no arrays, and `params` with these arrays added."""
     if not callable(logdensity):
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
     try:
         traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
-    except TypeError as error:  # of JAX too, where a traced number is asked for its value
+    except TypeError as error:  # JAX raises one too, where a traced number is converted to a Python number
         raise TypeError(
             "logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, "
             f"jax.lax.cond). It ended with: {str(error).splitlines()[0]}"
@@ -248,7 +254,7 @@ def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
 
 
 def as_point(x):
-    """x as an array, nothing but numbers."""
+    """x as an array of numbers."""
     try:
         return jnp.asarray(x)
     except (TypeError, ValueError) as error:
@@ -256,7 +262,7 @@ def as_point(x):
 
 
 def check_options(key, n_steps, checkpoint) -> None:
-    """Refuse what is no key, no count and no switch."""
+    """Refuse a `key`, `n_steps` or `checkpoint` of the wrong type or value."""
     if not is_count(n_steps, 1):
         more = (
             " It is fixed when a function is compiled: let it be static."
@@ -276,7 +282,7 @@ def check_options(key, n_steps, checkpoint) -> None:
 
 
 def checked(params, x, support) -> tuple[np.ndarray, np.ndarray]:
-    """The box (d,), (d,), once the arguments are known to make sense."""
+    """The bounds (d,), (d,) of the support, after a check of all arguments."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(
             f"x must hold floats, for a slice is of a continuous density; got {x.dtype}. Convert it with "

@@ -1,4 +1,4 @@
-"""Exact draws of q(z) ∝ exp(-energy(z)), as the variables of a model."""
+"""Draws of q(z) ∝ exp(-energy(z)) by exact slice sampling, as values of the variables of a model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,8 +30,13 @@ def draws_of_q(
     thin: int,
     seed: int | None,
 ) -> DataTree:
-    """Chains of the slice kernel from some of `starts` (n, d), with what tells q from the posterior; see
-    `EnergyPosterior.sample`.
+    """The DataTree of `EnergyPosterior.sample`.
+
+    Parameters
+    ----------
+    starts : (n, d) float, points of which each chain starts at a random one
+    draws, tune, chains, thin : see `EnergyPosterior.sample`
+    seed : int or None
     """
     rng = np.random.default_rng(seed)
     params, static = eqx.partition(energy, eqx.is_inexact_array)
@@ -59,16 +64,16 @@ def draws_of_q(
     z = jax.jit(lambda params: jax.lax.map(lambda a: chain(params, *a), (keys, begin)))(params)
     target = density.differentiable(begin[0], [])
 
-    def compared(z):
-        """The model's log density at z, that of q, and the gradient of the first less the second."""
-        lp, of_p = jax.value_and_grad(target)(z)
-        log_q, of_q = jax.value_and_grad(lambda z: -jnp.asarray(energy(z), float))(z)
-        return lp + density.rest([]), log_q, of_p - of_q
+    def compare(z):
+        """log p(z), log q(z) up to a constant, and the gradient of log p - log q, at z (d,)."""
+        lp, gradient_p = jax.value_and_grad(target)(z)
+        log_q, gradient_q = jax.value_and_grad(lambda z: -jnp.asarray(energy(z), float))(z)
+        return lp + density.rest([]), log_q, gradient_p - gradient_q
 
     outputs = recorded(model, None)
     recorder, names = Recorder(model, outputs, Points([]), {}), density.names
     flat = z.reshape(-1, d)
-    lp, log_q, gap = jax.jit(lambda z: jax.lax.map(compared, z))(flat)
+    lp, log_q, gap = jax.jit(lambda z: jax.lax.map(compare, z))(flat)
     values = jax.jit(jax.vmap(lambda z: recorder(dict(zip(names, density.parts(z), strict=True)))))(flat)
     covariance = jnp.cov(flat.T).reshape(d, d)
     score_gap = jnp.einsum("ni,ij,nj->n", gap, covariance, gap) / d

@@ -1,4 +1,4 @@
-"""Energies: what q(z) ∝ exp(-energy(z)) is made of."""
+"""Energies for the variational distribution q(z) ∝ exp(-energy(z))."""
 
 import equinox as eqx
 import jax
@@ -9,24 +9,29 @@ from pymc_discrete.checks import check_count
 
 
 class TiltedNormal(eqx.Module):
-    r"""A normal density times a positive, bounded function that a network learns: it can be normalised
-    whatever the parameters.
+    r"""The energy of a normal density times a positive, bounded function that a network learns.
 
     .. math:: E(z) = \tfrac12 |w|^2 - g(w), \qquad w = L (z - m) / s
 
-    with :math:`L` unit lower triangular and :math:`g` a network of bounded, smooth units, 0 at the start.
+    with :math:`L` unit lower triangular and :math:`g` a network of bounded, smooth units, initially 0. exp(-E)
+    is integrable for all parameters.
 
     Parameters
     ----------
-    mean : (d,) float, of the normal to start from
-    scale : (d,) float, above 0, its standard deviations
-    width, depth : of the hidden layers
-    key : JAX key
+    mean : (d,) float, initial mean of the normal
+    scale : (d,) float, positive, initial standard deviations of the normal
+    width, depth : int, width and number of the hidden layers
+    key : JAX key, for the initial weights of the network
+
+    Raises
+    ------
+    ValueError
+        For a mean of another shape, and a scale that is not positive.
 
     Attributes
     ----------
     mean, log_scale : (d,) float
-    lower : (d, d) float, of which the part below the diagonal is used
+    lower : (d, d) float, of which only the part below the diagonal is used
     network : equinox.nn.MLP
     """
 
@@ -51,17 +56,17 @@ class TiltedNormal(eqx.Module):
         self.log_scale = jnp.log(jnp.broadcast_to(jnp.asarray(scale, float), self.mean.shape))
         d = len(self.mean)
         self.lower = jnp.zeros((d, d))
-        network = eqx.nn.MLP(d, "scalar", width, depth, squashed, key=key)
+        network = eqx.nn.MLP(d, "scalar", width, depth, sigmoidal, key=key)
         last = network.layers[-1]
-        nothing = (jnp.zeros_like(last.weight), jnp.zeros_like(last.bias))
-        self.network = eqx.tree_at(lambda n: (n.layers[-1].weight, n.layers[-1].bias), network, nothing)
+        zeros = (jnp.zeros_like(last.weight), jnp.zeros_like(last.bias))
+        self.network = eqx.tree_at(lambda n: (n.layers[-1].weight, n.layers[-1].bias), network, zeros)
 
     def __call__(self, z):
-        away = (z - self.mean) * jnp.exp(-self.log_scale)
-        w = away + jnp.tril(self.lower, -1) @ away
+        scaled = (z - self.mean) * jnp.exp(-self.log_scale)
+        w = scaled + jnp.tril(self.lower, -1) @ scaled
         return 0.5 * w @ w - self.network(w)
 
 
-def squashed(x):
-    """As tanh, for a fifth of its time."""
+def sigmoidal(x):
+    """x / sqrt(1 + x^2), a bounded activation like tanh that takes a fifth of its time."""
     return x * jax.lax.rsqrt(1 + x * x)

@@ -1,6 +1,4 @@
-"""Variational inference by an energy: q(z) ∝ exp(-energy(z)) fitted to the posterior of a model's continuous
-variables.
-"""
+"""Variational inference with an energy-based distribution, q(z) ∝ exp(-energy(z))."""
 
 import logging
 import time
@@ -32,13 +30,13 @@ from pymc_discrete.variational.energies import TiltedNormal
 
 _log = logging.getLogger("pymc.discrete")
 
-FORGET = 0.02  # of what is known of the shape of q, with every iteration
-RATE = 0.02  # of Adam, at the start
+FORGET = 0.02  # weight of an iteration in the running averages of the mean and covariance of q
+RATE = 0.02  # initial learning rate of Adam
 BEGIN = 50  # sweeps from the initial point to the first draws of q
-UPDATES = 50  # of the progress bar
-REFUSED = 0.1  # share of iterations without a finite gradient above which there is no fit
-# shares of slices that accept their draw, in the last tenth of the iterations: below the first there is no
-# fit, below the second a warning
+UPDATES = 50  # of the progress bar, at most
+REFUSED = 0.1  # an error is raised if the gradient is not finite in more than this share of the iterations
+# Shares of slice steps that are accepted, in the last tenth of the iterations: below the first an error is
+# raised, below the second a warning is given.
 ACCEPTED = (0.5, 0.9)
 
 
@@ -47,12 +45,12 @@ class EnergyPosterior:
 
     Attributes
     ----------
-    energy : as given, fitted: (z (d,)) -> () float, nats, up to a constant
-    names : the value variables that z is made of, in their order
-    history : {name: (iterations,) float}: "log_ratio_variance", nats², the variance of log p - log q over the
-        chains, 0 where q is the
-        posterior; "gradient_norm"; "accepted", the share of slices that accepted their draw; "skipped", 1
-        where the gradient was not finite and the iteration left out
+    energy : (z (d,)) -> () float, nats, the fitted energy, up to a constant
+    names : the value variables whose concatenation is z
+    history : {name: (iterations,) float}
+        "log_ratio_variance", nats², the variance of log p - log q over the chains, 0 if q is the posterior;
+        "gradient_norm"; "accepted", the share of slice steps that were accepted; "skipped", 1 if the gradient
+        was not finite and the iteration was left out.
     """
 
     def __init__(
@@ -70,20 +68,20 @@ class EnergyPosterior:
     def sample(
         self, draws: int = 1000, *, tune: int = 500, chains: int = 4, thin: int = 1, random_seed: Any = None
     ) -> DataTree:
-        """Draws of q, by the exact slice sampler of `ReparameterizedSlice`.
+        """Draw from q with the exact slice sampler of `ReparameterizedSlice`.
 
         Parameters
         ----------
         draws, tune, chains : int
-        thin : int, sweeps for each draw kept
+        thin : int, number of sweeps per draw kept
         random_seed : int or what `pm.sample` takes
 
         Returns
         -------
         xarray.DataTree
-            The model's variables in the group posterior, and in sample_stats `lp` (log p(x, z), nats),
-            `log_q` (-energy, not normalised) and `score_gap` (gradient of log p - log q, squared, in units of
-            q's covariance, per coordinate): its mean is the Fisher divergence.
+            The model's variables in the group posterior; in sample_stats `lp` (log p(x, z), nats), `log_q`
+            (-energy, nats, not normalised) and `score_gap`, g' S g / d with g the gradient of log p - log q
+            and S the covariance of q, whose mean is the Fisher divergence.
         """
         for name, value, least in (
             ("draws", draws, 1),
@@ -107,7 +105,7 @@ class EnergyPosterior:
 
     @staticmethod
     def diagnostics(tree: DataTree) -> dict[str, float]:
-        """How far q is from the posterior, by what needs no normalising constant.
+        """Measures of the distance from q to the posterior that need no normalising constant.
 
         Parameters
         ----------
@@ -116,12 +114,12 @@ class EnergyPosterior:
         Returns
         -------
         dict
-            "fisher_divergence" : per coordinate, 0 where q is the posterior; for normals of the same shape it
-            is the squared distance of the means in standard deviations, over the number of coordinates.
+            "fisher_divergence" : per coordinate, 0 if q is the posterior; for normals of the same shape it is
+            the squared distance of the means in standard deviations, divided by the number of coordinates.
             "log_ratio_sd" : nats, standard deviation of log p - log q. "khat" : of Pareto-smoothed importance
-            sampling, below 0.7 where draws of q may be reweighted to the posterior. "ess_share" : of the
-            draws, that the weights leave. Draws of q do not see a mode that q has missed, and neither do
-            these numbers.
+            sampling; if it is below 0.7, draws of q may be reweighted to the posterior. "ess_share" :
+            effective sample size of the importance weights, as a share of the number of draws. All are
+            computed from draws of q, and do not show that q has missed a mode of the posterior.
 
         References
         ----------
@@ -152,32 +150,33 @@ def fit_energy_posterior(
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> EnergyPosterior:
-    r"""Fit q(z) ∝ exp(-energy(z)) to the posterior of a model's continuous variables by the path derivative
-    of the ELBO.
+    r"""Fit q(z) ∝ exp(-energy(z)) to the posterior of a model's continuous variables.
+
+    The ELBO is maximised by its path derivative,
 
     .. math:: \nabla_\phi = \nabla_z [\log p(x, z) + E_\phi(z)] \, \nabla_\phi z(\phi, \epsilon)
 
-    with z the last of `n_steps` differentiable slice steps (`differentiable_slice_sample`) of every chain
-    (Zoltowski et al. 2021, Eq. 14 and 28). No normalising constant is needed, and where q is the posterior
-    the gradient is 0 for every draw.
+    with z the last of `n_steps` differentiable slice steps (`differentiable_slice_sample`) of each chain
+    (Zoltowski et al. 2021, Eq. 14 and 28). No normalising constant is needed. If q is the posterior, the
+    gradient is 0 for every draw.
 
     Parameters
     ----------
     model : pm.Model, optional
         By default the model of the context. Its free variables must be continuous.
     energy : callable, optional
-        A pytree, such as an equinox.Module, that is called as energy(z) -> () float, nats, z (d,) the free
-        variables in PyMC's unconstrained space (`EnergyPosterior.names` tells their order). exp(-energy) must
-        be integrable for all parameters. By default a `TiltedNormal` about the model's initial point.
+        A pytree, such as an equinox.Module, that is called as energy(z) -> () float, nats. z (d,) are the
+        free variables in PyMC's unconstrained space, in the order of `EnergyPosterior.names`. exp(-energy)
+        must be integrable for all parameters. By default a `TiltedNormal` around the model's initial point.
     iterations : int
     chains : int
-        Chains of q that run through all iterations, each with a gradient of its own.
+        Number of chains of q. They continue from iteration to iteration; their gradients are averaged.
     n_steps : "auto" or int
-        Slice steps of a chain in an iteration; by default 10 and 2 for each coordinate. The gradient is
-        unbiased for infinitely many: how the distribution of the chain's first point depends on the
-        parameters is left out, and forgotten as fast as the chain mixes.
+        Slice steps of a chain in an iteration; by default 10 plus 2 per coordinate. The gradient leaves out
+        how the distribution of a chain's first point depends on the parameters. This bias vanishes with the
+        number of steps, as fast as the chain mixes.
     optimizer : optax.GradientTransformation, optional
-        By default Adam with a rate that falls from 0.02 to 0 as a cosine, and a short memory (b2 = 0.95).
+        By default Adam with a learning rate that falls from 0.02 to 0 as a cosine, and b2 = 0.95.
     random_seed : int or what `pm.sample` takes, optional
     progressbar : bool
 
@@ -188,18 +187,18 @@ def fit_energy_posterior(
     Raises
     ------
     ValueError, TypeError
-        For a model with discrete variables, or none, and for an energy that is not one.
+        For a model with discrete variables, or without variables, and for an invalid energy.
     FloatingPointError
-        Where more than a tenth of the gradients are not finite, or exp(-energy) is not integrable.
+        If more than a tenth of the gradients are not finite, or exp(-energy) is not integrable.
 
     Notes
     -----
-    Discrete variables are refused. Drawing them by a Markov step in alternation would leave the
-    gradient biased for any number of iterations, since z would meet a discrete state drawn for an earlier z.
-    Sum them out, or sample the whole model with `pmd.sample`.
+    Discrete variables are refused. If they were updated by Markov steps in alternation with z, the gradient
+    would be biased for any number of iterations, because the discrete state would be drawn given an earlier
+    z. Sum them out, or sample the whole model with `pmd.sample`.
 
-    The slice steps run along directions of the shape that the chains have shown (an average over past
-    iterations). Where slices of q have several pieces the gradient leaves out how the chance of a piece
+    The directions of the slice steps have the covariance of the chains, averaged over past iterations. If
+    slices of q consist of several intervals, the gradient leaves out how the probability of an interval
     depends on the parameters, and is biased for any `n_steps`.
 
     References
@@ -231,7 +230,7 @@ def fit_energy_posterior(
         check_energy(energy, names, start)
         params, static = eqx.partition(energy, eqx.is_inexact_array)
         if optimizer is None:
-            # a short memory, since the first gradients are larger than the last by many powers of 10
+            # a small b2, because the first gradients are larger than the last by many orders of magnitude
             optimizer = optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95)
         ascent = Ascent(
             static,
@@ -244,25 +243,25 @@ def fit_energy_posterior(
         run = jax.jit(lambda state, keys: jax.lax.scan(ascent.iteration, state, keys))
         keys, parts = jax.random.split(key_run, iterations), []
         with Progress(iterations, chains, progressbar) as bar:
-            for some in np.array_split(np.arange(iterations), min(UPDATES, iterations)):
+            for indices in np.array_split(np.arange(iterations), min(UPDATES, iterations)):
                 clock = time.perf_counter()
-                state, part = run(state, keys[some])
+                state, part = run(state, keys[indices])
                 parts.append(jax.tree.map(np.asarray, part))
-                bar.advance(len(some), time.perf_counter() - clock, {}, tuning=False)
+                bar.advance(len(indices), time.perf_counter() - clock, {}, tuning=False)
     history = jax.tree.map(lambda *a: np.concatenate(a).astype(float), *parts)
-    complain(history)
+    check_history(history)
     return EnergyPosterior(model, density, eqx.combine(state.params, static), history, np.asarray(state.z))
 
 
 class AscentState(NamedTuple):
-    """Where the fit is.
+    """The state of the fit.
 
     Attributes
     ----------
-    params : of the energy
-    optimizer : its state
+    params : pytree, the parameters of the energy
+    optimizer : the state of the optimizer
     z : (chains, d) float, draws of q
-    mean, covariance : (d,), (d, d) float, of q, averages over past iterations
+    mean, covariance : (d,), (d, d) float, of q, running averages over past iterations
     """
 
     params: Any
@@ -277,10 +276,10 @@ class Ascent(NamedTuple):
 
     Attributes
     ----------
-    static : what the energy has besides its parameters
-    logdensity : (z (d,)) -> () float, nats, of the model
-    chains, n_steps : int, chains of q, and slice steps of each in an iteration
-    optimizer : which leaves out gradients that are not finite
+    static : the energy without its parameters, as `eqx.partition` splits it
+    logdensity : (z (d,)) -> () float, nats, the log density of the model
+    chains, n_steps : int, number of chains of q, and of slice steps of a chain in an iteration
+    optimizer : an optimizer that skips gradients that are not finite
     """
 
     static: Any
@@ -294,7 +293,7 @@ class Ascent(NamedTuple):
         return -jnp.asarray(eqx.combine(params, self.static)(z), float)
 
     def start(self, key, params, start: np.ndarray) -> AscentState:
-        """First draws of q, by the exact slice kernel from the point `start` (d,)."""
+        """The initial state, with draws of q that the exact slice kernel makes from `start` (d,)."""
         d = len(start)
         widths = jax.tree.map(jnp.asarray, slices.start(d))
 
@@ -306,7 +305,7 @@ class Ascent(NamedTuple):
         return AscentState(params, self.optimizer.init(params), z, z.mean(axis=0), jnp.cov(z.T).reshape(d, d))
 
     def end_of_path(self, params, key, z, factor):
-        """z (d,) after the steps, and the share that was accepted; of z = factor u, u is what is sampled."""
+        """z (d,) after `n_steps` slice steps in u, with z = factor u, and the share of accepted steps."""
         u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
         path = differentiable_slice_sample(
             key, lambda params, u: self.minus_energy(params, factor @ u), params, u, self.n_steps
@@ -314,7 +313,7 @@ class Ascent(NamedTuple):
         return factor @ path.x[-1], path.accepted.mean()
 
     def objective(self, params, keys, z, factor):
-        """Its gradient is that of minus the ELBO, its value is not (Eq. 14)."""
+        """Its gradient in `params` is minus that of the ELBO (Eq. 14), its value is not minus the ELBO."""
         z, accepted = jax.vmap(self.end_of_path, (None, 0, 0, None))(params, keys, z, factor)
         fixed = jax.lax.stop_gradient(params)
         ratio = jax.vmap(lambda z: self.logdensity(z) - self.minus_energy(fixed, z))(z)
@@ -329,9 +328,9 @@ class Ascent(NamedTuple):
         updates, optimizer = self.optimizer.update(gradient, before.optimizer, before.params)
         finite = jnp.isfinite(new).all(axis=1, keepdims=True)
         z = jnp.where(finite, new, before.z)
-        away = z - before.mean
-        mean = before.mean + FORGET * away.mean(axis=0)
-        covariance = before.covariance + FORGET * (away.T @ away / self.chains - before.covariance)
+        offset = z - before.mean
+        mean = before.mean + FORGET * offset.mean(axis=0)
+        covariance = before.covariance + FORGET * (offset.T @ offset / self.chains - before.covariance)
         measured = {
             "log_ratio_variance": variance,
             "gradient_norm": jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient))),
@@ -342,8 +341,8 @@ class Ascent(NamedTuple):
         return AscentState(params, optimizer, z, mean, covariance), measured
 
 
-def complain(history: dict[str, np.ndarray]) -> None:
-    """Refuse, or tell of, a fit whose paths say little about the parameters."""
+def check_history(history: dict[str, np.ndarray]) -> None:
+    """Raise an error, or warn, if too many gradients were not finite or too many slice steps rejected."""
     iterations = len(history["skipped"])
     skipped, accepted = history["skipped"].mean(), history["accepted"][-max(iterations // 10, 1) :].mean()
     if skipped > REFUSED:
@@ -372,9 +371,7 @@ def complain(history: dict[str, np.ndarray]) -> None:
 
 
 def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndarray]:
-    """The free variables of a model, which must all be continuous, their density, and the initial
-    point (d,).
-    """
+    """The names of a model's free variables, all continuous, their density, and the initial point (d,)."""
     discrete = free(model, DISCRETE)
     if discrete:
         raise ValueError(
@@ -393,7 +390,7 @@ def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndar
 
 
 def check_energy(energy: Any, names: list[str], start: np.ndarray) -> None:
-    """Refuse what is no energy of z, before any tracing of the fit."""
+    """Refuse an energy that cannot be fitted, before the fit is traced."""
     if not callable(energy):
         raise TypeError(
             f"energy must be callable, energy(z) -> () float, such as an equinox.Module; got {energy!r}."

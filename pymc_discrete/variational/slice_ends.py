@@ -5,7 +5,7 @@ Eq. 8,
 
 .. math:: f(\alpha) = \ln \pi_\theta(x + \alpha d) - \ln u_1 - \ln \pi_\theta(x),
 
-or the edge of the support. The two ends of a line are held together, the positive one first.
+or the edge of the support. The two ends of a line are in one array, the positive one first.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 SIGNS = np.array([1.0, -1.0])
-# bisection alone needs 53 from a bracket of the root's own size, 3 more for every power of 10 between them
+# Bisection alone takes 53 iterations from a bracket as large as the root, and 3 or 4 more for every factor of
+# 10 by which the bracket is larger.
 MOST_ITERATIONS = 200
 
 
@@ -26,9 +27,10 @@ class Reach(NamedTuple):
 
     Attributes
     ----------
-    edge : (2,) float, infinite where there is none; differentiable in x
-    last : (2,) float, a few roundings before the edge: a density is not asked for its value on an edge, which
-        may be 0, infinite or nan
+    edge : (2,) float, infinite if there is none; differentiable in x
+    last : (2,) float
+        The last point that is evaluated, a few rounding errors before the edge, on which a density may be 0,
+        infinite or nan.
     """
 
     edge: Any
@@ -36,7 +38,7 @@ class Reach(NamedTuple):
 
 
 def reach(x, direction, lower, upper) -> Reach:
-    """From x (d,) along direction (d,), in the box from lower (d,) to upper (d,)."""
+    """Where the line from x (d,) along direction (d,) meets the box from lower (d,) to upper (d,)."""
 
     def one(sign):
         bound = jnp.where(sign * direction > 0, upper, lower)
@@ -51,21 +53,23 @@ def reach(x, direction, lower, upper) -> Reach:
 
 
 def search(f: Callable, start, line: Reach):
-    """The ends that are found from a point of the slice: a deterministic function of the point.
+    """The ends of a slice as a deterministic function of one of its points.
 
-    A bracket grows from 1 by doubling until it ends outside of the slice, then a root is found within it: of
-    several *a* root, not always the nearest.
+    In each direction a step of 1 is doubled until it leads outside of the slice; then a root is computed
+    between the last two points. If there are several roots, it need not be the nearest.
 
     Parameters
     ----------
-    f : () float -> () float, Eq. 8; above 0 within the slice, anything else (nan too) is outside
+    f : () float -> () float
+        Eq. 8: positive within the slice; 0, negative or nan outside.
     start : () float, a point of the line
     line : Reach
 
     Returns
     -------
-    alpha : (2,) float, nan where the density never falls below the height, and where `start` is outside
-    is_edge : (2,) bool
+    alpha : (2,) float
+        The ends; nan if the density never falls below the height, or `start` is outside of the slice.
+    is_edge : (2,) bool, whether the end is an edge of the support
     """
     limits = jnp.finfo(start.dtype)
 
@@ -97,25 +101,26 @@ def search(f: Callable, start, line: Reach):
     return jax.vmap(one)(jnp.asarray(SIGNS, start.dtype), line.edge, line.last)
 
 
-def root(f: Callable, a, f_a, b, f_b, wanted):
-    """() float, where f changes its sign between a and b, to a few roundings; nan where it is not `wanted` or
-    not found.
+def root(f: Callable, a, f_a, b, f_b, bracketed):
+    """() float, a point between a and b where f changes its sign, to a few rounding errors.
+
+    nan if a and b are not known to bracket a root (`bracketed`), or after `MOST_ITERATIONS`.
 
     Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear
     function without using derivatives".
     """
     eps = jnp.finfo(a.dtype).eps
 
-    def go_on(carried):
+    def unfinished(carried):
         i, answer, *_ = carried
-        return wanted & (i < MOST_ITERATIONS) & jnp.isnan(answer)
+        return bracketed & (i < MOST_ITERATIONS) & jnp.isnan(answer)
 
     def shrink(carried):
-        # f comes last, and is judged in the next iteration: a compiler that computes it once for each use may
-        # round it to both signs
+        # f(x) is computed at the end of an iteration and used in the next one. If it were used here, XLA
+        # might compute it once for each use, and rounding might give it a different sign each time.
         i, _, x, value, x1, f1, x2, f2 = carried
         same = (value > 0) == (f1 > 0)
-        # x1 is the newest point, x2 is on the other side, x3 was one of them before
+        # x1 is the newest point, x2 is on the other side of the root, x3 is the point that was replaced last
         x1, f1, x2, f2, x3, f3 = jnp.where(
             same, jnp.stack([x, value, x2, f2, x1, f1]), jnp.stack([x, value, x1, f1, x2, f2])
         )
@@ -130,43 +135,44 @@ def root(f: Callable, a, f_a, b, f_b, wanted):
         return i + 1, answer, x, f(x), x1, f1, x2, f2
 
     begin = (0, jnp.full_like(a, jnp.nan), a, f_a, b, f_b, b, f_b)
-    return jax.lax.while_loop(go_on, shrink, begin)[1]
+    return jax.lax.while_loop(unfinished, shrink, begin)[1]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def differentiable_ends(logdensity: Callable, params, x, direction, alpha, known):
-    """`alpha`, as an implicit function of `params` and `x`.
+    """`alpha`, with the derivatives of the ends as implicit functions of `params` and `x`.
 
     Parameters
     ----------
     logdensity : (params, x) -> () float, nats
     x, direction : (d,) float
     alpha : (2,) float
-    known : (2,) bool, roots; where not, the derivative is not known, and nan
+    known : (2,) bool, whether the end is a root; if not, its derivative is nan
     """
     return alpha
 
 
 def forward(logdensity, params, x, direction, alpha, known):
+    """The forward pass of `differentiable_ends`."""
     return alpha, (params, x, direction, alpha, known)
 
 
 def backward(logdensity, kept, cotangent):
-    """Appendix B: products of vectors with Jacobians, and no Jacobian."""
+    """The backward pass of `differentiable_ends` by vector-Jacobian products (Appendix B)."""
     params, x, direction, alpha, known = kept
 
     def f(params, x, alpha):
-        there = jax.vmap(lambda a: logdensity(params, x + a * direction))(alpha)
-        return there - logdensity(params, x)  # Eq. 8, less a constant
+        at_ends = jax.vmap(lambda a: logdensity(params, x + a * direction))(alpha)
+        return at_ends - logdensity(params, x)  # Eq. 8, up to a constant
 
     _, pull = jax.vjp(f, params, x, jnp.where(known, alpha, 0))
     slope = pull(jnp.ones_like(alpha))[2]
-    # an end that the loss does not touch adds nothing, known or not
-    touched = cotangent != 0
+    # an end that does not enter the loss contributes nothing, also if its derivative is not known
+    enters_loss = cotangent != 0
     # Eqs. 9 and 10
-    of_params, of_x, _ = pull(jnp.where(touched & known, -cotangent / slope, 0))
-    # a comparison has no derivative, and would pass for a 0: nan has to be put there
-    unknown = (touched & ~known).any()
+    of_params, of_x, _ = pull(jnp.where(enters_loss & known, -cotangent / slope, 0))
+    # an unknown derivative would silently become 0 in the line above, so nan is set explicitly
+    unknown = (enters_loss & ~known).any()
 
     def flagged(g):
         return g if g.dtype == jax.dtypes.float0 else jnp.where(unknown, jnp.nan, g)
