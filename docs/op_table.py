@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytensor.graph.op import Op
 
-from pymc_discrete.targets.graph.bounds import MOVING, bounds_after
+from pymc_discrete.targets.graph.bounds import REARRANGING, bounds_after
 from pymc_discrete.targets.graph.lifting import for_rows
 from pymc_discrete.targets.graph.rounding import error_after
 from pymc_discrete.targets.graph.stacking import BATCHED
@@ -24,7 +24,7 @@ QUESTIONS = {
     "linear in an input": (column_update.registry, "structure/columns.py", "no"),
     "degree": (degree_after.registry, "structure/degree.py", "infinite"),
     "rounding": (error_after.registry, "graph/rounding.py", "the largest"),
-    "bounds of integers": ({**bounds_after.registry, **MOVING}, "graph/bounds.py", "unknown"),
+    "bounds of integers": ({**bounds_after.registry, **REARRANGING}, "graph/bounds.py", "unknown"),
     "goes row by row": (for_rows.registry, "graph/lifting.py", "no"),
     "written for many at once": (dict.fromkeys(BATCHED), "graph/stacking.py", "no"),
 }

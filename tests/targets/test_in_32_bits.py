@@ -14,9 +14,9 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.precision import precision
+from pymc_discrete.targets.graph import in_32_bits
 from pymc_discrete.targets.graph.bounds import IntegerBounds
 from pymc_discrete.targets.graph.jaxify import jaxify
-from pymc_discrete.targets.graph.logp_graph import in_32_bits
 from tests.tools.running import QUIET, walk
 
 WEIGHTS = np.array([2 * 10**9, 2 * 10**9, 10**9])

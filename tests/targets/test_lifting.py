@@ -9,7 +9,7 @@ import pytest
 from pytensor.graph.traversal import toposort
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.graph.logp_graph import lifting
+from pymc_discrete.targets.graph import lifting
 from pymc_discrete.targets.structure import reads as rules
 from tests.tools.oracle import compare
 

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.graph.logp_graph import masks as slices
+from pymc_discrete.targets.graph import masks as slices
 from tests.tools.oracle import compare
 
 A = np.random.default_rng(0).normal(size=9)

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.graph.logp_graph import stacking
+from pymc_discrete.targets.graph import stacking
 from pymc_discrete.targets.graph.stacking import NotAlike, Signatures, Stack
 from tests.targets.loops import LOOPS, LargerOf, chain, edges
 from tests.tools.oracle import compare

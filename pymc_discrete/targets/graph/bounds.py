@@ -1,4 +1,4 @@
-"""Between which numbers an integer tensor of a graph lies, by interval arithmetic."""
+"""Lower and upper bounds of the integer tensors of a graph, by interval arithmetic."""
 
 import math
 from functools import singledispatch
@@ -56,8 +56,9 @@ from pymc_discrete.targets.graph.analysis import Analysis
 
 Bounds = tuple[float, float]  # inclusive; infinite where nothing is known
 UNKNOWN: Bounds = (-math.inf, math.inf)
-# data that only move: how many of the inputs are data, the rest being places and shapes
-MOVING: dict[type, int | None] = {
+# Ops that only rearrange data: {Op: how many of its first inputs are data, None for all of them}. The other
+# inputs are indices and shapes.
+REARRANGING: dict[type, int | None] = {
     Alloc: 1, DimShuffle: 1, ExtractDiag: 1, Join: None, JoinDims: 1, MakeVector: None, Repeat: 1, Reshape: 1,
     ScalarFromTensor: 1, CheckAndRaise: 1, SortOp: 1, SpecifyShape: 1, Split: 1, SplitDims: 1,
     TensorFromScalar: 1, AdvancedSubtensor: 1, Subtensor: 1, ViewOp: 1,
@@ -70,18 +71,18 @@ def is_whole(var: Variable) -> bool:
 
 
 class IntegerBounds(Analysis[Bounds]):
-    """Bounds of the integer tensors of a graph.
+    """Bounds of the integer tensors of a graph; other tensors have the bounds `UNKNOWN`.
 
     Parameters
     ----------
-    known : those of variables that the graph begins with
+    known : {variable: bounds}, of inputs of the graph
     """
 
     def after(self, node: Apply, values: list[Bounds]) -> list[Bounds]:
         return [self.after_one(node, out, values) for out in node.outputs]
 
     def after_one(self, node: Apply, out: Variable, values: list[Bounds]) -> Bounds:
-        """The bounds of one of the outputs."""
+        """The bounds of one output of a node."""
         if not is_whole(out):
             return UNKNOWN
         if out.type.dtype == "bool":
@@ -99,29 +100,32 @@ class IntegerBounds(Analysis[Bounds]):
 
 
 def within_type(bounds: Bounds, dtype: str) -> Bounds:
-    """The same where the type of the integers holds them; else they wrap around, and may be any."""
+    """Bounds of integers once they are stored in a dtype: its whole range where they may wrap around."""
     if dtype == "bool":
         return 0.0, 1.0
     limits = np.iinfo(dtype)
-    narrow = limits.bits < 64 and not (limits.min <= bounds[0] and bounds[1] <= limits.max)
-    return (float(limits.min), float(limits.max)) if narrow else bounds
+    wraps = limits.bits < 64 and not (limits.min <= bounds[0] and bounds[1] <= limits.max)
+    return (float(limits.min), float(limits.max)) if wraps else bounds
 
 
 def times(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b  # of 0 and an infinite bound too
+    """The product of two bounds, where 0 times infinity is 0."""
+    return 0.0 if a == 0 or b == 0 else a * b
 
 
 def product(a: Bounds, b: Bounds) -> Bounds:
+    """Bounds of the product of two numbers."""
     corners = [times(x, y) for x in a for y in b]
     return min(corners), max(corners)
 
 
-def hull(*parts: Bounds) -> Bounds:
-    return min(low for low, _ in parts), max(high for _, high in parts)
+def hull(*intervals: Bounds) -> Bounds:
+    """The smallest interval that contains all of the given ones."""
+    return min(low for low, _ in intervals), max(high for _, high in intervals)
 
 
 def power(a: Bounds, n: float) -> Bounds:
-    """Of a to the n-th, n a whole number of at least 0."""
+    """Bounds of the n-th power of a number within `a`, for an integer n >= 0."""
     size = max(map(abs, a))
     try:
         top = size**n
@@ -132,15 +136,16 @@ def power(a: Bounds, n: float) -> Bounds:
     return (0.0 if n % 2 == 0 else -top), top
 
 
-def size_of(bounds: Bounds) -> float:
+def magnitude(bounds: Bounds) -> float:
+    """The largest absolute value within bounds."""
     return max(map(abs, bounds))
 
 
 @singledispatch
 def bounds_after(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
     """The bounds of an integer output of a node, given those of its inputs."""
-    if type(op) in MOVING:
-        data = MOVING[type(op)]
+    if type(op) in REARRANGING:
+        data = REARRANGING[type(op)]
         return hull(*(inputs if data is None else inputs[:data]))
     return UNKNOWN
 
@@ -161,16 +166,14 @@ def _(op: Elemwise, node: Apply, inputs: list[Bounds]) -> Bounds:
     if isinstance(scalar, Invert):
         return -first[1] - 1, -first[0] - 1
     if isinstance(scalar, Abs):
-        return (0.0 if first[0] <= 0 <= first[1] else min(map(abs, first))), size_of(first)
+        return (0.0 if first[0] <= 0 <= first[1] else min(map(abs, first))), magnitude(first)
     if isinstance(scalar, Sqr):
         return power(first, 2)
     if isinstance(scalar, Pow):
         low, high = inputs[1]
-        return (
-            hull(power(first, low), power(first, high), (-size_of(first) if first[0] < 0 else 0.0, 1.0))
-            if low >= 0
-            else UNKNOWN
-        )
+        if low < 0:
+            return UNKNOWN
+        return hull(power(first, low), power(first, high), (-magnitude(first) if first[0] < 0 else 0.0, 1.0))
     if isinstance(scalar, ScalarMaximum):
         return max(low for low, _ in inputs), max(high for _, high in inputs)
     if isinstance(scalar, ScalarMinimum):
@@ -186,26 +189,26 @@ def _(op: Elemwise, node: Apply, inputs: list[Bounds]) -> Bounds:
     if isinstance(scalar, Sign):
         return -1.0, 1.0
     if isinstance(scalar, IntDiv):
-        return (0.0 if first[0] >= 0 and inputs[1][0] > 0 else -size_of(first)), size_of(first)
+        return (0.0 if first[0] >= 0 and inputs[1][0] > 0 else -magnitude(first)), magnitude(first)
     if isinstance(scalar, Mod):
-        return (0.0, inputs[1][1] - 1) if inputs[1][0] > 0 else (-size_of(inputs[1]), size_of(inputs[1]))
+        return (0.0, inputs[1][1] - 1) if inputs[1][0] > 0 else (-magnitude(inputs[1]), magnitude(inputs[1]))
     if isinstance(scalar, AND | OR | XOR):
-        size = max(map(size_of, inputs))
+        size = max(map(magnitude, inputs))
         top = math.inf if size == math.inf else 2.0 ** math.ceil(math.log2(size + 1))
         return (0.0 if all(low >= 0 for low, _ in inputs) else -top), top
     return UNKNOWN
 
 
 def count(node: Apply, axes: Any) -> float:
-    """How many elements a reduction of the first input over `axes` takes together."""
+    """How many elements of the first input a reduction over `axes` combines; infinite where not known."""
     shape = node.inputs[0].type.shape
     over = range(len(shape)) if axes is None else np.atleast_1d(axes)
     sizes = [shape[a] for a in over]
     return math.inf if None in sizes else float(np.prod(sizes))
 
 
-def added(bounds: Bounds, n: float) -> Bounds:
-    """Of a sum of n numbers."""
+def sum_of(bounds: Bounds, n: float) -> Bounds:
+    """Bounds of a sum of n numbers."""
     return times(bounds[0], n), times(bounds[1], n)
 
 
@@ -213,45 +216,45 @@ def added(bounds: Bounds, n: float) -> Bounds:
 def _(op: CAReduce, node: Apply, inputs: list[Bounds]) -> Bounds:
     n = count(node, op.axis)
     if isinstance(op.scalar_op, Add):
-        return added(inputs[0], n)
+        return sum_of(inputs[0], n)
     if isinstance(op.scalar_op, Mul):
-        return products(inputs[0], n)
+        return product_of(inputs[0], n)
     return inputs[0] if isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum) else UNKNOWN
 
 
-def products(bounds: Bounds, n: float) -> Bounds:
-    """Of a product of up to n numbers."""
-    if size_of(bounds) <= 1:
+def product_of(bounds: Bounds, n: float) -> Bounds:
+    """Bounds of a product of up to n numbers."""
+    if magnitude(bounds) <= 1:
         return min(bounds[0], 0.0) if bounds[0] >= 0 else -1.0, 1.0
-    top = size_of(power((0.0, size_of(bounds)), n)) if n < math.inf else math.inf
+    top = magnitude(power((0.0, magnitude(bounds)), n)) if n < math.inf else math.inf
     return (0.0 if bounds[0] >= 0 else -top), top
 
 
 @bounds_after.register
 def _(op: CumOp, node: Apply, inputs: list[Bounds]) -> Bounds:
     n = count(node, op.axis)
-    return hull(inputs[0], added(inputs[0], n)) if op.mode == "add" else products(inputs[0], n)
+    return hull(inputs[0], sum_of(inputs[0], n)) if op.mode == "add" else product_of(inputs[0], n)
 
 
 @bounds_after.register(Dot)
 def of_dot(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
     (a, b), n = node.inputs, node.inputs[0].type.shape[-1]
     for matrix, other, axis in ((a, inputs[1], -1), (b, inputs[0], -2 if b.type.ndim > 1 else -1)):
-        if isinstance(matrix, Constant) and np.size(matrix.data):  # by the entries of its rows, or columns
+        if isinstance(matrix, Constant) and np.size(matrix.data):
+            # Sums of the positive and of the negative entries of each row (or column) of a constant matrix
+            # give tighter bounds than one entry times the number of entries.
             data = np.asarray(matrix.data, float)
             up, down = (np.maximum(sign * data, 0).sum(axis=axis).max() for sign in (1, -1))
             ends = [times(up, e) for e in other] + [times(-down, e) for e in other]
             return min(ends[0], 0.0) + min(ends[3], 0.0), max(ends[1], 0.0) + max(ends[2], 0.0)
-    return added(product(*inputs), math.inf if n is None else n)
+    return sum_of(product(*inputs), math.inf if n is None else n)
 
 
 @bounds_after.register
 def _(op: Blockwise, node: Apply, inputs: list[Bounds]) -> Bounds:
-    return (
-        added(product(*inputs), node.inputs[0].type.shape[-1] or math.inf)
-        if isinstance(op.core_op, Dot)
-        else UNKNOWN
-    )
+    if not isinstance(op.core_op, Dot):
+        return UNKNOWN
+    return sum_of(product(*inputs), node.inputs[0].type.shape[-1] or math.inf)
 
 
 @bounds_after.register(IncSubtensor)
@@ -261,7 +264,7 @@ def _(op: Any, node: Apply, inputs: list[Bounds]) -> Bounds:
         return hull(*inputs[:2])
     elements = node.inputs[1].type.shape
     n = 1.0 if isinstance(op, IncSubtensor) else math.inf if None in elements else float(np.prod(elements))
-    low, high = added(inputs[1], n)
+    low, high = sum_of(inputs[1], n)
     return inputs[0][0] + min(low, 0.0), inputs[0][1] + max(high, 0.0)
 
 
@@ -282,10 +285,15 @@ def _(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
 
 
 def extent(support: tuple[Any, Any], unbounded: float = math.inf) -> Bounds:
-    """The bounds of a variable of which the lower and upper limits of all elements are known, None where
-    there is none.
+    """Bounds that hold for all elements of a variable.
+
+    Parameters
+    ----------
+    support : (lower, upper), arrays or scalars; None where there is no bound
+    unbounded : the magnitude that stands for a missing bound
     """
     low, high = support
-    return -unbounded if low is None else float(np.min(low)), unbounded if high is None else float(
-        np.max(high)
+    return (
+        -unbounded if low is None else float(np.min(low)),
+        unbounded if high is None else float(np.max(high)),
     )

@@ -1,4 +1,4 @@
-"""Where an index runs out of bounds the density is zero: JAX would clamp it in silence."""
+"""Terms that make the density zero where an index is out of bounds; JAX would silently clamp the index."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_discrete.targets.graph.analysis import Depends
-from pymc_discrete.targets.graph.bounds import MOVING, IntegerBounds, extent
+from pymc_discrete.targets.graph.bounds import REARRANGING, IntegerBounds, extent
 
 
 def index_guards(
@@ -26,31 +26,31 @@ def index_guards(
     supports: dict[Variable, tuple[Any, Any]],
     uniform: set[Variable],
 ) -> tuple[list[tuple[str, Variable]], list[str]]:
-    """Terms that are -inf where an index that depends on the block is out of bounds: PyTensor raises there,
-    JAX clamps in silence.
+    """Terms that are -inf where an index that depends on the block is out of bounds.
+
+    PyTensor raises an error there, JAX clamps the index without one.
 
     Parameters
     ----------
-    moving : whether a variable depends on the block
+    terms : [(name, tensor)] of the log density
+    moving : the variables of the graph that depend on the block
     supports : {variable: (lower, upper)}, the widest bounds of its elements
-    uniform : the variables whose elements all have these bounds: of the others, an element in question may
-        have narrower ones
+    uniform : the variables all of whose elements have these bounds; elements of other variables may have
+        tighter ones, so that no warning is given for them
 
     Returns
     -------
     guards : [(name, term)]
-    warnings : what to say of variables whose own values are an index and reach out of bounds
+    warnings : messages about variables that are an index and whose supports reach out of bounds
     """
-    found: list[tuple[str, Variable]] = []
+    guards: list[tuple[str, Variable]] = []
     warnings: list[str] = []
     seen = set()
     bounds = IntegerBounds({v: extent(support) for v, support in supports.items()})
     for name, term in terms:
         for node in toposort([term]):
-            reads, writes = (
-                isinstance(node.op, Subtensor | AdvancedSubtensor),
-                isinstance(node.op, IncSubtensor | AdvancedIncSubtensor),
-            )
+            reads = isinstance(node.op, Subtensor | AdvancedSubtensor)
+            writes = isinstance(node.op, IncSubtensor | AdvancedIncSubtensor)
             if node in seen or not (reads or writes):
                 continue
             seen.add(node)
@@ -67,10 +67,10 @@ def index_guards(
                 low, high = bounds.of(index)
                 if low < -size or high >= size:
                     i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
-                    found.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
+                    guards.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
                     if (
                         np.isfinite([low, high]).all()
-                        and (variable := moved(index)) is not None
+                        and (variable := indexing_variable(index)) is not None
                         and variable in uniform
                     ):
                         warnings.append(
@@ -78,16 +78,17 @@ def index_guards(
                             f"entries in {name!r}: values without an entry count as impossible. Give the "
                             "table as many entries as there are values, and count from 0."
                         )
-    return found, list(dict.fromkeys(warnings))
+    return guards, list(dict.fromkeys(warnings))
 
 
-def moved(index: Variable) -> Variable | None:
-    """The variable z of an index such as z, z[3], z.T or z - 1: its values moved or shifted by a constant.
-    None for any other index.
+def indexing_variable(index: Variable) -> Variable | None:
+    """The variable z of an index such as z, z[3], z.T or z - 1, or None for any other index.
+
+    That is, an index whose values are those of one variable, rearranged or shifted by a constant.
     """
     for node in toposort([index]):
         shifted = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
-        if not shifted and type(node.op) not in MOVING:
+        if not shifted and type(node.op) not in REARRANGING:
             return None
     leaves = {v for v in ancestors([index]) if v.owner is None and not isinstance(v, Constant)}
     return leaves.pop() if len(leaves) == 1 else None

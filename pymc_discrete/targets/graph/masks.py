@@ -1,10 +1,10 @@
-"""Masks in place of slices and selections whose size depends on a variable of the model: `y[:k].sum()`, `y[z
-> 0].sum()`.
+"""Replaces slices and boolean selections whose size depends on a variable by masks.
 
-JAX compiles programs of fixed shapes. A slice that is summed, or compared, multiplied or joined and then
-summed, is the whole axis with what lies outside replaced by what a sum ignores. So are the elements that a
-tensor of bools selects: PyTensor's own rewrite of their sum for JAX (`boolean_indexing_sum`) lays the bools
-along the last axis of a matrix in place of the first.
+JAX compiles programs of fixed shapes. In `y[:k].sum()` the slice is therefore replaced by the whole axis,
+with the elements outside set to the neutral element of the reduction, here 0. Elementwise functions and joins
+between the slice and the reduction are applied to the whole axis. A boolean selection, `y[z > 0].sum()`, is
+treated in the same way. (PyTensor's own rewrite of it for JAX, `boolean_indexing_sum`, aligns the booleans
+with the last axis of a matrix instead of the first.)
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,21 @@ from pytensor.tensor.subtensor import (
 
 from pymc_discrete.targets.graph.rebuild import remade
 
-# what the reductions ignore
-IGNORED = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
-# {Op: position of the first of the inputs whose values give the size of the output}
+# {scalar function of a reduction: its neutral element}
+NEUTRAL = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
+# {Op: number of the first of the inputs whose values determine the size of the output}
 SIZED_BY = {ARange: 0, Nonzero: 0, Unique: 0, Alloc: 1, Repeat: 1}
 
 
 class Cut(NamedTuple):
-    """What a slice leaves of an axis: `begin` to `end`, counted from its first element."""
+    """A slice of an axis: its elements from `begin` to before `end`.
+
+    Attributes
+    ----------
+    axis : the axis of the tensor that is sliced
+    length : of the whole axis
+    begin, end : () int64, between 0 and `length`
+    """
 
     axis: int
     length: int
@@ -48,15 +55,15 @@ class Cut(NamedTuple):
     end: Variable
 
     def mask(self, ndim: int) -> Variable:
-        """True inside, along the axis of a tensor of so many dimensions."""
-        place = pt.constant(np.arange(self.length)).dimshuffle(
+        """True inside the slice, broadcastable against a tensor of `ndim` dimensions."""
+        position = pt.constant(np.arange(self.length)).dimshuffle(
             *("x" if d != self.axis else 0 for d in range(ndim))
         )
-        return (place >= self.begin) & (place < self.end)
+        return (position >= self.begin) & (position < self.end)
 
     @property
     def count(self) -> Variable:
-        """() int64, the number of elements of the slice along its axis."""
+        """() int64, the number of elements of the slice."""
         return pt.maximum(self.end - self.begin, 0)
 
     def on(self, axis: int) -> "Cut":
@@ -71,20 +78,24 @@ class Cut(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What indexing an axis with a vector of bools keeps of it: the elements where the vector is True, as in
-    `x[z > 0]`.
+    """A boolean selection along an axis: the elements where a vector is True, as in `x[z > 0]`.
+
+    Attributes
+    ----------
+    axis : the axis of the tensor that is indexed
+    chosen : (length of the axis,) bool
     """
 
     axis: int
     chosen: Variable
 
     def mask(self, ndim: int) -> Variable:
-        """The vector of bools, broadcastable against a tensor of `ndim` dimensions."""
+        """True where an element is selected, broadcastable against a tensor of `ndim` dimensions."""
         return self.chosen.dimshuffle(*("x" if d != self.axis else 0 for d in range(ndim)))
 
     @property
     def count(self) -> Variable:
-        """() int64, the number of elements kept."""
+        """() int64, the number of selected elements."""
         return self.chosen.sum()
 
     def on(self, axis: int) -> "Chosen":
@@ -99,13 +110,13 @@ class Chosen(NamedTuple):
 
 
 class Sliced(NamedTuple):
-    """A tensor of which only what the cuts leave counts."""
+    """A slice of a tensor, represented by the whole tensor and the slices or selections of its axes."""
 
     whole: Variable
     cuts: list[Cut | Chosen]
 
     def filled(self, value) -> Variable:
-        """The whole, with a value outside."""
+        """The whole tensor, with `value` outside the slice."""
         out = self.whole
         for cut in self.cuts:
             out = pt.switch(cut.mask(out.ndim), out, np.asarray(value, out.dtype))
@@ -113,7 +124,7 @@ class Sliced(NamedTuple):
 
 
 def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
-    """What `masked` says of a term whose variables are all unknown, or None if it can be compiled."""
+    """The error that `masked` raises for a term whose inputs are all variable, or None."""
     try:
         masked([output], list(explicit_graph_inputs([output])))
     except NotImplementedError as error:
@@ -122,8 +133,9 @@ def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
 
 
 def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """Terms of a log density, whose elements are added up, with masks in place of slices and selections whose
-    sizes depend on `roots`.
+    """Terms with masks in place of slices and selections whose sizes depend on `roots`.
+
+    A term that is itself a slice is filled with 0, since the elements of a term are summed.
 
     Raises
     ------
@@ -134,21 +146,26 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
 
 def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable | Sliced]:
-    """A graph with masks in place of slices and selections whose sizes depend on `roots`, and places in place
-    of bools that are known.
+    """A graph with masks in place of slices and selections whose sizes depend on `roots`.
+
+    Boolean selections that depend on no variable are replaced by selections by integers.
+
+    Returns
+    -------
+    The outputs, as a `Sliced` where an output itself has a variable size.
 
     Raises
     ------
     NotImplementedError
-        Where something else than a reduction asks for such a slice, or another tensor has a size that depends
-        on `roots`.
+        Where such a slice is used other than in a reduction, or another tensor has a size that depends on
+        `roots`.
     """
-    known: dict[Variable, Variable | Sliced] = {}
-    moving = set(roots)
-    found = False
+    rewritten: dict[Variable, Variable | Sliced] = {}
+    moving = set(roots)  # the variables of the graph that depend on `roots`
+    changed = False
     for node in toposort(outputs):
-        inputs = [known.get(i, i) for i in node.inputs]
-        # a shape does not depend on values, unless of what is sliced
+        inputs = [rewritten.get(i, i) for i in node.inputs]
+        # the shape of a tensor does not depend on values, unless the tensor is such a slice
         if any(i in moving for i in node.inputs) and not (
             isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)
         ):
@@ -161,23 +178,21 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
             )
         new: Sequence[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
-            new, found = [sliced(node, inputs, cuts)], True
+            new, changed = [sliced(node, inputs, cuts)], True
         elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and (masks := bools(node, moving)):
-            new, found = [selected(node, inputs, masks)], True
+            new, changed = [selected(node, inputs, masks)], True
         elif any(isinstance(i, Sliced) for i in inputs):
-            new = passed_on(node, inputs)
+            new = applied(node, inputs)
         elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and bools(node, None):
-            new, found = [by_places(node, inputs)], True
+            new, changed = [by_integers(node, inputs)], True
         elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
             new = list(remade(node, [i for i in inputs if isinstance(i, Variable)]))
-        known.update(zip(node.outputs, new if new is not None else node.outputs, strict=True))
-    return [known.get(o, o) for o in outputs] if found else list(outputs)
+        rewritten.update(zip(node.outputs, new if new is not None else node.outputs, strict=True))
+    return [rewritten.get(o, o) for o in outputs] if changed else list(outputs)
 
 
 def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
-    """{position among the indices: tensor of bools} of an indexing with bools, those in `moving` if that is
-    given.
-    """
+    """The boolean indices of a node, by position; only those in `moving` if that is given."""
     flat = node.inputs[1 if isinstance(node.op, AdvancedSubtensor) else 2 :]
     indices = enumerate(indices_from_subtensor(flat, node.op.idx_list))
     return {
@@ -187,16 +202,14 @@ def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
     }
 
 
-def by_places(node: Apply, inputs: list[Variable]) -> Variable:
-    """An indexing with bools that depend on no variable of the model, with the places where they are True in
-    place of the bools.
-    """
+def by_integers(node: Apply, inputs: list[Variable]) -> Variable:
+    """An indexing with constant booleans, written with the integer positions where they are True."""
     first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
     index: list[Variable | slice] = []
     for i in indices_from_subtensor(inputs[first:], node.op.idx_list):
         if isinstance(i, Variable) and i.type.dtype == "bool":
             value = i.data if isinstance(i, Constant) else pytensor.function([], i, mode="FAST_COMPILE")()
-            index += [pt.constant(places) for places in np.nonzero(value)]
+            index += [pt.constant(positions) for positions in np.nonzero(value)]
         else:
             index.append(i)
     part = inputs[0][tuple(index)]
@@ -207,8 +220,17 @@ def by_places(node: Apply, inputs: list[Variable]) -> Variable:
 
 
 def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Variable]) -> Variable | Sliced:
-    """What an indexing with one tensor of bools, and `:` for all other axes, reads; or the tensor in which it
-    has written.
+    """A read or a write with a boolean index, in terms of its mask.
+
+    Only one boolean index is supported, with `:` for all other axes.
+
+    Parameters
+    ----------
+    masks : {position: boolean index}, see `bools`
+
+    Returns
+    -------
+    What is read, as a `Sliced`; or the tensor after the write.
     """
     reads = isinstance(node.op, AdvancedSubtensor)
     x, flat = inputs[0], inputs[1 if reads else 2 :]
@@ -219,7 +241,7 @@ def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Vari
     if any(i != slice(None) for p, i in enumerate(indices) if p != axis):
         raise refused(node)
     mask = indices[axis]
-    if mask.type.ndim != 1:  # of several axes: they become one
+    if mask.type.ndim != 1:  # an index over several axes: merge them into one
         if not reads or not mask.type.ndim:
             raise refused(node)
         last = axis + mask.type.ndim
@@ -235,15 +257,21 @@ def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Vari
         if len(y.cuts) != 1 or not choice.same(y.cuts[0].on(y.cuts[0].axis + ahead)):
             raise refused(node)
     elif axis >= ahead and not whole.type.broadcastable[axis - ahead]:
-        raise refused(node)  # a value for every True, whose number is not known
+        raise refused(node)  # one value for each True, and the number of these varies
     new = whole if node.op.set_instead_of_inc else x + whole
     return pt.switch(choice.mask(x.type.ndim), new, x).astype(x.dtype)
 
 
 def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
-    """{dimension: slice} of an indexing whose ends depend on a variable."""
+    """{dimension: slice} of those slices of a node whose ends depend on a variable.
+
+    Raises
+    ------
+    NotImplementedError
+        Where such a slice has a step.
+    """
     flat = node.inputs[1 if isinstance(node.op, Subtensor) else 2 :]
-    found = {}
+    slices = {}
     for d, index in enumerate(indices_from_subtensor(flat, node.op.idx_list)):
         if isinstance(index, slice) and any(end in moving for end in (index.start, index.stop)):
             if index.step is not None and not (isinstance(index.step, Constant) and index.step.data == 1):
@@ -251,8 +279,8 @@ def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
                     f"A slice with a step, {node.op}, has a length that depends on a variable of the model. "
                     f"{REMEDY}"
                 )
-            found[d] = index
-    return found
+            slices[d] = index
+    return slices
 
 
 REMEDY = (
@@ -261,67 +289,74 @@ REMEDY = (
 )
 
 
-def sliced(node: Apply, inputs: list[Variable | Sliced], cuts: dict[int, slice]) -> Variable | Sliced:
+def sliced(node: Apply, inputs: list[Variable | Sliced], slices: dict[int, slice]) -> Variable | Sliced:
+    """A read or a write of slices of variable length, in terms of their masks.
+
+    Parameters
+    ----------
+    slices : {dimension: slice}, see `dynamic`
+
+    Returns
+    -------
+    What is read, as a `Sliced`; or the tensor after the write.
+    """
     first = 1 if isinstance(node.op, Subtensor) else 2
     x, flat = inputs[0], node.inputs[first:]
     if isinstance(x, Sliced):
         raise refused(node)
     index = [
-        slice(None) if d in cuts else i for d, i in enumerate(indices_from_subtensor(flat, node.op.idx_list))
+        slice(None) if d in slices else i
+        for d, i in enumerate(indices_from_subtensor(flat, node.op.idx_list))
     ]
-    made: list[Cut | Chosen] = []
+    cuts: list[Cut | Chosen] = []
     axis = 0
     for d, i in enumerate(index):
-        if d in cuts:
+        if d in slices:
             length = x.type.shape[d]
             if length is None:
                 raise NotImplementedError(
                     "The length of a tensor that is sliced up to a variable of the model is not known. "
                     f"{REMEDY}"
                 )
-            made.append(
-                Cut(
-                    axis,
-                    length,
-                    *(
-                        place(end, length, missing)
-                        for end, missing in ((cuts[d].start, 0), (cuts[d].stop, length))
-                    ),
-                )
-            )
+            begin, end = place(slices[d].start, length, 0), place(slices[d].stop, length, length)
+            cuts.append(Cut(axis, length, begin, end))
         axis += isinstance(i, slice)
     if isinstance(node.op, Subtensor):
-        return Sliced(x[tuple(index)], made)
+        return Sliced(x[tuple(index)], cuts)
     part, y = x[tuple(index)], inputs[1]  # x[..., a:b] is set to y, or increased by it
     if isinstance(y, Sliced):
-        if len(y.cuts) != len(made) or not all(any(c.same(own) for own in made) for c in y.cuts):
+        if len(y.cuts) != len(cuts) or not all(any(c.same(cut) for cut in cuts) for c in y.cuts):
             raise refused(node)
         y = y.whole
     ahead = part.ndim - y.ndim
     if any(
-        c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] and y is node.inputs[1] for c in made
+        c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] and y is node.inputs[1] for c in cuts
     ):
         raise refused(node)
     new = y if node.op.set_instead_of_inc else part + y
-    for cut in made:
+    for cut in cuts:
         new = pt.switch(cut.mask(part.ndim), new, part)
-    return (
-        pt.set_subtensor(part, new)
-        if any(not isinstance(i, slice) or i != slice(None) for i in index)
-        else new.astype(x.dtype)
-    )
+    if all(isinstance(i, slice) and i == slice(None) for i in index):
+        return new.astype(x.dtype)
+    return pt.set_subtensor(part, new)
 
 
 def place(end: Variable | None, length: int, missing: int) -> Variable:
-    """An end of a slice as Python reads it, counted from the first element."""
+    """() int64, an end of a slice as a position between 0 and `length`; `missing` where there is none."""
     if end is None:
         return pt.constant(np.int64(missing))
     end = pt.cast(end if hasattr(end.type, "ndim") else pt.tensor_from_scalar(end), "int64")
     return pt.clip(pt.switch(end < 0, end + length, end), 0, length)
 
 
-def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable | Sliced]:
-    """What becomes of slices in the Op that reads them."""
+def applied(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable | Sliced]:
+    """The outputs of a node some of whose inputs are slices of variable length.
+
+    Raises
+    ------
+    NotImplementedError
+        For an Op that cannot be applied to the whole axis instead.
+    """
     op, parts = node.op, [i for i in inputs if isinstance(i, Sliced)]
     cuts = parts[0].cuts
     if isinstance(op, Shape):
@@ -339,18 +374,18 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable
                 raise refused(node)
         wholes = [i.whole if isinstance(i, Sliced) else i for i in inputs]
         return [Sliced(out, cuts) for out in op.make_node(*wholes).outputs]
-    if isinstance(op, ViewOp):  # a Deterministic
+    if isinstance(op, ViewOp):  # pm.Deterministic is one
         return [parts[0]]
     if isinstance(op, DimShuffle):
         order = list(op.new_order)
         if any(cut.axis not in order for cut in cuts):
             raise refused(node)
         return [Sliced(parts[0].whole.dimshuffle(*order), [cut.on(order.index(cut.axis)) for cut in cuts])]
-    if isinstance(op, CAReduce) and type(op.scalar_op) in IGNORED:
+    if isinstance(op, CAReduce) and type(op.scalar_op) in NEUTRAL:
         axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
-        gone = [cut for cut in cuts if cut.axis in axes]
+        reduced = [cut for cut in cuts if cut.axis in axes]
         if (
-            gone
+            reduced
             and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum)
             and parts[0].whole.dtype not in ("float32", "float64")
         ):
@@ -359,11 +394,12 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable
                 "be empty, and no integer stands for the largest or smallest of nothing. Make them floats "
                 "first, pt.cast(x, 'float64')[:k].max()."
             )
-        whole = Sliced(parts[0].whole, gone).filled(IGNORED[type(op.scalar_op)])
+        whole = Sliced(parts[0].whole, reduced).filled(NEUTRAL[type(op.scalar_op)])
         reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
         (out,) = reduction.make_node(whole).outputs
-        if gone and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum):  # of nothing there is none
-            out = pt.switch(reduce(pt.and_, [cut.count > 0 for cut in gone]), out, np.nan)
+        if reduced and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum):
+            # the extremum of an empty slice is undefined
+            out = pt.switch(reduce(pt.and_, [cut.count > 0 for cut in reduced]), out, np.nan)
         left = [cut.on(cut.axis - sum(a < cut.axis for a in axes)) for cut in cuts if cut.axis not in axes]
         return [Sliced(out, left) if left else out]
     if isinstance(op, Join) and len(inputs) == 2 and len(parts) == 2 and all(len(p.cuts) == 1 for p in parts):
@@ -371,7 +407,7 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable
         if not (isinstance(before, Cut) and isinstance(after, Cut)):
             raise refused(node)
         axis = op.axis % parts[0].whole.ndim
-        # a[:k] and b[k:] of one length: the first up to k, the second from there
+        # a[:k] joined with b[k:], where a and b have one length, is a switch between a and b
         fits = (
             before.axis == after.axis == axis
             and before.length == after.length
@@ -388,12 +424,13 @@ def passed_on(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable
 
 
 def names_in(inputs: Sequence[Variable]) -> str:
-    """The names, for a message, of the variables of the model that the inputs of a node are computed from."""
+    """The names of the variables that the inputs of a node are computed from, for a message."""
     leaves = {v for i in inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant)}
     return ", ".join(sorted(str(v.name) for v in leaves if v.name))
 
 
 def refused(node: Apply) -> NotImplementedError:
+    """The error for a node that uses a slice of variable length in an unsupported way."""
     return NotImplementedError(
         f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node.inputs)}): "
         f"only sums and other reductions over such a slice can be compiled. {REMEDY}"

@@ -1,11 +1,10 @@
-"""Parts of a log density that have one structure, over many variables, written as one: 150 scalar states of a
-Markov chain as a vector.
+"""Combines terms of equal structure into one vectorised term, and their variables into one vector.
 
-Users write such models in loops: a list of scalar variables, each with its own prior term. Compiled one by
-one, a program grows with the number of variables. Here graphs of the same Ops are laid on top of one another.
-Where all have the same variable it stays; constants and variables that differ are stacked along a new first
-axis, and the Ops above work along it. Discrete variables that stand in the same place of such graphs become
-parts of one vector, so that all that follows meets one variable in place of many.
+Users write models in loops: 150 scalar states of a Markov chain, each with its own prior term. Compiled one
+by one, the program grows with the number of variables. Here graphs that consist of the same Ops are
+*stacked*: a variable that all of them share stays, constants and variables that differ are put along a new
+first axis, and the Ops are applied along that axis. Discrete variables at the same position of stacked graphs
+become parts of one vector, so that all later code sees one variable in place of many.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -30,11 +29,11 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pymc_discrete.targets.graph.rebuild import rebuild
 from pymc_discrete.targets.names import shown
 
-LEAST = 3  # alike parts that are laid on top of one another; fewer are left as they are
+LEAST = 3  # graphs of equal structure that are worth stacking; fewer are left as they are
 
 Term = tuple[str, Variable]
 
-# Ops that PyTensor itself knows to write with a further axis in front, with results that there are rules for
+# Ops that PyTensor can vectorise over a new first axis into Ops for which this package has rules
 BATCHED = (
     Elemwise, DimShuffle, CAReduce, Join, MakeVector, Alloc, Reshape, SpecifyShape, JoinDims, SplitDims,
     ExtractDiag, CumOp, Softmax, LogSoftmax, Dot, Blockwise,
@@ -42,26 +41,29 @@ BATCHED = (
 
 
 class NotAlike(Exception):
-    """Some parts of a graph cannot be written as one."""
+    """The given graphs cannot be stacked."""
 
 
 class Signatures:
-    """Numbers of graphs, equal where the Ops are and the types of the leaves."""
+    """Numbers that identify the structure of graphs: equal for the same Ops on leaves of the same types."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self._of: dict[Variable, int] = {}
 
     def of(self, var: Variable) -> int:
-        waiting = [var]
-        while waiting:  # depth first, without recursion: a sum may be nested as deeply as it has terms
-            now = waiting[-1]
-            missing = [i for i in (now.owner.inputs if now.owner is not None else ()) if i not in self._of]
+        """The number of the structure of the graph that computes a variable."""
+        pending = [var]
+        # depth first without recursion, since a sum may be nested as deeply as it has terms
+        while pending:
+            current = pending[-1]
+            inputs = current.owner.inputs if current.owner is not None else ()
+            missing = [i for i in inputs if i not in self._of]
             if missing:
-                waiting += missing
+                pending += missing
                 continue
-            self._of[now] = self._number(self._key(now))
-            waiting.pop()
+            self._of[current] = self._number(self._key(current))
+            pending.pop()
         return self._of[var]
 
     def _key(self, var: Variable) -> Hashable:
@@ -76,12 +78,12 @@ class Signatures:
 
 
 def has_values(var: Variable) -> bool:
-    """Whether this is a tensor or a number, and neither a slice nor None."""
+    """Whether a variable is a tensor or a number, rather than a slice or None."""
     return hasattr(var.type, "dtype")
 
 
 class Stack:
-    """Graphs laid on top of one another.
+    """Stacks graphs of equal structure along a new first axis.
 
     Parameters
     ----------
@@ -90,29 +92,32 @@ class Stack:
 
     def __init__(self, leaf: Callable[[tuple[Variable, ...]], Variable]):
         self.leaf = leaf
-        self._made: dict[tuple[Variable, ...], tuple[Variable, bool]] = {}
+        # {members: (their stack, True), or (the one variable that all of them are equal to, False)}
+        self._stacks: dict[tuple[Variable, ...], tuple[Variable, bool]] = {}
 
     def of(self, members: Sequence[Variable]) -> Variable:
-        """(n, ...) the members, which have one signature, along a new first axis.
+        """(n, ...) the n members, which have equal signatures, along a new first axis.
 
         Raises
         ------
         NotAlike
+            Where an Op cannot be vectorised, or slices differ.
         """
-        whole = tuple(members)
-        waiting = [whole]
-        while waiting:  # depth first, without recursion
-            now = waiting[-1]
-            missing = [below for below in self._below(now) if below not in self._made]
+        requested = tuple(members)
+        pending = [requested]
+        while pending:  # depth first, without recursion
+            current = pending[-1]
+            missing = [below for below in self._inputs(current) if below not in self._stacks]
             if missing:
-                waiting += missing
+                pending += missing
                 continue
-            self._made[now] = self._make(now)
-            waiting.pop()
-        stacked, batched = self._made[whole]
-        return stacked if batched else pt.stack([stacked] * len(whole))
+            self._stacks[current] = self._make(current)
+            pending.pop()
+        stacked, batched = self._stacks[requested]
+        return stacked if batched else pt.stack([stacked] * len(requested))
 
-    def _below(self, members: tuple[Variable, ...]) -> Iterator[tuple[Variable, ...]]:
+    def _inputs(self, members: tuple[Variable, ...]) -> Iterator[tuple[Variable, ...]]:
+        """The tuples of members whose stacks are needed to stack these members."""
         distinct = tuple(dict.fromkeys(members))
         if len(distinct) == 1 or members[0].owner is None:
             return
@@ -122,15 +127,15 @@ class Stack:
         yield from zip(*(m.owner.inputs for m in members), strict=True)
 
     def _make(self, members: tuple[Variable, ...]) -> tuple[Variable, bool]:
-        """The stack, or what all members are, and whether it is a stack."""
+        """(the stack, True), or (the one variable that all members are equal to, False)."""
         distinct = list(dict.fromkeys(members))
         first = members[0]
         if len(distinct) == 1:
             return first, False
         if len(distinct) < len(members) and first.owner is not None:
-            stacked, batched = self._made[tuple(distinct)]
-            place = {m: n for n, m in enumerate(distinct)}
-            return (stacked[np.array([place[m] for m in members])], True) if batched else (stacked, False)
+            stacked, batched = self._stacks[tuple(distinct)]
+            position = {m: n for n, m in enumerate(distinct)}
+            return (stacked[np.array([position[m] for m in members])], True) if batched else (stacked, False)
         if isinstance(first, Constant):
             values = [m.data for m in members]
             if not has_values(first):
@@ -140,14 +145,19 @@ class Stack:
             return pt.constant(np.stack(values)), True
         if first.owner is None:
             return self.leaf(members), True
-        inputs = [self._made[below] for below in zip(*(m.owner.inputs for m in members), strict=True)]
+        inputs = [self._stacks[below] for below in zip(*(m.owner.inputs for m in members), strict=True)]
         if not any(batched for _, batched in inputs):
             return first, False
         return with_axis(first.owner, inputs, len(members))[first.owner.outputs.index(first)], True
 
 
 def with_axis(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[Variable]:
-    """The outputs of a node whose inputs are stacks of n, or the same for all of them."""
+    """The outputs of a node, vectorised over a new first axis of length n.
+
+    Parameters
+    ----------
+    inputs : [(variable, whether it is a stack of n)], the others being the same for all of the n
+    """
     op, args = node.op, [i for i, _ in inputs]
     if isinstance(op, ScalarFromTensor | TensorFromScalar):
         return args
@@ -159,74 +169,75 @@ def with_axis(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[
         batched and not hasattr(i.type, "ndim")
         for i, batched in zip(node.inputs, (b for _, b in inputs), strict=True)
     ):
-        raise NotAlike  # numbers that are no tensors: an axis, a length
+        raise NotAlike  # scalars that are not tensors, such as an axis or a length, cannot be stacked
     try:
-        made = _vectorize_node(op, node, *args)
+        vectorised = _vectorize_node(op, node, *args)
     except (NotImplementedError, ValueError, TypeError) as error:
         raise NotAlike from error
-    return made.outputs if isinstance(made, Apply) else list(made)
+    return vectorised.outputs if isinstance(vectorised, Apply) else list(vectorised)
 
 
 def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variable:
-    """x[i, :, j] with x, some of the indices, or all of them stacks of n."""
+    """`x[i, :, j]` where x, some of the indices, or all of them are stacks of n.
+
+    The result is indexed by the stacked axis first. Where NumPy's rules for advanced indexing put the
+    dimensions of the indices elsewhere than for one member, they are transposed back.
+    """
     (x, stacked), *flat = inputs
     old, *_ = node.inputs
-    places = list(indices_from_subtensor(range(len(flat)), node.op.idx_list))
-    places += [slice(None)] * (old.type.ndim - len(places))
-    arrays = [d for d, place in enumerate(places) if not isinstance(place, slice)]
+    # for each dimension of x: which of the flat inputs is its index, or a slice of such numbers
+    entries = list(indices_from_subtensor(range(len(flat)), node.op.idx_list))
+    entries += [slice(None)] * (old.type.ndim - len(entries))
+    arrays = [d for d, entry in enumerate(entries) if not isinstance(entry, slice)]
     if any(
-        flat[p][1]
-        for place in places
-        if isinstance(place, slice)
-        for p in (place.start, place.stop, place.step)
-        if p is not None
+        flat[end][1]
+        for entry in entries
+        if isinstance(entry, slice)
+        for end in (entry.start, entry.stop, entry.step)
+        if end is not None
     ):
-        raise NotAlike  # slices of different lengths
+        raise NotAlike  # the slices of different members may differ in length
     index: dict[int, Any] = {}
-    for d, place in enumerate(places):
+    for d, entry in enumerate(entries):
         if d in arrays:
-            index[d] = flat[place][0]
+            index[d] = flat[entry][0]
         else:
-            index[d] = slice(
-                *(None if p is None else flat[p][0] for p in (place.start, place.stop, place.step))
-            )
+            ends = (entry.start, entry.stop, entry.step)
+            index[d] = slice(*(None if end is None else flat[end][0] for end in ends))
     if any(getattr(index[d].type, "dtype", "") == "bool" for d in arrays):
         raise NotAlike
-    old_ndim = {
-        d: node.inputs[1 + places[d]].type.ndim if hasattr(node.inputs[1 + places[d]].type, "ndim") else 0
-        for d in arrays
-    }
-    wide = max(old_ndim.values(), default=0)  # dimensions that the indices span together
+    # the number of dimensions of the indices of one member, broadcast against one another
+    wide = max((getattr(node.inputs[1 + entries[d]].type, "ndim", 0) for d in arrays), default=0)
+    # NumPy moves the dimensions of indices that are separated by slices to the front
     apart = bool(arrays) and arrays != list(range(arrays[0], arrays[-1] + 1))
-    if not any(flat[places[d]][1] for d in arrays):
+    if not any(flat[entries[d]][1] for d in arrays):
         if stacked and not (apart and isinstance(node.op, AdvancedSubtensor)):
             return x[(slice(None), *index.values())]
         if not stacked:
             raise NotAlike
-    for d in arrays:  # (n, 1, ..., its own dimensions), or what broadcasts to that
+    for d in arrays:  # each index gets the shape (n, 1, ..., its dimensions), or one that broadcasts to that
+        is_stack = flat[entries[d]][1]
         i = (
             pt.as_tensor_variable(index[d])
-            if flat[places[d]][1] or hasattr(index[d].type, "ndim")
+            if is_stack or hasattr(index[d].type, "ndim")
             else pt.tensor_from_scalar(index[d])
         )
-        lead = 1 if flat[places[d]][1] else 0
-        own = i.ndim - lead
-        if lead:
-            i = i.dimshuffle(0, *["x"] * (wide - own), *range(1, 1 + own))
+        if is_stack:
+            ndim = i.ndim - 1
+            i = i.dimshuffle(0, *["x"] * (wide - ndim), *range(1, 1 + ndim))
         index[d] = i
-    before = arrays[0]  # sliced dimensions before the first index
+    before = arrays[0]  # the number of sliced dimensions before the first index
     if stacked:
-        line = pt.constant(np.arange(n)).dimshuffle(0, *["x"] * wide)
-        out = x[(line, *index.values())]
-        moved_to_front = apart or before > 0
+        member = pt.constant(np.arange(n)).dimshuffle(0, *["x"] * wide)
+        out = x[(member, *index.values())]
+        at_front = apart or before > 0
     else:
         out = x[tuple(index.values())]
-        moved_to_front = apart
-    basic = (
-        isinstance(node.op, Subtensor) and len(arrays) > 0
-    )  # whole numbers drop their dimensions where they stand
-    if moved_to_front:
-        # (n, indices, slices): back to where the indices of one member stand
+        at_front = apart
+    # in a Subtensor integers remove their dimensions and do not move others
+    basic = isinstance(node.op, Subtensor) and len(arrays) > 0
+    if at_front:
+        # The result is (n, indices, slices): transpose it to the order that one member has.
         ahead = 0 if apart and not basic else before
         return out.dimshuffle(
             0, *range(1 + wide, 1 + wide + ahead), *range(1, 1 + wide), *range(1 + wide + ahead, out.ndim)
@@ -235,15 +246,16 @@ def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variabl
 
 
 def summands(term: Variable) -> list[tuple[Variable, bool]]:
-    """[(summand, whether it is subtracted)] of nested additions of the same shape; the term alone where it is
-    none.
+    """[(summand, whether it is subtracted)] of nested additions of tensors of one shape.
+
+    A term that is not such an addition is its only summand.
     """
-    found, waiting = [], [(term, False)]
-    while waiting:
-        var, minus = waiting.pop()
+    parts, pending = [], [(term, False)]
+    while pending:
+        var, minus = pending.pop()
         op = var.owner.op.scalar_op if var.owner is not None and isinstance(var.owner.op, Elemwise) else None
         inputs = var.owner.inputs if isinstance(op, Add | Sub | Neg) else []
-        if isinstance(op, Add):  # Python's sum begins with 0
+        if isinstance(op, Add):  # Python's `sum` starts with 0, which is left out
             inputs = [i for i in inputs if not (isinstance(i, Constant) and i.type.ndim == 0 and i.data == 0)]
         floats = all(i.type.dtype == var.type.dtype and i.type.dtype.startswith("float") for i in inputs)
         if (
@@ -252,25 +264,25 @@ def summands(term: Variable) -> list[tuple[Variable, bool]]:
             or not floats
             or any(i.type.shape != var.type.shape for i in inputs)
         ):
-            found.append((var, minus))
+            parts.append((var, minus))
             continue
         flips = [isinstance(op, Neg) or (isinstance(op, Sub) and j == 1) for j in range(len(inputs))]
-        waiting += [(i, minus != flip) for i, flip in zip(inputs, flips, strict=True)][::-1]
-    return found
+        pending += [(i, minus != flip) for i, flip in zip(inputs, flips, strict=True)][::-1]
+    return parts
 
 
 class Alike:
-    """What of a graph has one structure and is enough to be worth laying on top of one another."""
+    """Groups graphs by structure: those of which there are enough to be worth stacking."""
 
     def __init__(self) -> None:
         self._signatures = Signatures()
 
     def of(self, parts: Sequence[Variable]) -> list[list[int]]:
-        """Numbers of the parts that are alike; leaves are not looked at."""
+        """Groups of positions in `parts`, of equal structure; leaves are left out."""
         return self._same([(n, part) for n, part in enumerate(parts) if part.owner is not None])
 
     def inputs(self, node: Apply) -> list[list[int]]:
-        """Numbers of the tensors that are joined to one and are alike, leaves included."""
+        """Groups of inputs of a Join or MakeVector, by number, of equal structure; leaves included."""
         if not isinstance(node.op, Join | MakeVector):
             return []
         return self._same(
@@ -282,29 +294,29 @@ class Alike:
         )
 
     def _same(self, parts: list[tuple[int, Variable]]) -> list[list[int]]:
-        found: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}
         for n, part in parts:
-            found.setdefault(self._signatures.of(part), []).append(n)
-        return [rows for rows in found.values() if len(rows) >= LEAST]
+            groups.setdefault(self._signatures.of(part), []).append(n)
+        return [numbers for numbers in groups.values() if len(numbers) >= LEAST]
 
 
 class Vectors:
-    """Vectors in place of several variables each.
+    """Vectors, each in place of several variables.
 
     Parameters
     ----------
-    groups : {name: variables of static shapes}; a single one stays as it is
+    groups : {name of the vector: variables of static shapes}; a group of one variable stays that variable
 
     Attributes
     ----------
-    values : the vectors, and the variables that stay
+    values : the vectors, and the variables that stay, in the order of `groups`
+    parts : {variable: its value as a part of a vector}
     """
 
     def __init__(self, groups: Mapping[str, Sequence[Variable]]):
         self.values: list[Variable] = []
-        self._places: dict[
-            Variable, tuple[Variable, int]
-        ] = {}  # variable -> the vector that holds it, and where it begins there
+        # {variable: (the vector that contains it, the position of its first element there)}
+        self._places: dict[Variable, tuple[Variable, int]] = {}
         for name, members in groups.items():
             if len(members) == 1:
                 self.values.append(members[0])
@@ -318,58 +330,62 @@ class Vectors:
         self.parts = {v: self._part(v) for v in self._places}
 
     def _part(self, v: Variable) -> Variable:
-        """One of the members of a vector."""
+        """A variable, read from its vector."""
         vector, begin = self._places[v]
         shape = v.type.shape
         return vector[begin] if shape == () else vector[begin : begin + int(np.prod(shape))].reshape(shape)
 
     def stack(self, members: tuple[Variable, ...]) -> Variable:
-        """(n, ...) the stack of variables."""
+        """(n, ...) n variables of one shape along a new first axis; one slice of a vector where possible."""
         vectors = {self._places[m][0] for m in members if m in self._places}
         if len(vectors) != 1 or any(m not in self._places for m in members):
             return pt.stack([self.parts.get(m, m) for m in members])
         (vector,), shape = vectors, members[0].type.shape
         size = int(np.prod(shape))
         begins = np.array([self._places[m][1] for m in members])
-        if (np.diff(begins) == size).all():  # one after the other
-            line = vector[begins[0] : begins[-1] + size]
+        if (np.diff(begins) == size).all():  # the members follow one another in the vector
+            elements = vector[begins[0] : begins[-1] + size]
         else:
-            line = vector[(begins[:, None] + np.arange(size)).reshape(-1)]
-        return line if shape == () else line.reshape((len(members), *shape))
+            elements = vector[(begins[:, None] + np.arange(size)).reshape(-1)]
+        return elements if shape == () else elements.reshape((len(members), *shape))
 
 
 def joined_alike(outputs: list[Variable], vectors: Vectors, stack: Stack, alike: Alike) -> list[Variable]:
-    """The graph in terms of the vectors, and of what is joined the alike inputs as one."""
+    """The graph as a function of the vectors, with joined inputs of equal structure stacked."""
 
     def join(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        own = alike.inputs(node)
-        return joined(node, inputs, own, stack, vectors) if own else None
+        groups = alike.inputs(node)
+        return joined(node, inputs, groups, stack, vectors) if groups else None
 
     return rebuild(outputs, vectors.parts, join)
 
 
 def joined(
-    node: Apply, inputs: list[Variable], alike: list[list[int]], stack: Stack, vectors: Vectors
+    node: Apply, inputs: list[Variable], groups: list[list[int]], stack: Stack, vectors: Vectors
 ) -> list[Variable] | None:
-    """What a node joins, its alike inputs as one."""
+    """The output of a Join or MakeVector with groups of its inputs stacked; None where none can be stacked.
+
+    Parameters
+    ----------
+    inputs : those of the node, as functions of the vectors
+    groups : numbers of inputs of equal structure
+    """
     pieces: list[Variable] = []
-    order: list[int] = []  # of the inputs, as the pieces have them
+    order: list[int] = []  # the numbers of the inputs, in the order in which the pieces contain them
     axis = node.op.axis % node.outputs[0].type.ndim if isinstance(node.op, Join) else 0
     lengths = [i.type.shape[axis] if isinstance(node.op, Join) else 1 for i in node.inputs]
     if None in lengths:
         return None
-    for rows in alike:
+    for group in groups:
         try:
-            (part,) = rebuild([stack.of([node.inputs[j] for j in rows])], vectors.parts)
+            (part,) = rebuild([stack.of([node.inputs[j] for j in group])], vectors.parts)
         except NotAlike:
             continue
-        order += rows
-        if isinstance(
-            node.op, Join
-        ):  # the new axis goes before the one along which they are joined, and the two become one
-            shape = node.inputs[rows[0]].type.shape
+        order += group
+        if isinstance(node.op, Join):  # merge the new axis with the one along which the inputs are joined
+            shape = node.inputs[group[0]].type.shape
             part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, part.ndim))
-            part = part.reshape((*shape[:axis], len(rows) * shape[axis], *shape[axis + 1 :]))
+            part = part.reshape((*shape[:axis], len(group) * shape[axis], *shape[axis + 1 :]))
         pieces.append(part)
     if not pieces:
         return None
@@ -383,40 +399,45 @@ def joined(
     wanted = np.concatenate([begin[j] + np.arange(lengths[j]) for j in range(len(inputs))])
     if not np.array_equal(wanted, np.arange(len(wanted))):
         whole = whole[(*[slice(None)] * axis, wanted)]
-    return (
-        [whole.astype(node.outputs[0].type.dtype)]
-        if whole.type.dtype != node.outputs[0].type.dtype
-        else [whole]
-    )
+    dtype = node.outputs[0].type.dtype
+    return [whole if whole.type.dtype == dtype else whole.astype(dtype)]
 
 
 def in_vectors(
     outputs: list[Variable], groups: Mapping[str, Sequence[Variable]]
 ) -> tuple[list[Variable], list[Variable]]:
-    """The values of `Vectors`, and the outputs in terms of them."""
+    """Outputs as functions of vectors of variables.
+
+    Parameters
+    ----------
+    groups : see `Vectors`
+
+    Returns
+    -------
+    values : those of `Vectors`
+    outputs : as functions of `values`
+    """
     vectors = Vectors(groups)
     return vectors.values, joined_alike(outputs, vectors, Stack(vectors.stack), Alike())
 
 
 class Stacked:
-    """The terms of a log density, those alike as one, and the block's variables that they join.
+    """The terms of a log density with those of equal structure stacked, as functions of vectors of variables.
 
     Parameters
     ----------
     terms : [(name, tensor)]
     values : the block's value variables, of static shapes
-    kinds : {name of a value variable: what must agree for two of them to become one}; one that is left out
-        stays by itself
-    others : {name: the model's other value variables that are parts of one vector of this name, or a single
-        one}
+    kinds : {name of a value variable: key}; only variables of equal keys may become parts of one vector, and
+        a variable without a key stays by itself
+    others : {name: the model's other value variables that become one vector of this name, or a single one}
 
     Attributes
     ----------
-    terms : [(name, tensor)] in terms of the new values
-    values, others : value variables, or the vectors that they are parts of, in the order of the first of
-        these
-    groups, groups_of_others : for each of these the names of its members
-    written_as_one : {name of a term: the names of those that it is made of}
+    terms : [(name, tensor)] as functions of the new `values` and `others`
+    values, others : variables and vectors, ordered by the first variable that each contains
+    groups, groups_of_others : for each of them the names of the variables that it contains
+    written_as_one : {name of a stacked term: the names of the terms that it is made of}
     """
 
     def __init__(
@@ -427,36 +448,40 @@ class Stacked:
         others: Mapping[str, Sequence[Variable]],
     ):
         similar = Alike()
-        parts = [(name, part) for name, term in terms for part in taken_apart(term, similar)]
+        parts = [(name, part) for name, term in terms for part in similar_summands(term, similar)]
         alike = similar.of([part for _, part in parts])
-        every = [[parts[i][1] for i in rows] for rows in alike]
-        every += [
-            [n.inputs[j] for j in rows]
-            for n in toposort([part for _, part in parts])
-            for rows in similar.inputs(n)
+        graphs = [[parts[i][1] for i in numbers] for numbers in alike]
+        graphs += [
+            [node.inputs[j] for j in numbers]
+            for node in toposort([part for _, part in parts])
+            for numbers in similar.inputs(node)
         ]
-        united = groups_of(values, kinds, every)
-        self.groups = [[str(v.name) for v in own] for own in united]
-        self.groups_of_others = [[str(v.name) for v in own] for own in others.values()]
-        block = {shown(names, quoted=False): own for names, own in zip(self.groups, united, strict=True)}
+        united = variables_to_unite(values, kinds, graphs)
+        self.groups = [[str(v.name) for v in members] for members in united]
+        self.groups_of_others = [[str(v.name) for v in members] for members in others.values()]
+        block = {
+            shown(names, quoted=False): members for names, members in zip(self.groups, united, strict=True)
+        }
         vectors = Vectors(block | dict(others))
         self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]
         stack = Stack(vectors.stack)
-        made: dict[int, Variable] = {}
+        stacks: dict[int, Variable] = {}  # by the number of the first part of each
         dropped: set[int] = set()
-        for rows in alike:
+        for numbers in alike:
             try:
-                made[rows[0]] = stack.of([parts[i][1] for i in rows])
-                dropped.update(rows[1:])
+                stacks[numbers[0]] = stack.of([parts[i][1] for i in numbers])
+                dropped.update(numbers[1:])
             except NotAlike:
                 continue
-        members = {
-            rows[0]: list(dict.fromkeys(parts[i][0] for i in rows)) for rows in alike if rows[0] in made
+        names_of = {
+            numbers[0]: list(dict.fromkeys(parts[i][0] for i in numbers))
+            for numbers in alike
+            if numbers[0] in stacks
         }
-        labels = {i: shown(names, quoted=False) for i, names in members.items()}
-        self.written_as_one = {labels[i]: names for i, names in members.items()}
+        labels = {i: shown(names, quoted=False) for i, names in names_of.items()}
+        self.written_as_one = {labels[i]: names for i, names in names_of.items()}
         kept = [
-            (labels.get(i, name), made.get(i, part))
+            (labels.get(i, name), stacks.get(i, part))
             for i, (name, part) in enumerate(parts)
             if i not in dropped
         ]
@@ -464,53 +489,60 @@ class Stacked:
         self.terms = list(zip([name for name, _ in kept], outputs, strict=True))
 
 
-def taken_apart(term: Variable, alike: Alike) -> list[Variable]:
-    """The summands of a sum that are like enough others of it, and the sum of the rest."""
-    found = [-part if minus else part for part, minus in summands(term)]
-    some = {n for rows in alike.of(found) for n in rows} if len(found) >= LEAST else set()
-    if not some:
+def similar_summands(term: Variable, alike: Alike) -> list[Variable]:
+    """The summands of a term of which enough have one structure, followed by the sum of the others."""
+    parts = [-part if minus else part for part, minus in summands(term)]
+    similar = {n for numbers in alike.of(parts) for n in numbers} if len(parts) >= LEAST else set()
+    if not similar:
         return [term]
-    rest = [part for n, part in enumerate(found) if n not in some]
-    return [found[n] for n in sorted(some)] + ([pt.add(*rest) if len(rest) > 1 else rest[0]] if rest else [])
+    rest = [part for n, part in enumerate(parts) if n not in similar]
+    total = [pt.add(*rest) if len(rest) > 1 else rest[0]] if rest else []
+    return [parts[n] for n in sorted(similar)] + total
 
 
-def groups_of(
-    values: list[Variable], kinds: dict[str, Hashable], every: list[list[Variable]]
+def variables_to_unite(
+    values: list[Variable], kinds: dict[str, Hashable], graphs: list[list[Variable]]
 ) -> list[list[Variable]]:
-    """The variables that are to be one, in their order: those of one kind that stand in the same place of
-    alike graphs.
+    """Groups of variables that become one vector each, ordered by their first variables.
+
+    Variables belong to one group if they stand at the same position of graphs of equal structure and have
+    equal kinds (see `Stacked`).
+
+    Parameters
+    ----------
+    graphs : groups of graphs of equal structure
     """
-    wanted = {v for v in values if v.name in kinds}
-    above = {v: v for v in wanted}
+    candidates = {v for v in values if v.name in kinds}
+    parent = {v: v for v in candidates}  # a union-find forest
 
     def root(v: Variable) -> Variable:
-        while above[v] is not v:
-            v = above[v]
+        while parent[v] is not v:
+            v = parent[v]
         return v
 
-    def unite(members: tuple[Variable, ...]) -> None:
-        mine = [m for m in members if m in wanted]
-        for m in mine[1:]:
-            if kinds[str(m.name)] == kinds[str(mine[0].name)]:
-                above[root(m)] = root(mine[0])
+    def unite(leaves: tuple[Variable, ...]) -> None:
+        members = [v for v in leaves if v in candidates]
+        for v in members[1:]:
+            if kinds[str(v.name)] == kinds[str(members[0].name)]:
+                parent[root(v)] = root(members[0])
 
-    for members in every:
-        seen, waiting = set(), [tuple(members)]
-        while waiting:
-            now = waiting.pop()
-            if now in seen or len(set(now)) == 1:
+    for members in graphs:
+        seen, pending = set(), [tuple(members)]
+        while pending:
+            current = pending.pop()
+            if current in seen or len(set(current)) == 1:
                 continue
-            seen.add(now)
-            if all(m.owner is None for m in now):
-                unite(now)
-            elif not any(m.owner is None for m in now):
-                waiting += list(zip(*(m.owner.inputs for m in now), strict=True))
-    found: dict[Variable, list[Variable]] = {}
+            seen.add(current)
+            if all(v.owner is None for v in current):
+                unite(current)
+            elif not any(v.owner is None for v in current):
+                pending += list(zip(*(v.owner.inputs for v in current), strict=True))
+    by_root: dict[Variable, list[Variable]] = {}
     for v in values:
-        found.setdefault(root(v) if v in wanted else v, []).append(v)
-    groups: dict[Variable, list[Variable]] = {}  # by their first member
+        by_root.setdefault(root(v) if v in candidates else v, []).append(v)
+    groups: dict[Variable, list[Variable]] = {}  # by their first variable
     for v in values:
-        own = found[root(v) if v in wanted else v]
-        own = own if len(own) >= LEAST else [v]
-        groups.setdefault(own[0], own)
+        group = by_root[root(v) if v in candidates else v]
+        group = group if len(group) >= LEAST else [v]
+        groups.setdefault(group[0], group)
     return list(groups.values())

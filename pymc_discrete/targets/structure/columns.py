@@ -1,6 +1,6 @@
-"""Linear maps: what a change of a few inputs does to the whole result, one column at a time.
+"""Updates of linear maps: by how much a whole result changes when a few elements of its input change.
 
-One rule per linear Op, registered under `@column_update.register`; an Op without a rule is not treated as
+One rule per linear Op, registered with `@column_update.register`; an Op without a rule is not treated as
 linear.
 """
 
@@ -44,12 +44,15 @@ from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.indexing import take
 from pymc_discrete.targets.structure.reads import groups, reduced_axes
 
-# (delta (r, m, k) of the input's elements, index (R, m) of those elements, rows, the node's inputs) -> (r, k,
-# *shape)
+# An update is a function (delta, index, rows, inputs) -> (r, k, *shape), the change of a node's output:
+#   delta : (r, m, k), changes of m elements of the input, for each of r sites and its k neighbours
+#   index : (R, m) int, the flat indices of those elements, for all R sites of a variable
+#   rows : (r,) int, the sites that are asked for, counted within the variable; None for all of them
+#   inputs : the values of the node's inputs
 Update = Callable
 
 
-# functions that keep what is finite finite and of its own order of magnitude
+# functions that map finite values to finite values of a similar order of magnitude
 TAME = (
     Add,
     Sub,
@@ -72,9 +75,16 @@ LARGEST_FACTOR = 1e8
 
 
 def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
-    """Whether `u + column * change` may replace the map of the changed source.
+    """Whether the output of a linear node may be updated by adding the change that its column gives.
 
-    An infinite element would give inf - inf, and a huge one would leave its rounding behind when it goes.
+    Not where elements of the source, the input that depends on the block, may be infinite or very large: an
+    infinite element gives inf - inf when it is subtracted, and the rounding error that a very large element
+    has left in the sum stays there after it is subtracted.
+
+    Parameters
+    ----------
+    source : the input of the node that depends on the block
+    node : a node that is linear in `source`
     """
     for v in [*node.inputs, *(i for n in toposort([source], blockers=graph.values) for i in n.inputs)]:
         numbers = (v.data.data if issparse(v.data) else v.data) if isinstance(v, Constant) else ()
@@ -100,13 +110,12 @@ def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
 
 @singledispatch
 def column_update(op: Op, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
-    """The update of a linear Op when its input number `moving` changes, or None where it is not
-    linear in it.
-    """
+    """The update of a node's output when input number `moving` changes; None where it is not linear in it."""
     return None
 
 
 def one_hot(place: np.ndarray, n: int, rows, dtype):
+    """(r, m, n) the one-hot encoding of `place` (R, m), numbers from 0 to n - 1, at the sites `rows`."""
     return (
         take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)
     ).astype(dtype)
@@ -141,6 +150,7 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
     rows_a, columns_b = graph.size(a) // n, graph.size(b) // n
     shape = graph.shape(node.outputs[0])
 
+    # (n, n_out): row j holds the change of the result per unit change of element j along the summed axis
     def columns(inputs, dtype=float):
         other = jnp.asarray(inputs[1 - moving], dtype)
         return other.reshape(rows_a, n).T if moving == 1 else other.reshape(n, columns_b)
@@ -153,20 +163,22 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
             free, place = rows_a, (index % n, index // n)
         m = index.shape[1]
         if m == 1 and rows is None and len(place[0]) == n and (place[0][:, 0] == np.arange(n)).all():
-            picked = column[:, None]
+            coefficients = column[:, None]
         else:
             which = place[0] if rows is None else jnp.asarray(place[0])[rows]
-            picked = column[which]  # (r, m, n_out)
+            coefficients = column[which]  # (r, m, n_out)
         if free == 1:
             out = (
-                (delta[:, 0, :, None] * picked[:, 0, None, :])
+                (delta[:, 0, :, None] * coefficients[:, 0, None, :])
                 if m == 1
-                else jnp.einsum("rmk,rmo->rko", delta, picked)
+                else jnp.einsum("rmk,rmo->rko", delta, coefficients)
             )
         elif moving == 1:
-            out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, picked, one_hot(place[1], free, rows, delta.dtype))
+            chosen = one_hot(place[1], free, rows, delta.dtype)
+            out = jnp.einsum("rmk,rmo,rmc->rkoc", delta, coefficients, chosen)
         else:
-            out = jnp.einsum("rmk,rmo,rmc->rkco", delta, picked, one_hot(place[1], free, rows, delta.dtype))
+            chosen = one_hot(place[1], free, rows, delta.dtype)
+            out = jnp.einsum("rmk,rmo,rmc->rkco", delta, coefficients, chosen)
         return out.reshape(*out.shape[:2], *shape)
 
     if (columns_b if moving == 1 else rows_a) == 1:
@@ -175,21 +187,21 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
 
 
 def whole(node: Apply, moving: int, graph: LogpGraph) -> Update:
-    """Run the Op itself on the change."""
+    """The update of a linear Op computed by applying the Op to the change of its whole input."""
     function = jax_funcify(node.op, node=node)
     shape = graph.shape(node.inputs[moving])
 
     def update(delta, index, rows, inputs):
         r, _, k = delta.shape
-        where = jnp.asarray(index) if rows is None else jnp.asarray(index)[rows]
+        elements = jnp.asarray(index) if rows is None else jnp.asarray(index)[rows]
         change = jnp.zeros((r, int(np.prod(shape)), k), delta.dtype)
-        change = change.at[jnp.arange(r)[:, None], where].add(delta)
+        change = change.at[jnp.arange(r)[:, None], elements].add(delta)
         change = jnp.moveaxis(change, 2, 1).reshape(r, k, *shape)
 
-        def one(c):
+        def of_change(c):
             return function(*(c if j == moving else i for j, i in enumerate(inputs)))
 
-        return jax.vmap(jax.vmap(one))(change)
+        return jax.vmap(jax.vmap(of_change))(change)
 
     return update
 

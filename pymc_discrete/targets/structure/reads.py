@@ -1,8 +1,7 @@
-"""One rule per PyTensor Op: which elements of its inputs an element of its output reads, and how it computes
-with them.
+"""One rule per PyTensor Op: which input elements an output element reads, and how it is computed from them.
 
-A new Op is a new function under `@elements_of.register`. An Op without a rule reads all of its inputs for
-every element of its output: never wrong, only dearer.
+A rule for another Op is a function registered with `@elements_of.register`. An Op without a rule is assumed
+to read all of its inputs for every element of its output, which is correct and only costs more.
 """
 
 import math
@@ -46,24 +45,23 @@ from pytensor.tensor.subtensor import (
 from pymc_discrete.targets.graph.integers import is_integer_log_gamma, log_gamma
 from pymc_discrete.targets.graph.logp_graph import LogpGraph, adds_up
 
-LARGEST_TABLE = 4_000_000  # entries of an array that says what is read
+LARGEST_TABLE = 4_000_000  # the most entries of an array of the elements that are read
 
 
 @dataclass
 class Elements:
-    """How the elements of one output come from elements of the inputs.
+    """How the elements of one output are computed from elements of the inputs.
 
     Attributes
     ----------
-    reads : per input (n_out, g) int, flat index of the elements read, -1 for none, g = 0 where it is not read
-        at all; or None where
-        the whole (context) input is read
-    compute : (values, fixed) -> values. An array read one by one (g = 1) comes as (..., k), a group as (...,
-        g, k); k is the
-        candidate axis, 1 where nothing moves
-    fixed : (n_out, ...) int, constants that belong to the output elements
-    passes : the Op only selects, compares or moves (no arithmetic): tables pass through it, a gradient does
-        not
+    reads : per input an array (n_out, g) int, the flat indices of the g elements read by each output element,
+        -1 for padding; g = 0 where the input is not read. Or None where the whole input is read, which is
+        allowed only for inputs that do not depend on the block.
+    compute : (values, fixed) -> values. An input with g = 1 is passed as (..., k), one with g > 1 as
+        (..., g, k). The last axis holds k candidate states; it has length 1 for values that are equal in all.
+    fixed : arrays (n_out, ...) int, constants of each output element
+    passes : whether the Op only selects, compares or rearranges elements, without arithmetic. Tables can be
+        propagated through such an Op, gradients cannot.
     """
 
     reads: list[np.ndarray | None]
@@ -74,19 +72,20 @@ class Elements:
 
 @dataclass
 class Entries:
-    """How the outputs of an Op come entry by entry from groups of elements: the matrices of a batch, the rows
-    of a softmax.
+    """How groups of output elements (entries) are computed together from groups of input elements.
 
-    Every element of an entry depends on all that the entry reads, and all of them are computed at once.
+    An entry is, for example, one matrix of a batch or one row of a softmax. Every element of an entry depends
+    on all elements that the entry reads.
 
     Attributes
     ----------
-    reads : per input (entries, g) int, flat index of the elements read; or None where the whole (context)
-        input is read
-    compute : (values) -> values. A group comes as (..., g, k), a whole input as a flat array; for every
-        output (..., c, k), its c elements
-    entry, place : for every output (n_out,) int, the entry that each element belongs to, and its place among
-        the c
+    reads : per input an array (entries, g) int, the flat indices of the elements that each entry reads; or
+        None where the whole input is read, which is allowed only for inputs that do not depend on the block
+    compute : (values) -> values. A group is passed as (..., g, k), a whole input as a flat array; returned
+        are, for every output, the c elements of each entry, (..., c, k), with k as in `Elements`.
+    entry, place : for every output (n_out,) int, the entry that each element belongs to, and its position
+        among the c elements of the entry
+    passes : as in `Elements`
     """
 
     reads: list[np.ndarray | None]
@@ -98,11 +97,12 @@ class Entries:
 
 @singledispatch
 def elements_of(op: Op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
-    """The rule of an Op, or None where the output is dense in its inputs."""
+    """The rule of an Op, or None where every output element may depend on all elements of the inputs."""
     return whole(node, graph)
 
 
 def constant(var: Variable) -> np.ndarray | None:
+    """The data of a constant, or None for other variables."""
     return np.asarray(var.data) if isinstance(var, Constant) else None
 
 
@@ -118,9 +118,9 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     for i in node.inputs:
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
-    # what no site moves is XLA's to fold
-    moving = graph.depends(node.inputs[0])
-    scalar = log_gamma if moving and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
+    # for an argument that does not depend on the block XLA computes log Gamma once, and a table gains nothing
+    depends = graph.depends(node.inputs[0])
+    scalar = log_gamma if depends and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
 
 
@@ -128,14 +128,20 @@ def is_switch(node: Apply) -> bool:
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch)
 
 
-# ---------------------------------------------------------------- data movement
-def moved(
-    node: Apply, graph: LogpGraph, movable: tuple[int, ...], move: Callable[..., np.ndarray] | None = None
+# ---------------------------------------------------------------- Ops that rearrange elements
+def rearranged(
+    node: Apply, graph: LogpGraph, data: tuple[int, ...], function: Callable[..., np.ndarray] | None = None
 ) -> Elements | None:
-    """The rule of an Op that only moves data: run it, or `move` of its inputs, on numbered elements."""
+    """The rule of an Op that only rearranges elements, obtained by running it on the numbers of the elements.
+
+    Parameters
+    ----------
+    data : the inputs whose elements are rearranged; None is returned if another input is not constant
+    function : (inputs) -> output, run in place of the Op
+    """
     args, source_of, offset = [], [], 0
     for j, i in enumerate(node.inputs):
-        if j in movable:
+        if j in data:
             ids = np.arange(offset, offset + graph.size(i)).reshape(graph.shape(i))
             source_of.append((j, offset))
             offset += graph.size(i)
@@ -144,26 +150,34 @@ def moved(
             if not isinstance(i, Constant):
                 return None
             args.append(i.data)
-    ids = np.asarray(performed(node, args) if move is None else move(*args)).reshape(-1)
+    ids = np.asarray(evaluated(node, args) if function is None else function(*args)).reshape(-1)
     if ids.dtype != np.int64:
-        return None  # numbers that were cast with the data are lost
+        return None  # the Op has cast its data, and the numbers may have been rounded or truncated
     starts = np.array([s for _, s in source_of])
     source = np.searchsorted(starts, ids, side="right") - 1
-    # empty inputs share an offset with the next one: searchsorted picks the last, which is the non-empty one
+    # an empty input has the same offset as the next one: searchsorted returns the last, the non-empty one
     reads: list[np.ndarray | None] = [np.full((ids.size, 1), -1) for _ in node.inputs]
     for s, (j, start) in enumerate(source_of):
         reads[j] = np.where(source == s, ids - start, -1)[:, None]
     return from_sources(reads, [j for j, _ in source_of], source)
 
 
-def performed(node: Apply, args: list[Any]) -> Any:
+def evaluated(node: Apply, args: list[Any]) -> Any:
+    """The first output of a node, computed with NumPy."""
     storage: list[list[Any]] = [[None] for _ in node.outputs]
     node.op.perform(node, args, storage)
     return storage[0][0]
 
 
 def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.ndarray) -> Elements:
-    """Each output element is a copy of one element of the input that `source` names."""
+    """The rule of an Op each of whose output elements is a copy of one input element.
+
+    Parameters
+    ----------
+    reads : see `Elements`
+    inputs : numbers of the inputs that are copied from
+    source : (n_out,) int, the input that each output element is copied from, as a position in `inputs`
+    """
     used = np.unique(source)
     for s, j in enumerate(inputs):
         if s not in used:
@@ -182,7 +196,7 @@ def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.n
 
 
 def _first_input(op, node: Apply, graph: LogpGraph) -> Elements | None:
-    return moved(node, graph, (0,))
+    return rearranged(node, graph, (0,))
 
 
 for _op in (
@@ -194,13 +208,13 @@ for _op in (
 
 @elements_of.register
 def _(op: Split, node: Apply, graph: LogpGraph) -> Elements | None:
-    return moved(node, graph, (0,)) if len(node.outputs) == 1 else None
+    return rearranged(node, graph, (0,)) if len(node.outputs) == 1 else None
 
 
 @elements_of.register
 def _(op: Join, node: Apply, graph: LogpGraph) -> Elements | None:
-    # its `perform` casts to the type of the result
-    return moved(
+    # not by its own `perform`, which casts the numbers of the elements to the dtype of the result
+    return rearranged(
         node, graph, tuple(range(len(node.inputs))), lambda *args: np.concatenate(args, axis=op.axis)
     )
 
@@ -220,8 +234,8 @@ def _(op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
     if not all(isinstance(i, Constant) for i in flat):
         return whole(node, graph)
     if op.set_instead_of_inc:
-        return moved(node, graph, (0, 1))
-    # x[...] += y: each element of x reads those of y that are added to it
+        return rearranged(node, graph, (0, 1))
+    # x[...] += y: each output element reads its element of x and those of y that are added to it
     indices = tuple(indices_from_subtensor([i.data for i in flat], op.idx_list))
     n_out = graph.size(x)
     to = np.arange(n_out).reshape(graph.shape(x))[indices]
@@ -253,27 +267,29 @@ def _(op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
 @elements_of.register(Subtensor)
 def _(op, node: Apply, graph: LogpGraph) -> Elements | None:
     if all(isinstance(i, Constant) for i in node.inputs[1:]):
-        return moved(node, graph, (0,))
+        return rearranged(node, graph, (0,))
     return gather(op, node, graph)
 
 
 def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> Elements | None:
-    """`x[i, :, j]` with index tensors that are no constants: one element of x per output element, known when
-    the indices are.
+    """The rule of `x[i, :, j]` with index tensors that are not constant.
+
+    An output element reads its elements of the indices. Which element of x it reads depends on their values;
+    where x depends on the block, it reads the group of all elements that the indices may select.
     """
     x, *flat = node.inputs
     shape = graph.shape(x)
-    # what stands in each dimension: a slice, or which of the inputs is the index
-    places = list(indices_from_subtensor(range(len(flat)), op.idx_list))
-    places += [slice(None)] * (len(shape) - len(places))
-    arrays = [d for d, place in enumerate(places) if not isinstance(place, slice)]
-    index = {d: flat[places[d]] for d in arrays}
+    # for each dimension of x: which of the flat inputs is its index, or a slice of such numbers
+    entries = list(indices_from_subtensor(range(len(flat)), op.idx_list))
+    entries += [slice(None)] * (len(shape) - len(entries))
+    arrays = [d for d, entry in enumerate(entries) if not isinstance(entry, slice)]
+    index = {d: flat[entries[d]] for d in arrays}
     if not arrays or any(getattr(i.type, "ndim", 0) and i.type.dtype == "bool" for i in index.values()):
         return None
     slices: dict[int, slice] = {}
-    for d, place in enumerate(places):
+    for d, entry in enumerate(entries):
         if d not in index:
-            ends = [None if end is None else flat[end] for end in (place.start, place.stop, place.step)]
+            ends = [None if end is None else flat[end] for end in (entry.start, entry.stop, entry.step)]
             if not all(end is None or isinstance(end, Constant) for end in ends):
                 return None
             slices[d] = slice(*(None if end is None else np.asarray(end.data).item() for end in ends))
@@ -281,18 +297,19 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
     zeros, n_wide = np.zeros(wide, int), int(np.prod(wide))
 
     def at(coordinate_shape, number, first):
-        """Run the indexing on an array that holds a coordinate."""
+        """Apply the indexing to an array of coordinates, the first index being `first`, the others 0."""
         where = tuple(
             (first if d == arrays[0] else zeros) if d in index else slices[d] for d in range(len(shape))
         )
         return np.broadcast_to(number, coordinate_shape)[where].reshape(-1)
 
-    # which broadcast index element an output element takes, and where it lies along the sliced dimensions
+    # `which`: the element of the broadcast indices that each output element uses. `base`: the flat index in x
+    # that the sliced dimensions contribute to.
     small = [1 if d in index else n for d, n in enumerate(shape)]
     numbered = list(small)
     numbered[arrays[0]] = n_wide
-    line = np.arange(n_wide).reshape([n_wide if d == arrays[0] else 1 for d in range(len(shape))])
-    which = at(numbered, line, np.arange(n_wide).reshape(wide))
+    numbers = np.arange(n_wide).reshape([n_wide if d == arrays[0] else 1 for d in range(len(shape))])
+    which = at(numbered, numbers, np.arange(n_wide).reshape(wide))
     strides = [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
     base = np.zeros(which.size, int)
     for d in slices:
@@ -304,19 +321,19 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
         ids = np.broadcast_to(np.arange(graph.size(index[d])).reshape(graph.shape(index[d])), wide).reshape(
             -1
         )
-        reads[1 + places[d]] = ids[which][:, None]
+        reads[1 + entries[d]] = ids[which][:, None]
     if not graph.depends(x):
         reads[0] = None
 
         def take(values, fixed):
             place = fixed[0][..., None] + sum(
-                inside(values[1 + places[d]], shape[d]) * strides[d] for d in arrays
+                inside(values[1 + entries[d]], shape[d]) * strides[d] for d in arrays
             )
             return jnp.asarray(values[0]).reshape(-1).at[place].get(mode="promise_in_bounds")
 
         return Elements(reads, take, fixed=(base,), passes=True)
 
-    # one of a group of elements of x: all that the indices may choose
+    # x depends on the block: each output element reads the group of all elements that its indices may select
     chosen = [d for d in arrays if not isinstance(index[d], Constant)]
     for d in arrays:
         if d not in chosen:
@@ -330,7 +347,7 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
 
     def pick(values, _):
         place = sum(
-            inside(values[1 + places[d]], shape[d]) * step for d, step in zip(chosen, steps, strict=True)
+            inside(values[1 + entries[d]], shape[d]) * step for d, step in zip(chosen, steps, strict=True)
         )
         if group.shape[1] == 1:
             return values[0]
@@ -340,18 +357,21 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
 
 
 def inside(index: Any, n: int) -> Any:
-    """An index into n elements, counted from the first; what is out of bounds is not read (see `guards`)."""
+    """An index into n elements as a number from 0 to n - 1.
+
+    Where an index is out of bounds the density is zero whatever element is read (see `index_guards`).
+    """
     return jnp.clip(jnp.where(index < 0, index + n, index), 0, n - 1)
 
 
 def one_of(group: Any, place: Any) -> Any:
-    """(..., k) the element of each group (..., g, k) at `place` (..., k)."""
+    """(..., k) the element at `place` (..., k) of each group (..., g, k)."""
     g = group.shape[-2]
-    if g <= 8:  # a chain of selects vectorises, a gather does not
-        found = group[..., 0, :]
+    if g <= 8:  # XLA vectorises a chain of selects, but not a gather
+        element = group[..., 0, :]
         for n in range(1, g):
-            found = jnp.where(place == n, group[..., n, :], found)
-        return found
+            element = jnp.where(place == n, group[..., n, :], element)
+        return element
     shape = jnp.broadcast_shapes((*group.shape[:-2], group.shape[-1]), place.shape)
     group = jnp.broadcast_to(group, (*shape[:-1], g, shape[-1]))
     return jnp.take_along_axis(group, jnp.broadcast_to(place, shape)[..., None, :], axis=-2, mode="clip")[
@@ -361,7 +381,7 @@ def one_of(group: Any, place: Any) -> Any:
 
 # ---------------------------------------------------------------- reductions
 def groups(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
-    """(n_out, g): the elements that each result of a reduction over `axes` reads."""
+    """(n_out, g) int, the flat indices of the elements that each result of a reduction over `axes` reads."""
     g = int(np.prod([shape[a] for a in axes]))
     ids = np.arange(int(np.prod(shape))).reshape(shape)
     n_out = int(np.prod([n for a, n in enumerate(shape) if a not in axes]))
@@ -369,6 +389,7 @@ def groups(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
 
 
 def reduced_axes(op: CAReduce, node: Apply) -> tuple[int, ...]:
+    """The axes of a node's input that a reduction reduces."""
     return tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
 
 
@@ -417,7 +438,7 @@ def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
     row = np.repeat(np.arange(rows), columns)
     column = np.tile(np.arange(columns), rows)
     inner = np.broadcast_to(np.arange(n), (rows * columns, n))
-    # zeros of a constant matrix (an adjacency, a difference operator) are not read
+    # zeros of a constant matrix, such as an adjacency matrix or a difference operator, are not read
     left, right = constant(a), constant(b)
     live = np.ones(inner.shape, bool)
     if left is not None:
@@ -442,7 +463,7 @@ def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
 # ---------------------------------------------------------------- entries of a batch
 @elements_of.register
 def _(op: Blockwise, node: Apply, graph: LogpGraph) -> Entries | None:
-    """Batch dimensions are independent: an entry reads its own entry of every input."""
+    """The entries of a batch are independent: each reads the corresponding entry of every input."""
     batch = graph.shape(node.outputs[0])
     batch = batch[: len(batch) - len(op.outputs_sig[0])]
     count = int(np.prod(batch))
@@ -461,36 +482,40 @@ def _(op: Blockwise, node: Apply, graph: LogpGraph) -> Entries | None:
     def compute(values):
         core_node = op._create_dummy_core_node(node.inputs)
         function = jnp.vectorize(jax_funcify(core_node.op, node=core_node), signature=op.signature)
-        found = function(*(to_core(v, core) for v, core in zip(values, cores, strict=True)))
-        found = found if isinstance(found, tuple | list) else [found]
-        return [from_core(a, len(names)) for a, names in zip(found, op.outputs_sig, strict=True)]
+        outputs = function(*(to_core(v, core) for v, core in zip(values, cores, strict=True)))
+        outputs = outputs if isinstance(outputs, tuple | list) else [outputs]
+        return [from_core(a, len(names)) for a, names in zip(outputs, op.outputs_sig, strict=True)]
 
     return Entries(reads, compute, *contiguous(sizes, count))
 
 
 def to_core(values: Any, shape: tuple[int, ...]) -> Any:
-    """(..., g, k) -> (..., k, *shape)."""
+    """Reshape the values of groups, (..., g, k), to arrays of the shape of an entry, (..., k, *shape)."""
     values = jnp.moveaxis(jnp.asarray(values), -1, -2)
     return values.reshape(*values.shape[:-1], *shape)
 
 
 def from_core(values: Any, n: int) -> Any:
-    """(..., k, the n dimensions of an entry) -> (..., c, k)."""
+    """Reshape arrays with the n dimensions of an entry last, (..., k, *shape), to groups, (..., c, k)."""
     values = jnp.asarray(values)
     lead = values.shape[: values.ndim - n]
     return jnp.moveaxis(values.reshape(*lead, -1), -1, -2)
 
 
 def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """`entry` and `place` of outputs whose entries of so many elements follow one another."""
+    """`Entries.entry` and `place` of outputs that consist of `count` consecutive entries of given sizes."""
     return [np.repeat(np.arange(count), c) for c in sizes], [np.tile(np.arange(c), count) for c in sizes]
 
 
 def along(
     node: Apply, graph: LogpGraph, axes: tuple[int, ...] | None, function: Callable[[Any], Any]
 ) -> Entries | None:
-    """An Op that works along some axes of one input, (..., g, k) -> (..., g, k), whatever lies
-    beside them.
+    """The rule of an Op that is applied along some axes of its first input, independently of the others.
+
+    Parameters
+    ----------
+    axes : None for all
+    function : (..., g, k) -> (..., g, k), the Op on the g elements along these axes
     """
     x = node.inputs[0]
     shape = graph.shape(x)
@@ -501,8 +526,8 @@ def along(
     entry, place = np.empty(reads.size, int), np.empty(reads.size, int)
     entry[reads.reshape(-1)] = np.repeat(np.arange(len(reads)), reads.shape[1])
     place[reads.reshape(-1)] = np.tile(np.arange(reads.shape[1]), len(reads))
-    nothing: list[np.ndarray | None] = [np.zeros((len(reads), 0), int)] * (len(node.inputs) - 1)
-    return Entries([reads, *nothing], lambda values: [function(values[0])], [entry], [place])
+    unread: list[np.ndarray | None] = [np.zeros((len(reads), 0), int)] * (len(node.inputs) - 1)
+    return Entries([reads, *unread], lambda values: [function(values[0])], [entry], [place])
 
 
 @elements_of.register
@@ -528,7 +553,10 @@ def _(op: SortOp, node: Apply, graph: LogpGraph) -> Entries | None:
 
 # ---------------------------------------------------------------- everything else
 def whole(node: Apply, graph: LogpGraph) -> Entries | None:
-    """An Op of which nothing is known: every element of its outputs may read all of its inputs."""
+    """The rule of an unknown Op: every output element may read all elements of the inputs.
+
+    Only inputs that depend on the block are read as groups; the others are passed whole.
+    """
     moving = [graph.depends(i) for i in node.inputs]
     shapes = [graph.shape(i) if hasattr(i.type, "ndim") else () for i in node.inputs]
     outputs = [graph.shape(out) if hasattr(out.type, "ndim") else () for out in node.outputs]
@@ -542,9 +570,9 @@ def whole(node: Apply, graph: LogpGraph) -> Entries | None:
     def compute(values):
         function = jax_funcify(node.op, node=node)
 
-        def one(*parts):
-            given = iter(parts)
-            args = [next(given) if m else v for m, v in zip(moving, fixed, strict=True)]
+        def of_moving(*parts):
+            moving_inputs = iter(parts)
+            args = [next(moving_inputs) if m else v for m, v in zip(moving, fixed, strict=True)]
             return function(*args)
 
         fixed = [
@@ -562,8 +590,8 @@ def whole(node: Apply, graph: LogpGraph) -> Entries | None:
             + "->"
             + ",".join(map(dims, outputs))
         )
-        found = jnp.vectorize(one, signature=signature)(*parts)
-        found = found if isinstance(found, tuple | list) else [found]
-        return [from_core(a, len(shape)) for a, shape in zip(found, outputs, strict=True)]
+        arrays = jnp.vectorize(of_moving, signature=signature)(*parts)
+        arrays = arrays if isinstance(arrays, tuple | list) else [arrays]
+        return [from_core(a, len(shape)) for a, shape in zip(arrays, outputs, strict=True)]
 
     return Entries(reads, compute, *contiguous([math.prod(shape) for shape in outputs], 1))
