@@ -8,8 +8,8 @@ import numpy as np
 from pymc_discrete.targets.space import Space
 
 TARGET_ACCEPT = 0.574  # Sun, Dai and Schuurmans 2022: optimal for locally balanced proposals
-# A chain is stuck once PATIENCE tuning draws in a row accepted less than the share STILL of their proposals or
-# ended in the state in which they began.
+# A chain is stuck once PATIENCE tuning draws in a row accepted less than the share STILL of their proposals,
+# or ended in the state in which they began.
 STILL, PATIENCE = 0.01, 10
 
 

@@ -1,4 +1,4 @@
-"""The path auxiliary samplers PAS and PAFS (Sun, Dai, Xia and Ramamurthy 2022), with or without backtracking."""
+"""The path auxiliary samplers PAS and PAFS (Sun, Dai, Xia and Ramamurthy 2022)."""
 
 from typing import Any, NamedTuple
 
