@@ -8,13 +8,13 @@ import numpy as np
 from pymc_discrete.targets.space import Space
 
 TARGET_ACCEPT = 0.574  # Sun, Dai and Schuurmans 2022: optimal for locally balanced proposals
-# A chain stands still that accepts less than this share, or ends where it began, in so many tuning draws in a
-# row
+# A chain is stuck once PATIENCE tuning draws in a row accepted less than the share STILL of their proposals,
+# or ended in the state in which they began.
 STILL, PATIENCE = 0.01, 10
 
 
 class Tuned(NamedTuple):
-    """The parameter of a kernel that adapts: larger means bolder.
+    """The parameter of a kernel that adapts; larger values make larger proposals, which are accepted less.
 
     Attributes
     ----------
@@ -27,15 +27,16 @@ class Tuned(NamedTuple):
 
 
 class Adaptation(NamedTuple):
-    """Robbins-Monro on the logarithm of a value.
+    """State of the Robbins-Monro algorithm on the logarithm of a parameter.
 
     Attributes
     ----------
-    log_value : the value in use while tuning
-    mean : of log_value over the second half of tuning, which is what stays
-    accept, moves : mean acceptance probability and moves in a proposal over the same draws
-    seen : tuning draws so far
-    still : draws in a row without progress, in the first half of tuning
+    log_value : logarithm of the value in use while tuning
+    mean : mean of log_value over the second half of tuning, in use after tuning
+    accept : mean acceptance probability over the same draws
+    moves : mean number of moves in a proposal over the same draws
+    seen : number of tuning draws so far
+    still : number of draws in a row without progress, in the first half of tuning
     """
 
     log_value: Any
@@ -47,34 +48,47 @@ class Adaptation(NamedTuple):
 
     @property
     def stuck(self) -> bool:
-        """Whether the chain needs another kernel to get to where it belongs (see `settle`)."""
+        """Whether the chain needs another kernel to reach the bulk of the target (see `settle`)."""
         return self.still >= PATIENCE
 
 
 def start(value: float) -> Adaptation:
+    """The adaptation before the first draw, of a parameter that begins at `value`."""
     return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0)
 
 
 def update(
-    a: Adaptation, accept: Any, moves: Any, moved: Any, bounds: tuple[float, float], tune: int, xp: Any = np
+    a: Adaptation,
+    accept: Any,
+    moves: Any,
+    n_changed: Any,
+    bounds: tuple[float, float],
+    tune: int,
+    xp: Any = np,
 ) -> Adaptation:
-    """After one tuning draw, of `tune` in all; `xp` is NumPy on the host and JAX's NumPy inside a compiled
-    loop.
+    """The adaptation after one tuning draw.
 
-    Its mean acceptance probability was `accept`, a proposal had `moves` moves, and `moved` sites ended at
-    another value.
+    In the first half of tuning the step of the algorithm is constant, so that it follows the chain to the
+    bulk of the target. In the second half it decreases, and the values are averaged.
 
-    The first half follows the chain to where it belongs, the second converges and averages.
+    Parameters
+    ----------
+    accept : mean acceptance probability of the draw's proposals
+    moves : mean number of moves in a proposal
+    n_changed : number of sites whose value differs between the beginning and the end of the draw
+    bounds : (lower, upper), of the parameter
+    tune : number of tuning draws in all
+    xp : NumPy on the host, `jax.numpy` inside a compiled loop
     """
     late = xp.maximum(a.seen - tune / 2, 0.0)
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6
     log_value = xp.clip(log_value, *np.log(bounds))
-    share = 1 / (1 + late)  # restarts the means when the second half begins
+    share = 1 / (1 + late)  # 1 during the first half, so that the means begin with the second half
 
     def mean(old: Any, new: Any) -> Any:
         return old + share * (new - old)
 
-    still = xp.where(((accept < STILL) | (moved == 0)) & (late == 0), a.still + 1, 0)
+    still = xp.where(((accept < STILL) | (n_changed == 0)) & (late == 0), a.still + 1, 0)
     return Adaptation(
         log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1, still
     )

@@ -1,5 +1,6 @@
-"""Balancing functions g with g(t) = t g(1/t) (Zanella 2020), in logarithms: log g(exp(d)) of a
-difference d.
+"""Balancing functions g with g(t) = t g(1/t) (Zanella 2020).
+
+They are given in logarithms, as log g(exp(d)) of a difference d of the log density.
 """
 
 from collections.abc import Callable
@@ -14,14 +15,15 @@ BALANCING: dict[str, Callable] = {
     "max": lambda d: jnp.maximum(d, 0.0),  # max(1, t)
 }
 
-# Leaving an impossible state has an infinite difference; this is as good, and finite
+# The difference of leaving an impossible state is +inf. It is replaced by this finite number, large enough to
+# exceed every other difference.
 LARGEST_DIFFERENCE = 1e8
 
 
 def log_weights(differences, current, balancing: str):
     """log g of every difference, -inf at the current value and at impossible ones.
 
-    Masked after g: max(1, t) would give weight 1 to the impossible.
+    The mask is applied after g, because max(1, t) would give weight 1 to impossible values.
     """
     g = BALANCING[balancing](jnp.minimum(differences, LARGEST_DIFFERENCE))
     return jnp.where(current | jnp.isneginf(differences), -jnp.inf, g)

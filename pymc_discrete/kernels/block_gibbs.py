@@ -13,24 +13,25 @@ from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.space import Variable
 
-UNROLLED = 8  # colours of one variable that are compiled one by one; more are looped over
+# up to so many colours of a variable are compiled one by one; a larger number runs as a loop
+UNROLLED = 8
 
 
 def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     r"""The block Gibbs kernel: one step draws every site from its conditional.
 
-    Sites that do not interact are drawn together, one colour of the interaction graph after another; sites of
-    a dense term are scanned one by one. A site with a window instead of a full support is drawn from its
-    conditional on a stretch of values at random,
+    Sites that do not interact are drawn together, one colour of the interaction graph after another. Sites of
+    a dense term are drawn one by one. A site with a window instead of a full support is drawn from its
+    conditional on a random set of equally spaced values that contains the current one,
 
     .. math:: \{x + s (j - i) : j = 0, \dots, w\}, \qquad i \sim U\{0, \dots, w\},
-        \quad s \sim U(\text{strides})
+        \quad s \sim U(\text{strides}).
 
-    which is as probable from each of its values as from x, so that nothing is to be accepted.
+    The same set has the same probability from each of its values, so no acceptance test is needed.
 
-    A step reverses the order of its sweep by a fair coin, so that it is reversible and not only invariant.
-    The sweeps of a draw (`sweeper`) keep one order: after a reversal the same sites are drawn twice running,
-    and the first time is lost.
+    A step reverses the order of its sweep with probability 1/2, which makes it reversible and not only
+    invariant. The sweeps of a draw (`sweeper`) keep one order: after a reversal the last sites would be drawn
+    again at once, and their first draw would be wasted.
 
     Returns
     -------
@@ -46,67 +47,76 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
 
 
 def visits_of(target, without: np.ndarray | None = None) -> list:
-    """The visits that make a sweep: (key, x, backward) -> x after them; of all sites but those `without` (d,)
-    bool.
+    """List of the visits that make up a sweep, each (key, x, backward) -> x.
+
+    Parameters
+    ----------
+    target : Target
+    without : (d,) bool, sites that have a colour and are not to be drawn
     """
     visits = []
     for n, start in enumerate(target.space.starts):
-        own = [sites for m, sites in target.colours if m == n]
+        colours = [sites for m, sites in target.colours if m == n]
         if without is not None:
-            own = [left for sites in own if len(left := sites[~without[start + sites]])]
+            colours = [kept for sites in colours if len(kept := sites[~without[start + sites]])]
         visits += (
-            [visit_colour(target, n, sites) for sites in own]
-            if len(own) <= UNROLLED
-            else [visit_colours(target, n, own)]
+            [visit_colour(target, n, sites) for sites in colours]
+            if len(colours) <= UNROLLED
+            else [visit_colours(target, n, colours)]
         )
     return visits + [scan(target, n, sites) for n, sites in target.scanned]
 
 
 def visit_colour(target, n: int, sites: np.ndarray):
-    """Draw the sites of one colour together."""
+    """A visit that draws the sites of one colour together; `sites` are counted within variable n."""
     start, v = target.space.blocks[n]
-    of = (target.logits if v.finite else target.rows)(n, sites)
-    every = len(sites) == v.size
-    place = np.zeros(v.size, int)
-    place[sites] = np.arange(len(sites))
-    mine = np.isin(np.arange(v.size), sites)
+    differences_of = (target.logits if v.finite else target.rows)(n, sites)
+    whole = len(sites) == v.size
+    position = np.zeros(v.size, int)
+    position[sites] = np.arange(len(sites))
+    in_colour = np.isin(np.arange(v.size), sites)
 
     def visit(key, x, backward):
-        now = x[start : start + v.size] if every else x[start + sites]
-        # a select by static places: scattering is slow; and behind a barrier, or XLA draws anew for every
-        # site it puts
+        now = x[start : start + v.size] if whole else x[start + sites]
+        # The barrier keeps XLA from computing the draw again for every site that reads it. The new values are
+        # put in place by a select with static indices, because a scatter is slow.
         values = jax.lax.optimization_barrier(
-            draw(numbers(key, v, len(sites)), v, sites, now, lambda *candidates: of(x, *candidates))
+            draw(
+                uniforms_for(key, v, len(sites)),
+                v,
+                sites,
+                now,
+                lambda *candidates: differences_of(x, *candidates),
+            )
         )
-        block = values if every else jnp.where(mine, values[place], x[start : start + v.size])
+        block = values if whole else jnp.where(in_colour, values[position], x[start : start + v.size])
         return jax.lax.dynamic_update_slice(x, block, (start,))
 
     return visit
 
 
 def visit_colours(target, n: int, colours: list[np.ndarray]):
-    """Draw many colours in turn, in a loop over a padded table of their sites."""
+    """A visit that draws many colours in turn, in a loop over a padded table of their sites."""
     start, v = target.space.blocks[n]
     width = max(map(len, colours))
     table = np.stack([np.pad(sites, (0, width - len(sites)), mode="edge") for sites in colours])
     last = np.array([len(sites) - 1 for sites in colours])
-    colour, place = np.full(v.size, -1), np.zeros(v.size, int)
+    colour, position = np.full(v.size, -1), np.zeros(v.size, int)
     for c, sites in enumerate(colours):
-        colour[sites], place[sites] = c, np.arange(len(sites))
+        colour[sites], position[sites] = c, np.arange(len(sites))
 
     def visit(key, x, backward):
         def body(t, x):
             c = jnp.where(backward, len(colours) - 1 - t, t)
             sites = jnp.asarray(table)[c]
-            of = (target.logits if v.finite else target.rows)(n, sites)
-            # what pads the table repeats its last site: the same numbers, or several draws of one site would
-            # meet
-            u = numbers(jax.random.fold_in(key, t), v, width)[
-                :, jnp.minimum(np.arange(width), jnp.asarray(last)[c])
-            ]
-            values = draw(u, v, sites, x[start + sites], lambda *candidates: of(x, *candidates))
+            differences_of = (target.logits if v.finite else target.rows)(n, sites)
+            # The table is padded with repetitions of a colour's last site. They use the same uniforms, so
+            # that all draws of that site are equal.
+            u = uniforms_for(jax.random.fold_in(key, t), v, width)
+            u = u[:, jnp.minimum(np.arange(width), jnp.asarray(last)[c])]
+            values = draw(u, v, sites, x[start + sites], lambda *candidates: differences_of(x, *candidates))
             values = jax.lax.optimization_barrier(values)
-            block = jnp.where(colour == c, values[place], x[start : start + v.size])
+            block = jnp.where(colour == c, values[position], x[start : start + v.size])
             return jax.lax.dynamic_update_slice(x, block, (start,))
 
         return jax.lax.fori_loop(0, len(colours), body, x)
@@ -115,30 +125,31 @@ def visit_colours(target, n: int, colours: list[np.ndarray]):
 
 
 def scan(target, n: int, sites: np.ndarray):
-    """Draw single sites in turn, carrying what they mix in."""
+    """A visit that draws single sites in turn and updates the tensors that join them after every change."""
     start, v = target.space.blocks[n]
 
     def visit(key, x, backward):
         def body(t, carried):
-            x, u = carried
+            x, joined = carried
             t = jnp.where(backward, len(sites) - 1 - t, t)
             site = t if len(sites) == v.size else jnp.asarray(sites)[t]
             now = x[start + site]
-            of = functools.partial(target.row, n, site, x, u)
-            (value,) = draw(numbers(jax.random.fold_in(key, t), v, 1), v, site[None], now[None], of)
+            differences = functools.partial(target.row, n, site, x, joined)
+            u = uniforms_for(jax.random.fold_in(key, t), v, 1)
+            (value,) = draw(u, v, site[None], now[None], differences)
 
-            def moved():
-                return x.at[start + site].set(value), target.carried_after(n, site, value, x, u)
+            def changed():
+                return x.at[start + site].set(value), target.carried_after(n, site, value, x, joined)
 
-            return jax.lax.cond(value == now, lambda: (x, u), moved)
+            return jax.lax.cond(value == now, lambda: (x, joined), changed)
 
         return jax.lax.fori_loop(0, len(sites), body, (x, target.carried(x)))[0]
 
     return visit
 
 
-def numbers(key, v: Variable, r: int):
-    """(1 or 3, r) uniforms that `draw` takes for r sites."""
+def uniforms_for(key, v: Variable, r: int):
+    """The uniforms that `draw` needs for r sites: (1, r) for a finite variable, (3, r) for a windowed one."""
     return uniforms(key, (1 if v.finite else 3, r))
 
 
@@ -147,16 +158,17 @@ def draw(u, v: Variable, rows, now, differences):
 
     Parameters
     ----------
-    u : `numbers`
+    u : uniforms as `uniforms_for` returns them
     v : the variable
-    rows : (r,) int, the sites, counted within it
-    now : (r,) int, their values
-    differences : () -> (r, K) nats, for finite variables up to a constant a site, or (r, 1) the log odds of
-        the upper of two values;
-        (candidates (r, K)) -> (r, K) nats, for windowed ones, whose differences from `now` these are
+    rows : (r,) int, the sites, counted within the variable
+    now : (r,) int, their current values
+    differences : function
+        For a finite variable, () -> (r, K) nats, log probabilities up to a constant per site; or (r, 1), the
+        log odds of the upper one of two values. For a windowed variable, (candidates (r, K)) -> (r, K) nats,
+        differences between the log density at each candidate and at the current value.
     """
     if not v.finite:
-        # computed once, though read several times
+        # the barriers keep XLA from computing these again at each of their uses
         values = jax.lax.optimization_barrier(stretch(u[1:], v, now))
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
         k = choose(u[0], d)[:, None]
@@ -172,10 +184,15 @@ def draw(u, v: Variable, rows, now, differences):
 
 
 def stretch(u, v: Variable, now):
-    """(r, w + 1) int, for every site equally spaced values, at random (`u` (2, r)) among those stretches that
-    hold its own.
+    """(r, w + 1) int, for every site equally spaced candidate values, one of which is its current value.
+
+    Parameters
+    ----------
+    u : (2, r) uniforms, which choose the position of the current value among the candidates and the stride
+    v : the variable, windowed
+    now : (r,) int, current values
     """
     width, strides = v.stretches
-    place = (u[0] * (width + 1)).astype(now.dtype)
+    position = (u[0] * (width + 1)).astype(now.dtype)
     stride = jnp.asarray(strides, now.dtype)[(u[1] * len(strides)).astype(int)]
-    return now[:, None] + stride[:, None] * (np.arange(width + 1, dtype=now.dtype) - place[:, None])
+    return now[:, None] + stride[:, None] * (np.arange(width + 1, dtype=now.dtype) - position[:, None])

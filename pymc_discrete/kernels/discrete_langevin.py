@@ -1,4 +1,4 @@
-"""Discrete Langevin proposals: all sites move at once, each on its own."""
+"""Discrete Langevin proposals: all sites move at once, each drawn independently of the others."""
 
 from typing import Any, NamedTuple
 
@@ -18,18 +18,18 @@ from pymc_discrete.targets.space import Space
 PROPOSALS = ("dlp", "dlmc")
 BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}
 START = 0.5
-SHORT = 1e-20  # a time so short that its probability of a jump is the time itself, to rounding
+SHORT = 1e-20  # below this time, the probability of a jump equals the time up to rounding
 
 
-class Rows(NamedTuple):
-    """What each site may do: go to one of its neighbours, or stay.
+class SiteProposals(NamedTuple):
+    """The proposal distribution of each site: it goes to one of its neighbours, or stays.
 
     Attributes
     ----------
-    move : (d, k) float, log weights
-    stay : (d,) float, log weight
-    weights : (d, k) float, of the moves, divided by the largest of the row
-    total : (d,) float, their sum and that of staying, between 1 and k + 1
+    move : (d, k) float, log weights of the moves
+    stay : (d,) float, log weight of staying
+    weights : (d, k) float, weights of the moves, divided by the largest weight of the site
+    total : (d,) float, sum of a site's weights, that of staying included, between 1 and k + 1
     """
 
     move: Any
@@ -38,68 +38,78 @@ class Rows(NamedTuple):
     total: Any
 
     @classmethod
-    def of(cls, move, stay) -> "Rows":
+    def of(cls, move, stay) -> "SiteProposals":
         top = jnp.maximum(move.max(axis=1), stay)
         move, stay = move - top[:, None], stay - top
         weights = jnp.exp(move)
         return cls(move, stay, weights, weights.sum(axis=1) + jnp.exp(stay))
 
     def draw(self, u):
-        """(d,) int by u (d,) in [0, 1): 0 to stay, k to go to neighbour k - 1. Moves lie where u
-        is finest.
+        """(d,) int, one choice per site: 0 to stay, k to go to neighbour k - 1.
+
+        The uniforms u (d,) are in [0, 1). Small u lead to moves, since u has its finest resolution there.
         """
         move = choose_or_stay(u, self.weights, self.total)
         return jnp.where(move < self.weights.shape[1], move + 1, 0)
 
     def log_prob(self, chosen):
         """() float, log probability of (d,) choices as `draw` returns them."""
-        return picked(self.move, self.stay, chosen).sum() - sum_of_logs(self.total, self.move.shape[1] + 1)
+        chosen_log_weights = log_weight_of_choice(self.move, self.stay, chosen)
+        return chosen_log_weights.sum() - sum_of_logs(self.total, self.move.shape[1] + 1)
 
 
-class Known(NamedTuple):
-    """The rows at a state, found on the way back of the proposal that led there.
+class CachedProposals(NamedTuple):
+    """The proposal distributions at a state, kept from the proposal that led to this state.
 
     Attributes
     ----------
-    rows : Rows
-    params : {"step_size", "scale"} that they are for, nan for none
+    proposals : SiteProposals
+    params : {"step_size", "scale"} for which they were computed; nan where nothing is cached
     """
 
-    rows: Rows
+    proposals: SiteProposals
     params: dict[str, Any]
 
 
-def nothing_known(x, differences, space: Space) -> Known:
+def empty_cache(x, differences, space: Space) -> CachedProposals:
+    """A cache of the right shapes that is valid for no parameters."""
     d, k = space.d, 1 if flips_only(space) else space.K
     none = jnp.zeros((d, k), differences.dtype)
     nan = jnp.full((), jnp.nan, differences.dtype)
-    return Known(
-        Rows(none, none[:, 0], none, none[:, 0]),
+    return CachedProposals(
+        SiteProposals(none, none[:, 0], none, none[:, 0]),
         {"step_size": nan, "scale": jnp.full(d, jnp.nan, differences.dtype)},
     )
 
 
-def jumps(d, time, balancing: str) -> Rows:
-    """The rows of "dlmc" after a time (), from the log weights d (d, k) of the moves in each site's
-    conditional, where staying has 1.
+def jumps(d, time, balancing: str) -> SiteProposals:
+    """The proposals of "dlmc": each site's Markov chain after `time`.
 
-    The rate is that at which the likeliest value is left, so that it is the same from every value of a finite
-    site. Barriers stand between exponentials and their uses, which would each compute them again.
+    The jump rate is that of the most probable value, so it is the same from every value of a finite site. The
+    barriers keep XLA from computing an exponential again at each of its uses.
+
+    Parameters
+    ----------
+    d : (d, k) float, log weights of the moves in each site's conditional, relative to the current value
+    time : () float
+    balancing : name of a balancing function
     """
     once = jax.lax.optimization_barrier
     likeliest = jnp.maximum(d.max(axis=1), 0.0)
     if d.shape[1] == 1:
         others = -jnp.abs(d)
     else:
-        all_values = jnp.pad(d, ((0, 0), (1, 0)))  # staying first
+        all_values = jnp.pad(d, ((0, 0), (1, 0)))  # the current value, of log weight 0, comes first
         mode = jnp.arange(all_values.shape[1]) == all_values.argmax(axis=1)[:, None]
         others = jnp.where(mode, -jnp.inf, all_values - likeliest[:, None])
-    somewhere = others.max(axis=1) > -jnp.inf
-    log_odds = jnp.where(somewhere, log_sum(others), 0.0)  # of another value than the likeliest
+    # whether any value besides the likeliest is possible
+    movable = others.max(axis=1) > -jnp.inf
+    # log odds of all other values against the likeliest
+    log_odds = jnp.where(movable, log_sum(others), 0.0)
     odds = once(jnp.exp(log_odds))
     log_rest = once(jnp.log(1 + odds))
     log_rate = jnp.where(
-        somewhere, log_sum(log_weights(others, False, balancing)) - log_odds + log_rest, -jnp.inf
+        movable, log_sum(log_weights(others, False, balancing)) - log_odds + log_rest, -jnp.inf
     )
     log_time = log_rate + jnp.log(time)
     time = once(jnp.exp(log_time))
@@ -108,60 +118,64 @@ def jumps(d, time, balancing: str) -> Rows:
     move = (d - likeliest[:, None]) + (log_jump - log_rest)[:, None]
     if d.shape[1] == 1:
         up = d[:, 0] > 0
-        weights = (jump * jnp.where(up, 1.0, jnp.where(somewhere, odds, 0.0)) / (1 + odds))[:, None]
+        weights = (jump * jnp.where(up, 1.0, jnp.where(movable, odds, 0.0)) / (1 + odds))[:, None]
         stayer = jnp.where(up, odds, 1.0)
     else:
         weights, stayer = jnp.exp(move), jnp.exp(-likeliest)
     stay = jnp.exp(-time) + jump * stayer / (1 + odds)
-    certain = stay.min() > 1e10 * jnp.finfo(stay.dtype).tiny
+    # the logarithm of the sum is accurate unless the sum comes close to underflow
+    representable = stay.min() > 1e10 * jnp.finfo(stay.dtype).tiny
     log_stay = jax.lax.cond(
-        certain, lambda: jnp.log(stay), lambda: jnp.logaddexp(-time, log_jump - log_rest - likeliest)
+        representable, lambda: jnp.log(stay), lambda: jnp.logaddexp(-time, log_jump - log_rest - likeliest)
     )
-    return Rows(move, log_stay, weights, jnp.ones_like(log_stay))
+    return SiteProposals(move, log_stay, weights, jnp.ones_like(log_stay))
 
 
 def log_sum(a):
-    """(d,) log of the summed exponentials of the rows of a (d, k), none of which is all -inf where it
-    matters.
-    """
+    """(d,) log of the summed exponentials of each row of a (d, k); callers mask rows that are all -inf."""
     if a.shape[1] == 1:
         return a[:, 0]
     top = jnp.nan_to_num(a.max(axis=1), neginf=0.0)
     return top + jnp.log(jnp.exp(a - top[:, None]).sum(axis=1))
 
 
-def picked(move, stay, chosen):
-    """(d,) the entry of each site's choice."""
+def log_weight_of_choice(move, stay, chosen):
+    """(d,) float, the log weight of each site's choice."""
     if move.shape[1] == 1:
         return jnp.where(chosen > 0, move[:, 0], stay)
-    moved = jnp.take_along_axis(move, jnp.maximum(chosen - 1, 0)[:, None], axis=1)[:, 0]
-    return jnp.where(chosen > 0, moved, stay)
+    of_move = jnp.take_along_axis(move, jnp.maximum(chosen - 1, 0)[:, None], axis=1)[:, 0]
+    return jnp.where(chosen > 0, of_move, stay)
 
 
 def sum_of_logs(a, most: float):
-    """Sum of the logarithms of a (d,) in [1, most], a logarithm for every few of them."""
-    few = int(30 / np.log10(most))
-    padded = jnp.pad(a, (0, -a.shape[0] % few), constant_values=1.0)
-    return jnp.log(padded.reshape(few, -1).prod(axis=0)).sum()
+    """() float, sum of the logarithms of a (d,) whose entries are in [1, most].
+
+    Takes one logarithm of the product of several entries, as many as cannot overflow in float32.
+    """
+    factors = int(30 / np.log10(most))
+    padded = jnp.pad(a, (0, -a.shape[0] % factors), constant_values=1.0)
+    return jnp.log(padded.reshape(factors, -1).prod(axis=0)).sum()
 
 
 def discrete_langevin(
     proposal: str = "dlp", step_size: float | str = "adapt", adjusted: bool = True, balancing: str = "sqrt"
 ) -> tuple[Kernel, dict[str, Any]]:
-    r"""Discrete Langevin kernels.
+    r"""The discrete Langevin kernels.
 
-    With :math:`d_{ik}` the difference of site i at value k, "dlp" draws each site by
+    With :math:`d_{ik}` the difference of site i at value k, "dlp" draws each site from
 
     .. math:: q_i(k | x) \propto g(e^{d_{ik}}) \exp(-\lVert k - x_i \rVert^2 / (2 \alpha s_i^2))
 
-    with one-hot distances (1) between nominal values and :math:`(k - x_i)^2` between ordinal ones. "dlmc"
-    runs, for a time h, a Markov chain of each site that jumps to a value drawn by the conditional,
+    with squared distance 1 between different nominal values and :math:`(k - x_i)^2` between ordinal ones.
+    "dlmc" runs a Markov chain of each site for a time h, which jumps to values drawn from the site's
+    conditional,
 
     .. math:: q_i = e^{-c_i h} I + (1 - e^{-c_i h}) \mathrm{softmax}(d_i),
         \quad c_i = \sum_{k \neq m} g(e^{d_{ik} - d_{im}}) / (1 - \mathrm{softmax}(d_i)_m)
 
-    at such a rate that the likeliest value m is left at the locally balanced rate: for two values the exact
-    solution, for more reversible with respect to the conditional at every h.
+    The jump rate is chosen such that the likeliest value m is left at the locally balanced rate. For two
+    values this is the exact solution; for more values it is reversible with respect to the conditional at
+    every h.
 
     Parameters
     ----------
@@ -169,14 +183,15 @@ def discrete_langevin(
     step_size : positive float, or "adapt"
         alpha of "dlp", the time h of "dlmc"; "adapt" tunes it to the optimal acceptance.
     adjusted : bool
-        Accept or reject (DMALA); without, the chain is biased (DULA) and `accept` says what the acceptance
-        would have been.
+        True accepts or rejects (DMALA). False accepts every proposal (DULA): the chain is biased, and
+        `accept` is what the acceptance probability would have been.
     balancing : {"sqrt", "barker", "min", "max"}
 
     Returns
     -------
     kernel : Kernel
-    params : {"step_size": float, "scale": s, () or (d,) float, the unit of distance of each ordinal site}
+    params : dict
+        "step_size" : float; "scale" : () or (d,) float, the unit of distance s of each ordinal site.
 
     References
     ----------
@@ -190,7 +205,7 @@ def discrete_langevin(
     if not adapt and not (is_number(step_size) and step_size > 0):
         raise ValueError(f"step_size must be 'adapt' or a positive number, got {step_size!r}.")
 
-    def rows(x, differences, space: Space, params) -> Rows:
+    def site_proposals(x, differences, space: Space, params) -> SiteProposals:
         d, values, current = moves_of(x, differences, space)
         logg = log_weights(d, current, balancing)
         if proposal == "dlp":
@@ -199,7 +214,7 @@ def discrete_langevin(
             unit = jnp.where(space.nominal, 1.0, params["scale"])[:, None]
             squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)
             stay = jnp.full(space.d, BALANCING[balancing](0.0))
-            return Rows.of(logg - squared / (2 * params["step_size"]), stay)
+            return SiteProposals.of(logg - squared / (2 * params["step_size"]), stay)
         return jumps(
             jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE)),
             params["step_size"],
@@ -208,42 +223,53 @@ def discrete_langevin(
 
     def propose(key, target, state: State, params) -> Proposed:
         space, x = target.space, state.x
-        known = state.carry.params
-        asked = {
-            name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape) for name, a in known.items()
+        cached = state.carry.params
+        params = {
+            name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape) for name, a in cached.items()
         }
-        same = (asked["step_size"] == known["step_size"]) & jnp.all(asked["scale"] == known["scale"])
-        here = jax.lax.cond(same, lambda: state.carry.rows, lambda: rows(x, state.differences, space, asked))
-        chosen = here.draw(uniforms(key, (space.d,), here.total.dtype))
-        y, back = arrived(x, chosen, space)
+        same = (params["step_size"] == cached["step_size"]) & jnp.all(params["scale"] == cached["scale"])
+        from_x = jax.lax.cond(
+            same,
+            lambda: state.carry.proposals,
+            lambda: site_proposals(x, state.differences, space, params),
+        )
+        chosen = from_x.draw(uniforms(key, (space.d,), from_x.total.dtype))
+        y, back = destination(x, chosen, space)
         differences = target.differences(y)
-        there_rows = jax.lax.optimization_barrier(rows(y, differences, space, asked))
-        there = State(y, target.logdensity(y), differences, Known(there_rows, asked))
-        forward = jnp.where(here.weights.max() > 0, here.log_prob(chosen), jnp.inf)
-        return Proposed(there, forward, there_rows.log_prob(back), (chosen > 0).sum())
+        from_y = jax.lax.optimization_barrier(site_proposals(y, differences, space, params))
+        proposed = State(y, target.logdensity(y), differences, CachedProposals(from_y, params))
+        log_forward = jnp.where(from_x.weights.max() > 0, from_x.log_prob(chosen), jnp.inf)
+        return Proposed(proposed, log_forward, from_y.log_prob(back), (chosen > 0).sum())
 
     tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if adapt else None
     params = {"step_size": START if adapt else float(step_size), "scale": 1.0}
-    kernel = metropolis(propose, nothing_known, tuned, adjusted)
+    kernel = metropolis(propose, empty_cache, tuned, adjusted)
     return kernel._replace(scaled=has_units) if proposal == "dlp" else kernel, params
 
 
 def flips_only(space: Space) -> bool:
+    """Whether every site has two values, so that its only move is to the other one."""
     return space.K == 2 and not space.windowed.any()
 
 
 def moves_of(x, differences, space: Space):
-    """(differences (d, k), values (d, k), current (d, k)); k = 1 where every site has two values, else K."""
+    """The moves of all sites: k = 1, the other value, where every site has two values, and else k = K.
+
+    Returns
+    -------
+    differences : (d, k) float, nats
+    values : (d, k) int
+    current : (d, k) bool, whether the value is the current one
+    """
     if flips_only(space):
-        place = x - space.lower
-        other = jnp.where(place == 0, differences[:, 1], differences[:, 0])
+        other = jnp.where(x - space.lower == 0, differences[:, 1], differences[:, 0])
         return other[:, None], (2 * space.lower + 1 - x)[:, None], np.zeros((space.d, 1), bool)
     values, _ = space.neighbours(x)
     return differences, values, ~space.windowed[:, None] & (values == x[:, None])
 
 
-def arrived(x, chosen, space: Space):
-    """(y (d,), the choices that lead back)."""
+def destination(x, chosen, space: Space):
+    """The state y (d,) to which the choices (d,) lead from x, and the choices (d,) that lead back."""
     if flips_only(space):
         return jnp.where(chosen > 0, 2 * space.lower + 1 - x, x), chosen
     column = jnp.maximum(chosen - 1, 0)

@@ -1,6 +1,4 @@
-"""Gibbs-With-Gradients (Grathwohl et al. 2021), for binary, categorical and integer sites, one move or
-several at a time.
-"""
+"""Gibbs-With-Gradients (Grathwohl et al. 2021) for binary, categorical and integer sites."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -75,13 +73,13 @@ def gibbs_with_gradients(
             y = wrapped(space, np.arange(space.d), state.x + change)
         differences, weights = arrive(target, state, y, jnp.where(active, site, space.d), balancing)
         density = log_density_after(target, state, y, site[0], column[0]) if L == 1 else target.logdensity(y)
-        there = State(y, density, differences, weights)
-        # Grathwohl et al. 2021, Eq. 27: the product over the moves; log P(L) is the same both ways
-        forward = jnp.where(
+        proposed = State(y, density, differences, weights)
+        # Grathwohl et al. 2021, Eq. 27: the product over the moves. P(L) cancels: L does not depend on x.
+        log_forward = jnp.where(
             jnp.isfinite(state.carry.log_scale), log_probs(state, site, column, active), jnp.inf
         )
         back = column_back(space, site, column, wrapped(space, site, y[site] - step))
-        return Proposed(there, forward, log_probs(there, site, back, active), active.sum())
+        return Proposed(proposed, log_forward, log_probs(proposed, site, back, active), active.sum())
 
     def carry(x, differences, space: Space):
         return weights_of(x, differences, space, balancing)

@@ -18,7 +18,7 @@ class State(NamedTuple):
     x : (d,) int
     logdensity : () float, nats
     differences : (d, K) float, nats, 0 at the current value, -inf outside the support
-    carry : pytree, what a kernel keeps beside (weights it need not compute again)
+    carry : pytree, further quantities that a kernel keeps to avoid computing them again, such as weights
     """
 
     x: Any
@@ -33,8 +33,8 @@ class Info(NamedTuple):
     Attributes
     ----------
     accept : () float, acceptance probability
-    accepted : () bool
-    n_moves : () int, moves proposed
+    accepted : () bool, whether the proposal was accepted
+    n_moves : () int, number of single-site moves in the proposal
     """
 
     accept: Any
@@ -49,14 +49,13 @@ class Kernel(NamedTuple):
     ----------
     init : (x, target) -> State
     step : (key, state, target, params) -> (State, Info)
-    refresh : (state, target) -> State, after another block moved the context
+    refresh : (state, target) -> State, to be called after another block has changed the context
     tuned : the parameter that adapts while tuning, if any
-    scaled : (space) -> bool, whether its parameter "scale" is to be each site's unit of distance (see
+    scaled : (space) -> bool, whether the parameter "scale" is tuned to each site's unit of distance (see
         `spread`)
-    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone: a
-        loop runs it instead of
-        `step`, and evaluates densities and differences only where it ends; invariant, and not always
-        reversible
+    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone
+        A loop runs it instead of `step`, and evaluates densities and differences at the last state only. It
+        leaves the target invariant and need not be reversible.
     """
 
     init: Callable
@@ -68,27 +67,27 @@ class Kernel(NamedTuple):
 
 
 def evaluate(x, target, carry: Callable) -> State:
-    """The state at x, everything computed anew."""
+    """The state at x, with its log density, differences and carried quantities computed from scratch."""
     differences = target.differences(x)
     return State(x, target.logdensity(x), differences, carry(x, differences, target.space))
 
 
 @default_settings()
 def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tuple[State, Info]:
-    """`transitions` steps in one compiled loop; of proposals, one more at random.
+    """Run `transitions` steps in one compiled loop; with probability 1/2, one more, unless steps are sweeps.
 
-    A proposal that is always accepted alternates: on a flat target an even number of flips never changes the
-    parity of x. The coin does not look at x, so every draw is still one of the target's. A sweep has no such
-    parity.
+    Proposals that are always accepted alternate: on a flat target an even number of flips never changes the
+    parity of x. The random number of steps is drawn independently of x, so that the target stays invariant.
+    Sweeps conserve no such parity.
 
     Returns
     -------
     state : State
-    info : Info, means over the transitions; `accepted` is the share accepted
+    info : Info, means over the transitions; `accepted` is the share of proposals accepted
     """
 
     if kernel.sweeper is not None:
-        x, info = swept(kernel.sweeper(target), key, state.x, params, transitions)
+        x, info = run_sweeps(kernel.sweeper(target), key, state.x, params, transitions)
         return kernel.init(x, target), info
     key_count, key_steps = jax.random.split(key)
     count = transitions + jax.random.bernoulli(key_count).astype(int)
@@ -103,8 +102,8 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
     return state, jax.tree.map(lambda a: a / count, total)
 
 
-def swept(sweep: Callable, key, x, params, count) -> tuple[Any, Info]:
-    """x after `count` sweeps, and means over them."""
+def run_sweeps(sweep: Callable, key, x, params, count) -> tuple[Any, Info]:
+    """x after `count` sweeps, and the means of their `Info`."""
 
     def body(t, carried):
         x, total = carried

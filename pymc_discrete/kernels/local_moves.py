@@ -11,13 +11,13 @@ from pymc_discrete.targets.space import Space
 
 
 def per_site(array: np.ndarray, site):
-    """`array[site]`, the scalar where all entries are the same."""
+    """`array[site]`; a scalar, which needs no gather, where all entries of `array` are equal."""
     flat = array.reshape(-1)
     return flat[0] if (flat == flat[0]).all() else jnp.asarray(array)[site]
 
 
 def wrapped(space: Space, site, value):
-    """A value brought back into a finite site's support; windowed sites as they are."""
+    """`value`, wrapped around cyclically into a finite site's support; unchanged for windowed sites."""
     lower, count = per_site(space.lower, site), per_site(space.upper - space.lower + 1, site)
     cyclic = lower + jnp.remainder(value - lower, count)
     if space.windowed.all():
@@ -30,15 +30,22 @@ def step_of(space: Space, now, site, column):
 
     The cyclic shift on a finite site, the offset on a windowed one: steps commute and invert by negation.
     """
-    where = jnp.asarray(space.column)[site, column] if space.windowed.any() or (space.K > 1) else column
+    # the index of a value in a finite support, or an offset
+    neighbour = jnp.asarray(space.column)[site, column] if space.windowed.any() or (space.K > 1) else column
     shift = jnp.remainder(
-        where - (now - per_site(space.lower, site)), per_site(space.upper - space.lower + 1, site)
+        neighbour - (now - per_site(space.lower, site)), per_site(space.upper - space.lower + 1, site)
     )
-    return jnp.where(per_site(space.windowed, site), where, shift)
+    return jnp.where(per_site(space.windowed, site), neighbour, shift)
 
 
 def column_back(space: Space, site, column, before):
-    """(L,) int, the neighbour that leads back to the value `before`, for moves that went through `column`."""
+    """(L,) int, the column of the neighbour by which a move through `column` is undone.
+
+    Parameters
+    ----------
+    site, column : (L,) int
+    before : (L,) int, values of the sites before the moves
+    """
     back = before - per_site(space.lower, site)
     if space.windowed.any():
         opposite = jnp.asarray(space.opposite)[site, column]
@@ -49,11 +56,11 @@ def column_back(space: Space, site, column, before):
 def log_weights_of(x, differences, space: Space, balancing: str, sites=None):
     """(d, K) or (m, K) log g of the differences, -inf at current values and at impossible ones."""
     if sites is None:
-        column, windowed, place = space.column, space.windowed, x - space.lower
+        column, windowed, index = space.column, space.windowed, x - space.lower
     else:
         column, windowed = jnp.asarray(space.column)[sites], jnp.asarray(space.windowed)[sites]
-        place, differences = x[sites] - per_site(space.lower, sites), differences[sites]
-    current = (~windowed)[:, None] & (column == place[:, None])
+        index, differences = x[sites] - per_site(space.lower, sites), differences[sites]
+    current = (~windowed)[:, None] & (column == index[:, None])
     return log_weights(differences, current, balancing)
 
 
@@ -73,7 +80,7 @@ class Weights(NamedTuple):
 
     @property
     def log_scale(self):
-        """What turns log weights into log probabilities; -inf where there is nowhere to go."""
+        """() float, the log of the normalising constant of the moves; -inf where no move is possible."""
         return self.top + jnp.log(self.total)
 
 
@@ -85,12 +92,12 @@ def weights_of(x, differences, space: Space, balancing: str) -> Weights:
 
 
 def updated(x, differences, space: Space, balancing: str, before: Weights, touched) -> Weights:
-    """The weights at x, those of the `touched` sites computed anew."""
+    """The weights at x, from those before a move; only the `touched` sites (m,) are computed again."""
     logw = log_weights_of(x, differences, space, balancing, jnp.minimum(touched, space.d - 1))
-    rows = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - before.top))
-    weights = before.weights.at[touched].set(rows, mode="drop")
+    of_touched = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - before.top))
+    weights = before.weights.at[touched].set(of_touched, mode="drop")
     total = weights.sum()
-    # far from where `top` was taken the weights could overflow or vanish
+    # `top` may be out of date: weights that come close to overflow or underflow are all computed again
     limits = jnp.finfo(total.dtype)
     safe = (total > limits.tiny**0.5) & (total < limits.max**0.5)
     return jax.lax.cond(
@@ -101,8 +108,13 @@ def updated(x, differences, space: Space, balancing: str, before: Weights, touch
 
 
 def arrive(target, before, y, sites, balancing: str):
-    """(differences, weights) at y, which differs from the state `before` at `sites` (L,) at most; a site d is
-    none.
+    """(differences, weights) at y.
+
+    Parameters
+    ----------
+    before : State, from which y differs at no site but `sites`
+    y : (d,) int
+    sites : (L,) int; entries d stand for no site
     """
     touched = target.touched(sites).reshape(-1) if target.local else None
     if touched is not None and 2 * touched.shape[0] <= target.space.d:
@@ -113,8 +125,8 @@ def arrive(target, before, y, sites, balancing: str):
 
 
 def log_density_after(target, state, y, site, column):
-    """log density at y, one move away: from its difference where that is exact."""
+    """() float, log density at y, one move away from `state`; by its difference where that is exact."""
     if not target.exact:
         return target.logdensity(y)
-    known = state.logdensity + state.differences[site, column]
-    return jax.lax.cond(jnp.isneginf(state.logdensity), lambda: target.logdensity(y), lambda: known)
+    after = state.logdensity + state.differences[site, column]
+    return jax.lax.cond(jnp.isneginf(state.logdensity), lambda: target.logdensity(y), lambda: after)

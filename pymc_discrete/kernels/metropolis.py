@@ -1,4 +1,4 @@
-"""The one accept/reject."""
+"""The Metropolis-Hastings acceptance test, the only one of the package."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,17 +12,17 @@ from pymc_discrete.targets.jax_settings import default_settings
 
 
 class Proposed(NamedTuple):
-    """Where a proposal leads.
+    """A proposed state and the probabilities of the proposal.
 
     Attributes
     ----------
-    there : State at y
-    log_forward : () float, nats, log q(y | x); +inf where there is nowhere to go
+    state : State at y
+    log_forward : () float, nats, log q(y | x); +inf where no move from x is possible
     log_back : () float, nats, log q(x | y)
-    n_moves : () int, how many moves it is made of
+    n_moves : () int, how many single-site moves the proposal is made of
     """
 
-    there: State
+    state: State
     log_forward: Any
     log_back: Any
     n_moves: Any
@@ -38,7 +38,8 @@ def metropolis(
     propose : (key, target, state, params) -> Proposed
     carry : (x, differences, space) -> what the proposal keeps in the state
     tuned : the parameter that adapts
-    adjusted : accept with the Metropolis-Hastings probability; else always, within the support (biased)
+    adjusted : whether to accept with the Metropolis-Hastings probability; otherwise every proposal of
+        positive density is accepted, which biases the chain
     """
 
     @default_settings()
@@ -48,25 +49,26 @@ def metropolis(
     @default_settings()
     def step(key, state: State, target, params: Any) -> tuple[State, Info]:
         key_draw, key_accept = jax.random.split(key)
-        there, log_forward, log_back, n_moves = propose(key_draw, target, state, params)
+        proposed, log_forward, log_back, n_moves = propose(key_draw, target, state, params)
         # Grathwohl et al. 2021, Eq. 1: min{1, exp(f(x') - f(x)) q(x | x') / q(x' | x)}
-        log_ratio = there.logdensity - state.logdensity + log_back - log_forward
-        # where a probability is lost to underflow, the path is refused both ways
+        log_ratio = proposed.logdensity - state.logdensity + log_back - log_forward
+        # A path whose probability underflowed is rejected, in both directions, so that the chain stays exact.
         unknown = jnp.isnan(log_ratio) | ~jnp.isfinite(log_forward) | jnp.isposinf(log_back)
         accept = jnp.where(unknown, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
-        accept = jnp.where(
-            jnp.isposinf(there.logdensity), 1.0, accept
-        )  # an error of the model: go there, and it is seen
-        # an impossible state (a start, never reached from a possible one) is left wherever it goes
-        stuck = jnp.isneginf(state.logdensity) & (log_forward < jnp.inf) & ~jnp.isnan(there.logdensity)
+        # A log density of +inf is an error of the model. Accepting it lets a later check report it.
+        accept = jnp.where(jnp.isposinf(proposed.logdensity), 1.0, accept)
+        # Only a start can be impossible, since such a state is never reached from a possible one. From there
+        # every move is accepted.
+        stuck = jnp.isneginf(state.logdensity) & (log_forward < jnp.inf) & ~jnp.isnan(proposed.logdensity)
         accept = jnp.where(stuck, 1.0, accept)
-        space = target.space  # moves that stay inside one by one need not do so together
-        accept = jnp.where(jnp.all((there.x >= space.lower) & (there.x <= space.upper)), accept, 0.0)
+        # Several moves that stay inside the support one by one may leave it together.
+        space = target.space
+        accept = jnp.where(jnp.all((proposed.x >= space.lower) & (proposed.x <= space.upper)), accept, 0.0)
         if adjusted:
             accepted = jax.random.uniform(key_accept) < accept
         else:
-            accepted = stuck | (there.logdensity > -jnp.inf)
-        state = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), there, state)
+            accepted = stuck | (proposed.logdensity > -jnp.inf)
+        state = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), proposed, state)
         return state, Info(accept, accepted, n_moves)
 
     @default_settings()

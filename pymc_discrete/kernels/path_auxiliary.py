@@ -1,6 +1,4 @@
-"""Path auxiliary samplers (Sun, Dai, Xia and Ramamurthy 2022): PAS, its fast version PAFS, and both without
-backtracking.
-"""
+"""The path auxiliary samplers PAS and PAFS (Sun, Dai, Xia and Ramamurthy 2022)."""
 
 from typing import Any, NamedTuple
 
@@ -17,11 +15,13 @@ from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
 
-# The largest mean lengths that "adapt" may take
+# The largest mean path lengths that "adapt" may take. Of PAFS with backtracking:
 LARGEST = 1_000
-# a move costs a set of differences, and is nearly always accepted: the acceptance says nothing of its price
+# Of PAS: every move computes a set of differences and nearly every path is accepted, so that the acceptance
+# does not limit the cost.
 LARGEST_RECOMPUTED = 20
-LARGEST_AT_ONCE = 100  # the work is for the longest path, whatever its length
+# Of PAFS without backtracking: the work is that of the longest possible path, whatever length is drawn.
+LARGEST_AT_ONCE = 100
 
 
 class Path(NamedTuple):
@@ -29,8 +29,10 @@ class Path(NamedTuple):
 
     Attributes
     ----------
-    site, column, before : (L,) int, which site went to which of its neighbours, and from which value
-    active : (L,) bool, the first so many count
+    site : (L,) int, the site that moves
+    column : (L,) int, which of its neighbours it goes to
+    before : (L,) int, its value before the move
+    active : (L,) bool, whether the move belongs to the path; the arrays have the longest path's length
     """
 
     site: Any
@@ -56,8 +58,8 @@ def path_auxiliary(
         True is PAS, differences at every point of the path; False is PAFS, differences at its two ends (Eq. 5
         and 6).
     backtrack : bool
-        Whether a path may change a site again; without, all sites of a PAFS path are drawn at once (App.
-        B.3).
+        Whether a path may change a site more than once. If not, all sites of a PAFS path are drawn at once
+        (App. B.3).
     balancing : {"sqrt", "barker", "min", "max"}
 
     Returns
@@ -74,7 +76,7 @@ def path_auxiliary(
     check_switch("backtrack", backtrack)
     largest = LARGEST_RECOMPUTED if recompute else LARGEST if backtrack else LARGEST_AT_ONCE
     lengths = PathLength("path_length", path_length, largest)
-    way = along_recomputed if recompute else along_linear if backtrack else at_once
+    draw_path = pas if recompute else pafs if backtrack else pafs_without_backtracking
 
     def propose(key, target, state: State, params) -> Proposed:
         most = lengths.most(target.space)
@@ -82,8 +84,8 @@ def path_auxiliary(
         key_path, key_more = jax.random.split(key)
         u = uniforms(key_path, (most + 2,))
         L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
-        there, forward, back = way(key_more, u[:most], L, target, state, balancing, backtrack)
-        return Proposed(there, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
+        end, forward, back = draw_path(key_more, u[:most], L, target, state, balancing, backtrack)
+        return Proposed(end, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
 
     def carry(x, differences, space):
         return weights_of(x, differences, space, balancing)
@@ -92,169 +94,211 @@ def path_auxiliary(
 
 
 # ---------------------------------------------------------------- PAS
-def along_recomputed(key, u, L, target, state: State, balancing: str, backtrack: bool):
-    """(there, log_forward, log_back) of a path whose differences are computed at each of its points.
+def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
+    """(end, log_forward, log_back) of a path whose differences are computed at each of its points.
 
-    The general acceptance of section 3.1. With exact differences and a balanced g it is min(1, Z(x)/Z(y))
-    (Property 1).
+    The acceptance probability is the general one of section 3.1. With exact differences and a balanced g it
+    is min(1, Z(x)/Z(y)) (Property 1).
+
+    Parameters
+    ----------
+    u : (most,) uniforms, one for each move of the longest path
+    L : () int, number of moves
+    start : State at x
     """
     space, most = target.space, u.shape[0]
 
-    def move_of(here: State, site, column):
-        step = step_of(space, here.x[site], site, column)
-        y = here.x.at[site].set(wrapped(space, site, here.x[site] + step))
-        differences, weights = arrive(target, here, y, site[None], balancing)
-        return State(y, here.logdensity, differences, weights)
+    def after_move(state: State, site, column):
+        # the log density is computed at the end of the path only; until then it is that of the start
+        step = step_of(space, state.x[site], site, column)
+        y = state.x.at[site].set(wrapped(space, site, state.x[site] + step))
+        differences, weights = arrive(target, state, y, site[None], balancing)
+        return State(y, state.logdensity, differences, weights)
 
-    def log_prob(here: State, site, column, visited):
-        weights = here.carry.weights
-        total = here.carry.total if visited is None else jnp.where(visited[:, None], 0.0, weights).sum()
-        d = here.differences[site, column]
-        return log_weights(d, jnp.zeros_like(d, bool), balancing) - here.carry.top - jnp.log(total)
+    def log_prob(state: State, site, column, visited):
+        weights = state.carry.weights
+        total = state.carry.total if visited is None else jnp.where(visited[:, None], 0.0, weights).sum()
+        d = state.differences[site, column]
+        return log_weights(d, jnp.zeros_like(d, bool), balancing) - state.carry.top - jnp.log(total)
 
-    def forth(at, carried):
-        here, visited, forward, back, path = carried
-        weights = here.carry.weights if backtrack else jnp.where(visited[:, None], 0.0, here.carry.weights)
-        entry = draw_categorical(u[at][None], weights.reshape(-1))[0]
+    def move_forward(t, carried):
+        state, visited, forward, back, path = carried
+        weights = state.carry.weights if backtrack else jnp.where(visited[:, None], 0.0, state.carry.weights)
+        entry = draw_categorical(u[t][None], weights.reshape(-1))[0]
         site, column = entry // space.K, entry % space.K
-        forward += log_prob(here, site, column, None if backtrack else visited)
-        path = record(path, at, site, column, here.x[site])
-        before, here = here.x[site], move_of(here, site, column)
+        forward += log_prob(state, site, column, None if backtrack else visited)
+        path = record(path, t, site, column, state.x[site])
+        before, state = state.x[site], after_move(state, site, column)
         if backtrack:
-            back += log_prob(here, site, column_back(space, site, column, before), None)
+            back += log_prob(state, site, column_back(space, site, column, before), None)
         else:
             visited = put(visited, site, True)
-        return here, visited, forward, back, path
+        return state, visited, forward, back, path
 
-    zero, nowhere = jnp.zeros(()), jnp.zeros(space.d, bool)
-    empty = nothing_yet(most, L)
-    there, _, forward, back, path = jax.lax.fori_loop(0, L, forth, (state, nowhere, zero, zero, empty))
-    if not backtrack:  # which sites are excluded on the way back is known only now
+    zero, none_visited = jnp.zeros(()), jnp.zeros(space.d, bool)
+    path = empty_path(most, L)
+    end, _, forward, back, path = jax.lax.fori_loop(
+        0, L, move_forward, (start, none_visited, zero, zero, path)
+    )
+    if not backtrack:
+        # The reverse path excludes sites in the opposite order, which is known only once the path is
+        # complete: it is walked again from its end to its start.
 
-        def home(n, carried):
-            here, visited, back = carried
-            at = L - 1 - n
-            column = column_back(space, path.site[at], path.column[at], path.before[at])
-            back += log_prob(here, path.site[at], column, visited)
-            return move_of(here, path.site[at], column), put(visited, path.site[at], True), back
+        def move_back(n, carried):
+            state, visited, back = carried
+            t = L - 1 - n
+            column = column_back(space, path.site[t], path.column[t], path.before[t])
+            back += log_prob(state, path.site[t], column, visited)
+            return after_move(state, path.site[t], column), put(visited, path.site[t], True), back
 
-        *_, back = jax.lax.fori_loop(0, L, home, (there, nowhere, zero))
-    return there._replace(logdensity=target.logdensity(there.x)), forward, back
+        *_, back = jax.lax.fori_loop(0, L, move_back, (end, none_visited, zero))
+    return end._replace(logdensity=target.logdensity(end.x)), forward, back
 
 
 # ---------------------------------------------------------------- PAFS
-def along_linear(key, u, L, target, state: State, balancing: str, backtrack: bool):
-    """(there, log_forward, log_back) of a path on the linearisation at its start, and back on that at its end
-    (Eq. 6).
+def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
+    """(end, log_forward, log_back) of a path drawn with the differences at its start (Eq. 5).
+
+    The reverse path has the probability that follows from the differences at its end (Eq. 6).
+
+    Parameters
+    ----------
+    u : (most,) uniforms, one for each move of the longest path
+    L : () int, number of moves
+    start : State at x
     """
     space, most = target.space, u.shape[0]
     v = uniforms(key, (most,)) if space.K > 2 or space.windowed.any() else u
-    empty = nothing_yet(most, L)
 
-    def column_of(at, row):
-        if row.shape[0] == 2 and not space.windowed.any():  # one neighbour, the other column
-            return (row[1] > -jnp.inf).astype(int)
-        return pick(v[at], jnp.exp(row))
+    def draw_column(t, logw):
+        if logw.shape[0] == 2 and not space.windowed.any():  # the only neighbour is the other value
+            return (logw[1] > -jnp.inf).astype(int)
+        return pick(v[t], jnp.exp(logw))
 
     y, forward, path = follow(
-        L, state, state.x, target, balancing, lambda at, sites: sites.draw(u[at]), column_of, empty
+        L,
+        start,
+        start.x,
+        target,
+        balancing,
+        lambda t, sites: sites.draw(u[t]),
+        draw_column,
+        empty_path(most, L),
     )
-    differences, weights = arrive(target, state, y, jnp.where(path.active, path.site, space.d), balancing)
-    there = State(y, target.logdensity(y), differences, weights)
+    differences, weights = arrive(target, start, y, jnp.where(path.active, path.site, space.d), balancing)
+    end = State(y, target.logdensity(y), differences, weights)
 
-    home = column_back(space, path.site, path.column, path.before)
+    columns_back = column_back(space, path.site, path.column, path.before)
     _, back, _ = follow(
         L,
-        there,
+        end,
         y,
         target,
         balancing,
-        lambda at, _: path.site[L - 1 - at],
-        lambda at, _: home[L - 1 - at],
+        lambda t, _: path.site[L - 1 - t],
+        lambda t, _: columns_back[L - 1 - t],
         None,
     )
-    return there, forward, back
+    return end, forward, back
 
 
 def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: Path | None):
-    """(y, log probability, path) of L moves on the linearisation at `state` (Eq. 5), chosen by
-    `choose_site(at, sites)` and `choose_column(at, log weights of the site's moves)`.
+    """(y, log probability, path) of L moves whose weights come from the differences at `state` (Eq. 5).
 
-    Finite sites re-base, d[i, k] - d[i, current]; a windowed site is visited once.
+    After a move, the differences of a finite site are taken relative to its new value, d[i, k] - d[i, new]. A
+    windowed site is visited once at most, since its differences are those of its first value only.
+
+    Parameters
+    ----------
+    L : () int, number of moves
+    state : State, at which the differences are taken
+    x : (d,) int, where the path starts
+    choose_site : (t, weights of all sites) -> () int, the site of move t
+    choose_column : (t, (K,) log weights of the site's moves) -> () int, the neighbour it goes to
+    path : where the moves are recorded, or None
     """
     space, top = target.space, state.carry.top
     largest = 0.9 * np.log(np.finfo(state.carry.weights.dtype).max)
     differences = jnp.minimum(state.differences, LARGEST_DIFFERENCE)
 
-    def log_row(site, now):
-        """(K,) log weights of one site's moves where its value is `now`, divided by exp(top)."""
-        d, place = differences[site], now - per_site(space.lower, site)
+    def log_weights_at(site, now):
+        """(K,) log weights, less `top`, of the moves of one site from the value `now`."""
+        d, index = differences[site], now - per_site(space.lower, site)
         windowed = per_site(space.windowed, site)
-        current = ~windowed & (jnp.arange(space.K) == place)
-        d = d - jnp.where(windowed, 0.0, d[jnp.where(windowed, 0, place)])
+        current = ~windowed & (jnp.arange(space.K) == index)
+        d = d - jnp.where(windowed, 0.0, d[jnp.where(windowed, 0, index)])
         logw = log_weights(d, current, balancing)
-        left = windowed & (now != state.x[site])
-        return jnp.where(left, -jnp.inf, jnp.minimum(logw - top, largest))
+        visited = windowed & (now != state.x[site])
+        return jnp.where(visited, -jnp.inf, jnp.minimum(logw - top, largest))
 
-    def body(at, carried):
-        x, sites, total, path = carried
-        site = choose_site(at, sites)
+    def body(t, carried):
+        x, sites, log_prob, path = carried
+        site = choose_site(t, sites)
         site = jax.lax.optimization_barrier(site)
-        before = jax.lax.optimization_barrier(
-            x[site]
-        )  # read once: an array read again beside its update is copied whole
-        row = log_row(site, before)
-        column = choose_column(at, row)
-        total += row[column] - jnp.log(sites.stems.sum())
+        # The barrier makes XLA read x once, before x is updated. Otherwise it copies the whole array.
+        before = jax.lax.optimization_barrier(x[site])
+        logw = log_weights_at(site, before)
+        column = choose_column(t, logw)
+        log_prob += logw[column] - jnp.log(sites.stems.sum())
         if path is not None:
-            path = record(path, at, site, column, before)
+            path = record(path, t, site, column, before)
         after = wrapped(space, site, before + step_of(space, before, site, column))
-        return put(x, site, after), sites.put(site, jnp.exp(log_row(site, after)).sum()), total, path
+        sites = sites.put(site, jnp.exp(log_weights_at(site, after)).sum())
+        return put(x, site, after), sites, log_prob, path
 
-    start = (x, Sites.of(state.carry.weights.sum(axis=1)), jnp.zeros_like(top), path)
-    y, _, total, path = jax.lax.fori_loop(0, L, body, start)
-    return y, total, path
+    initial = (x, Sites.of(state.carry.weights.sum(axis=1)), jnp.zeros_like(top), path)
+    y, _, log_prob, path = jax.lax.fori_loop(0, L, body, initial)
+    return y, log_prob, path
 
 
-def nothing_yet(most: int, L) -> Path:
+def empty_path(most: int, L) -> Path:
+    """A path of at most `most` moves, of which the first L will be recorded."""
     none = jnp.zeros(most, int)
     return Path(none, none, none, jnp.arange(most) < L)
 
 
-def record(path: Path, at, site, column, before) -> Path:
+def record(path: Path, t, site, column, before) -> Path:
+    """The path with its move t filled in."""
     return path._replace(
-        site=put(path.site, at, site),
-        column=put(path.column, at, column),
-        before=put(path.before, at, before),
+        site=put(path.site, t, site),
+        column=put(path.column, t, column),
+        before=put(path.before, t, before),
     )
 
 
 # ---------------------------------------------------------------- PAFS without backtracking
-def at_once(key, u, L, target, state: State, balancing: str, backtrack: bool):
-    """(there, log_forward, log_back) of a path that changes no site twice: all its sites in one draw (App.
-    B.3).
+def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, backtrack: bool):
+    """(end, log_forward, log_back) of a path that changes no site twice (App. B.3).
+
+    All its sites are drawn at once, ordered and without replacement.
+
+    Parameters
+    ----------
+    u : (most,) uniforms, one for each move of the longest path
+    L : () int, number of moves
+    start : State at x
     """
     space, most = target.space, u.shape[0]
     active = jnp.arange(most) < L
 
-    def log_prob(here: State, site, column, active):
-        # the ordered draw: each move's weight by the weights of all that is left, by sums only, so that a
-        # small remainder keeps its digits
-        rows = here.carry.weights.sum(axis=1)
-        rest = rows.at[jnp.where(active, site, space.d)].set(0.0, mode="drop").sum()
-        chosen = jnp.where(active, rows[site], 0.0)
-        remaining = rest + running_sum(chosen[::-1])[::-1]
-        d = here.differences[site, column]
-        logw = log_weights(d, jnp.zeros_like(d, bool), balancing) - here.carry.top
+    def log_prob(state: State, site, column, active):
+        # Each move's weight is divided by the weights of all sites not drawn before it. These are summed up
+        # and never subtracted from the total, so that a small remainder loses no digits.
+        site_weights = state.carry.weights.sum(axis=1)
+        never_drawn = site_weights.at[jnp.where(active, site, space.d)].set(0.0, mode="drop").sum()
+        chosen = jnp.where(active, site_weights[site], 0.0)
+        remaining = never_drawn + running_sum(chosen[::-1])[::-1]
+        d = state.differences[site, column]
+        logw = log_weights(d, jnp.zeros_like(d, bool), balancing) - state.carry.top
         return jnp.where(active, logw - jnp.log(remaining), 0.0).sum()
 
-    site = winners(key, state.carry.weights.sum(axis=1), most)
-    column = jax.vmap(pick)(u, state.carry.weights[site])
-    before = state.x[site]
+    site = winners(key, start.carry.weights.sum(axis=1), most)
+    column = jax.vmap(pick)(u, start.carry.weights[site])
+    before = start.x[site]
     after = wrapped(space, site, before + step_of(space, before, site, column))
-    y = state.x.at[jnp.where(active, site, space.d)].set(after, mode="drop")
-    differences, weights = arrive(target, state, y, jnp.where(active, site, space.d), balancing)
-    there = State(y, target.logdensity(y), differences, weights)
-    forward = log_prob(state, site, column, active)
-    back = log_prob(there, site[::-1], column_back(space, site, column, before)[::-1], active[::-1])
-    return there, forward, back
+    y = start.x.at[jnp.where(active, site, space.d)].set(after, mode="drop")
+    differences, weights = arrive(target, start, y, jnp.where(active, site, space.d), balancing)
+    end = State(y, target.logdensity(y), differences, weights)
+    forward = log_prob(start, site, column, active)
+    back = log_prob(end, site[::-1], column_back(space, site, column, before)[::-1], active[::-1])
+    return end, forward, back

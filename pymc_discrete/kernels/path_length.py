@@ -1,4 +1,4 @@
-"""Random numbers of moves."""
+"""The random number of moves in a proposal."""
 
 from typing import Any
 
@@ -9,57 +9,67 @@ from pymc_discrete.checks import is_count, is_number, is_word
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.targets.space import Space
 
-LARGEST_MEAN = 10_000  # a proposal holds twice as many draws
-SMALLEST_TUNED = 1.5  # where one move alone is never accepted (parity), more are still tried
-START = 3.0
+LARGEST_MEAN = 10_000  # a compiled proposal has room for twice as many moves
+# lower bound of a tuned mean: where single moves are never accepted (parity), longer paths are still tried
+SMALLEST_TUNED = 1.5
+START = 3.0  # the tuned mean before the first draw
 
 
 class PathLength:
-    """The number L of moves in a proposal: random, never a function of x, and 1 with a probability of at
-    least 1/(2 mean - 1), so that no parity of the moves is conserved.
+    """The distribution of the number L of moves in a proposal.
+
+    L is random and independent of x. It is 1 with a probability of at least 1/(2 mean - 1), so that no parity
+    of the moves is conserved.
 
     Parameters
     ----------
-    name : the parameter's name
-    asked : "adapt", the mean X of L ~ Uniform{1..2X-1}, or the range (lower, upper) of L, which is 1 once in
-        `lower + upper - 1` times
-    tuned_most : the largest mean that "adapt" may take
+    name : name of the kernel's parameter
+    option : "adapt", float or (lower, upper)
+        A float is the mean X of L ~ Uniform{1..2X-1}. A range is that of L, which in addition is 1 with
+        probability 1/(lower + upper - 1).
+    largest_tuned : the largest mean that "adapt" may take
+
+    Raises
+    ------
+    ValueError
+        For an option that is none of these.
     """
 
-    def __init__(self, name: str, asked: Any, tuned_most: int):
+    def __init__(self, name: str, option: Any, largest_tuned: int):
         self.range: tuple[int, int] | None = None
-        self.adapt = is_word(asked, "adapt")
-        self.tuned_most = tuned_most
-        if isinstance(asked, tuple | list):
-            self.range = check_range(name, asked)
+        self.adapt = is_word(option, "adapt")
+        self.largest_tuned = largest_tuned
+        if isinstance(option, tuple | list):
+            self.range = check_range(name, option)
             self.mean = sum(self.range) / 2
         elif not self.adapt:
-            self.mean = check_mean(name, asked)
+            self.mean = check_mean(name, option)
         self.tuned = Tuned(name, self._bounds) if self.adapt else None
 
     @property
     def start(self) -> float:
+        """The mean before the first draw."""
         return START if self.adapt else self.mean
 
     def _largest_mean(self, space: Space) -> float:
-        return float(np.clip(space.d / 2, 1, self.tuned_most)) if self.adapt else self.mean
+        return float(np.clip(space.d / 2, 1, self.largest_tuned)) if self.adapt else self.mean
 
     def _bounds(self, space: Space) -> tuple[float, float]:
         largest = self._largest_mean(space)
         return min(SMALLEST_TUNED, largest), largest
 
     def most(self, space: Space) -> int:
-        """The largest L."""
+        """The largest possible L."""
         return self.range[1] if self.range else 2 * int(np.ceil(self._largest_mean(space))) - 1
 
     def draw(self, u, v, mean):
-        """() int, L from two uniforms; X is the mean rounded up or down at random."""
+        """() int, L from two uniforms u and v; X is `mean`, rounded up or down at random."""
         if self.range:
             lower, upper = self.range
             inside = lower + jnp.floor(v * (upper - lower + 1)).astype(int)
             return jnp.where(u < 1 / (lower + upper - 1), 1, inside)
-        low = jnp.floor(mean)
-        X = low + (u < mean - low)
+        rounded_down = jnp.floor(mean)
+        X = rounded_down + (u < mean - rounded_down)
         return 1 + jnp.floor(v * (2 * X - 1)).astype(int)
 
 
@@ -72,10 +82,10 @@ def check_mean(name: str, mean: Any) -> float:
     return float(mean)
 
 
-def check_range(name: str, asked: Any) -> tuple[int, int]:
-    counts = len(asked) == 2 and all(is_count(end, 1) for end in asked)
-    if not (counts and asked[0] <= asked[1] <= 2 * LARGEST_MEAN):
+def check_range(name: str, option: Any) -> tuple[int, int]:
+    counts = len(option) == 2 and all(is_count(end, 1) for end in option)
+    if not (counts and option[0] <= option[1] <= 2 * LARGEST_MEAN):
         raise ValueError(
-            f"{name} must be a range (lower, upper) of integers with 1 <= lower <= upper, got {asked!r}."
+            f"{name} must be a range (lower, upper) of integers with 1 <= lower <= upper, got {option!r}."
         )
-    return int(asked[0]), int(asked[1])
+    return int(option[0]), int(option[1])

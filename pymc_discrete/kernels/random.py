@@ -6,15 +6,16 @@ that exceeds a uniform share of their total. An entry of weight 0 is never drawn
 ======================  ====================================================================================
 `pick`                  one entry of one list of weights
 `draw_categorical`      many entries of one list, in two levels, so that no draw looks at the whole list
-`entry_and_rest`        one level of a tree of weights (`weight_tree.Sites`): the entry, and what is left of t
-`choose_or_stay`        an entry of each of many rows, or none of them
-`choose`                an entry of each of many rows of logarithms
+`entry_and_rest`        an entry and the remainder of t within it: one level of a `weight_tree.Sites`
+`choose_or_stay`        an entry of each row of a matrix of weights, or none of them
+`choose`                an entry of each row of a matrix of log weights
 `winners`               entries without replacement, in order
 ======================  ====================================================================================
 
-The first four share their steps. `choose` stands apart for its speed, since it is where block Gibbs spends
-its time: up to 8 weights are added one by one, which compiles to one loop without a matrix product. It also
-reports a row that is all impossible, where the others need a positive sum. `winners` needs no running sums.
+The first four share their steps. `choose` has its own code for speed, because block Gibbs spends its time
+there: up to 8 weights are added one by one, which compiles to one loop without a matrix product. It also
+reports a row in which nothing is possible, where the others need a positive sum. `winners` needs no running
+sums.
 """
 
 import math
@@ -25,40 +26,43 @@ import numpy as np
 from jax.extend.random import threefry_2x32
 
 GENERATOR = "threefry2x32"
-BLOCK = 32  # weights of which `draw_categorical` keeps one sum
-PIECE = 64  # entries that one triangular product adds up
-ONE_BY_ONE = 8  # weights of a row up to which `choose` adds them one by one
+BLOCK = 32  # number of weights in a block of `draw_categorical`
+PIECE = 64  # number of entries that `running_sum` adds up in one triangular matrix product
+ONE_BY_ONE = 8  # largest row whose weights `choose` adds one by one
 
 
 # ---------------------------------------------------------------- keys
 def key_of(seed: int):
-    """The key that `jax.random.key(seed)` is by default.
+    """The key that `jax.random.key(seed)` is under JAX's default settings.
 
-    Whatever JAX's default generator is, and without what `jax_random_seed_offset` adds: a seed gives the same
-    draws under every setting of the process.
+    It depends neither on the default generator that is set nor on `jax_random_seed_offset`, so that a seed
+    gives the same draws in every process.
     """
     return key_of_words(np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
 
 
 def key_of_words(words):
-    """The key that is made of two words (2,) uint32."""
+    """The key whose data are `words` (2,) uint32."""
     return jax.random.wrap_key_data(words, impl=GENERATOR)
 
 
 # ---------------------------------------------------------------- uniforms
 def words(key, shape: tuple[int, ...]):
-    """`shape` uint32, uniform.
+    """Uniform uint32 numbers of the given shape.
 
-    They use both words of every block of JAX's generator, where its own 32-bit draws use one.
+    Both words of every block of the generator are used, where JAX's own 32-bit draws use only one.
     """
-    if str(jax.random.key_impl(key)) != GENERATOR:  # of a key that the user made
+    if str(jax.random.key_impl(key)) != GENERATOR:  # a user's key of another generator
         return jax.random.bits(key, shape, "uint32")
     first, second = jax.random.key_data(key)
     return threefry_2x32((first, second), jnp.arange(math.prod(shape), dtype=jnp.uint32)).reshape(shape)
 
 
 def uniforms(key, shape: tuple[int, ...], dtype=float):
-    """`shape` floats in [0, 1), on a grid of 2^-52, or 2^-32 in float32, whose own uniforms have 2^-23."""
+    """Uniform floats in [0, 1) of the given shape.
+
+    They are multiples of 2^-52 in float64 and of 2^-32 in float32, where JAX's own are multiples of 2^-23.
+    """
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if dtype == jnp.float64:
         return jax.random.uniform(key, shape, dtype)
@@ -67,7 +71,7 @@ def uniforms(key, shape: tuple[int, ...], dtype=float):
 
 # ---------------------------------------------------------------- running sums
 def running_sum(a):
-    """Cumulative sum along the last axis: triangular products, in pieces of 64."""
+    """Cumulative sum along the last axis, by triangular matrix products of `PIECE` entries each."""
     n = a.shape[-1]
     if n <= PIECE:
         return jnp.matmul(a, jnp.asarray(np.triu(np.ones((n, n))), a.dtype), precision="highest")
@@ -84,26 +88,29 @@ def first_above(ends, t):
 
 
 def entry_at(ends, t):
-    """The entry in whose part of the running sums `ends` (..., n) t (...) lies, and t, below the total."""
+    """The entry whose interval of the running sums `ends` (..., n) contains t (...), and t.
+
+    A t that rounding has put at or above the total is lowered to just below it.
+    """
     t = jnp.minimum(t, jnp.nextafter(ends[..., -1], jnp.zeros_like(ends[..., -1])))
     return jnp.minimum(first_above(ends, t), ends.shape[-1] - 1), t
 
 
 def entry_and_rest(ends, t):
-    """The entry in whose part of the running sums `ends` (n,) t (...) lies, and the rest of t within it."""
+    """The entry whose interval of the running sums `ends` (n,) contains t (...), and t less its beginning."""
     entry, t = entry_at(ends, t)
     return entry, t - jnp.where(entry > 0, ends[jnp.maximum(entry - 1, 0)], 0.0)
 
 
 # ---------------------------------------------------------------- draws by weight
 def pick(u, weights):
-    """() int, one entry of `weights` (n,) by a uniform u ()."""
+    """() int, an entry drawn with probability proportional to `weights` (n,) by a uniform u ()."""
     ends = running_sum(weights)
     return entry_at(ends, u * ends[-1])[0]
 
 
 def draw_categorical(uniforms, weights):
-    """(L,) int, entries of one list: first the block of `BLOCK` entries, then the entry within it.
+    """(L,) int, entries of one list: each draw first chooses a block of `BLOCK` entries, then one of these.
 
     Parameters
     ----------
@@ -120,7 +127,7 @@ def draw_categorical(uniforms, weights):
 
 
 def choose_or_stay(uniforms, weights, total):
-    """(r,) int, entries of the rows of `weights` (r, K); K with the weight that is left of `total` (r,)."""
+    """(r,) int, an entry of each row of `weights` (r, K), or K, whose weight is the rest of `total` (r,)."""
     t = uniforms * total
     if weights.shape[1] == 1:
         return jnp.where(t < weights[:, 0], 0, 1)
@@ -128,8 +135,8 @@ def choose_or_stay(uniforms, weights, total):
 
 
 def choose(uniforms, log_weights):
-    """(r,) int, entries of the rows of `log_weights` (r, K); K where all of them are impossible."""
-    # an error of the model: go there, and it is seen
+    """(r,) int, an entry of each row of `log_weights` (r, K); K where all of them are impossible."""
+    # A log density of +inf is an error of the model. Drawing that value lets a later check report it.
     log_weights = jnp.minimum(log_weights, jnp.finfo(log_weights.dtype).max)
     w, K = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True)), log_weights.shape[1]
     if K > ONE_BY_ONE:
@@ -145,18 +152,19 @@ def choose(uniforms, log_weights):
 
 
 def winners(key, weights, most: int):
-    """(most,) int, entries in the order of an ordered draw without replacement (Gumbel top-k).
+    """(most,) int, an ordered draw of entries without replacement (Gumbel top-k).
 
-    Every entry runs an exponential race at its weight, and the first to arrive are taken.
+    Every entry gets an exponential arrival time whose rate is its weight; the entries with the earliest times
+    are taken, in their order.
 
     Parameters
     ----------
-    weights : (d,) float, not negative; 0 comes last
+    weights : (d,) float, not negative; entries of weight 0 come last
 
     Notes
     -----
-    The order is decided in single precision, from uniforms that are finest where winners come from: times
-    closer than 1 part in 1e7 count as equal, which changes probabilities by as much.
+    The times are compared in single precision, from uniforms that have the finest resolution at early times.
+    Times closer than 1 part in 1e7 count as equal, which changes probabilities by as much.
     """
     bits = words(key, weights.shape)
     u = (bits.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)

@@ -1,17 +1,23 @@
-"""The way to where a chain belongs, for kernels that accept nothing far from there."""
+"""Moves a chain to the bulk of its target, for kernels that accept nothing far away from it."""
 
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import loop
 
-LONGEST = 1_000
+LONGEST = 1_000  # most transitions of one call
 
 
 def settle(key, x, target):
-    """(d,) int, x after one single move a site (or `LONGEST`), for use while tuning.
+    """(d,) int, x after d single-site proposals (at most `LONGEST`), for use while tuning only.
 
-    Hundreds of nats from the bulk, the weights sqrt(t) of two neighbouring states have nothing in common, and
-    all is rejected. The weights t / (1 + t) are bounded, so that a move uphill is accepted about as often as
-    there are others (Zanella 2020, section 3.2).
+    Hundreds of nats from the bulk of the target, the weights sqrt(t) of neighbouring states differ by so many
+    orders of magnitude that every proposal is rejected. The weights t / (1 + t) are bounded, so the
+    normalising constants of neighbouring states stay comparable and moves uphill are accepted (Zanella 2020,
+    section 3.2).
+
+    Parameters
+    ----------
+    x : (d,) int
+    target : Target
     """
     kernel, params = gibbs_with_gradients(balancing="barker")
     return loop(kernel, key, kernel.init(x, target), target, params, min(target.space.d, LONGEST))[0].x

@@ -1,10 +1,10 @@
-"""Slice sampling along the axes and along directions of the target's own shape; the univariate update is
-blackjax's.
+"""Slice sampling along the axes and along directions scaled by the covariance of the target.
 
-Every update leaves any density exactly invariant: the direction is drawn without looking at the point, and
-along it Neal's stepping out and shrinkage (2003, Fig. 3 and 5) are reversible, whatever the number of pieces
-of the slice. The search of Zoltowski et al. 2021 (App. E) is not: it finds *a* root, which need not be the
-same one from every point of the interval that it returns.
+The univariate update is that of blackjax. Every update leaves any density exactly invariant: the direction
+is drawn independently of the point, and Neal's stepping out and shrinkage along it (2003, Fig. 3 and 5) are
+reversible, also where the slice consists of several intervals. The search of Zoltowski et al. 2021 (App. E)
+is not reversible: it finds *a* root, which need not be the same one from every point of the interval it
+returns.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-FRAMES = range(2, 501)  # numbers of coordinates; a frame of d directions costs d^3 operations
-EXPANSIONS, SHRINKAGES = 100, 200  # at most, of one update; 200 halvings lead from 1e8 to 1e-52
-ROUNDINGS = 16.0  # a shorter way is taken for none
-SPREADS = 3.0  # two uniform points of an interval are a third of it apart, in the mean
-PRIOR = 5.0  # draws that the diagonal counts for beside the covariance of a window, as in Stan's warm-up
+# numbers of coordinates d for which random frames are used; a frame of d directions costs d^3 operations
+FRAMES = range(2, 501)
+# largest numbers in one update; 200 halvings reduce an interval from 1e8 to 1e-52
+EXPANSIONS, SHRINKAGES = 100, 200
+# an update that changes the point by no more than so many units of rounding counts as staying in place
+ROUNDINGS = 16.0
+# ratio of a width to the mean distance of an update: two uniform points of an interval are on average a third
+# of its length apart
+SPREADS = 3.0
+# number of draws that the diagonal counts for when the covariance is shrunk to it, as in Stan's warm-up
+PRIOR = 5.0
 
 
 class Widths(NamedTuple):
-    """How long the first interval along a direction is, and what is learned about it.
+    """Lengths of the initial interval along each direction, and the statistics they are tuned from.
+
+    The statistics are those of the current window, a stretch of tuning draws after which the widths are
+    renewed.
 
     Attributes
     ----------
     axes : (d,) float, widths along the axes
-    factor : (d, d) float, by which an orthonormal frame is multiplied; (0, 0) where d has none (`FRAMES`)
-    way, ways : (d,) float, the sum of the distances gone along each axis in this window, and their number
-    count : () float, points seen in this window
-    mean : (d,) float, of them
-    scatter : (d, d) float, sum of squares about it; (0, 0) as `factor`
-    stayed : () float, the share of updates that went nowhere in this window
+    factor : (d, d) float, by which an orthonormal frame is multiplied; (0, 0) where d is not in `FRAMES`
+    way : (d,) float, sum of the distances moved along each axis
+    ways : (d,) float, number of these distances
+    count : () float, number of points
+    mean : (d,) float, mean of the points
+    scatter : (d, d) float, sum of squares and products about the mean; (0, 0) as `factor`
+    stayed : () float, share of updates that stayed in place
     """
 
     axes: Any
@@ -46,13 +56,13 @@ class Widths(NamedTuple):
 
 
 class SliceInfo(NamedTuple):
-    """What the updates of a draw did, per update.
+    """What the updates of a draw did, on average over its updates.
 
     Attributes
     ----------
-    expansions : () float, intervals stepped out
-    shrinkages : () float, points tried
-    stayed : () float, the share that went nowhere
+    expansions : () float, expansions of the interval
+    shrinkages : () float, shrinkages of the interval
+    stayed : () float, share of updates that stayed in place
     """
 
     expansions: Any
@@ -61,20 +71,22 @@ class SliceInfo(NamedTuple):
 
 
 def start(d: int) -> Widths:
-    """Before anything is known, as NumPy arrays."""
+    """The widths before the first draw, as NumPy arrays."""
     n = d if d in FRAMES else 0
-    return Widths(np.ones(d), np.eye(n) / SPREADS, *window(d, np))
+    return Widths(np.ones(d), np.eye(n) / SPREADS, *empty_window(d, np))
 
 
-def window(d: int, xp=jnp) -> tuple[Any, ...]:
-    """The sums of a window that has just begun."""
+def empty_window(d: int, xp=jnp) -> tuple[Any, ...]:
+    """The statistics of `Widths` at the beginning of a window."""
     n = d if d in FRAMES else 0
     return xp.zeros(d), xp.zeros(d), xp.zeros(()), xp.zeros(d), xp.zeros((n, n)), xp.zeros(())
 
 
 def renewals(tune: int) -> np.ndarray:
-    """(tune,) bool, the tuning draws after which the widths are renewed: windows that double, since a width
-    grows a hundredfold at most.
+    """(tune,) bool, the tuning draws after which the widths are renewed.
+
+    The first window is one draw and each next one is twice as long, since a width can grow at most a
+    hundredfold in a window.
     """
     due = np.zeros(tune, bool)
     ends = 2 ** np.arange(max(int(tune).bit_length() - 1, 0)) - 1
@@ -90,7 +102,9 @@ def draw(key, x, logdensity: Callable, widths: Widths, learn, due, sweeps) -> tu
     ----------
     x : (d,) float
     logdensity : (d,) -> () float, nats, up to a constant; -inf or nan outside the support
-    learn, due : () bool, whether to learn from the draw, and whether the widths are renewed after it
+    widths : Widths
+    learn : () bool, whether the draw enters the statistics of the window
+    due : () bool, whether the widths are renewed after the draw
     sweeps : () int
 
     Returns
@@ -100,9 +114,9 @@ def draw(key, x, logdensity: Callable, widths: Widths, learn, due, sweeps) -> tu
 
     def body(n, carried):
         x, widths, total = carried
-        x, way, axes, info = sweep(jax.random.fold_in(key, n), x, logdensity, widths)
-        seen = widths._replace(way=widths.way + jnp.where(axes, way, 0.0), ways=widths.ways + axes)
-        widths = jax.tree.map(lambda a, b: jnp.where(learn, a, b), seen, widths)
+        x, distances, axes, info = sweep(jax.random.fold_in(key, n), x, logdensity, widths)
+        updated = widths._replace(way=widths.way + jnp.where(axes, distances, 0.0), ways=widths.ways + axes)
+        widths = jax.tree.map(lambda a, b: jnp.where(learn, a, b), updated, widths)
         return x, widths, jax.tree.map(jnp.add, total, info)
 
     zero = SliceInfo(*jnp.zeros(3))
@@ -113,11 +127,18 @@ def draw(key, x, logdensity: Callable, widths: Widths, learn, due, sweeps) -> tu
 
 
 def sweep(key, x, logdensity: Callable, widths: Widths):
-    """(x, distances along the axes (d,), whether the directions were the axes, info) after one update along
-    each of d directions.
+    """One update along each of d directions.
 
-    A coin chooses between the axes in random order (Gibbs) and a random orthonormal frame times the Cholesky
-    factor of the target's covariance as tuning saw it (MacKay 2002, Chapter 29.7, for a target made round).
+    The directions are, with probability 1/2 each, the axes in random order, or a random orthonormal frame
+    times the Cholesky factor of the covariance of the tuning draws (MacKay 2002, Chapter 29.7, after a
+    transformation that makes the target isotropic).
+
+    Returns
+    -------
+    x : (d,) float
+    distances : (d,) float, distances moved, by axis; without meaning along a frame
+    axes : () bool, whether the directions were the axes
+    info : SliceInfo
     """
     from blackjax.mcmc.slice import SliceState, build_kernel, stepping_out  # importing it starts JAX
 
@@ -134,7 +155,7 @@ def sweep(key, x, logdensity: Callable, widths: Widths):
     update = build_kernel(stepping_out, EXPANSIONS, SHRINKAGES)
 
     def along(n, carried):
-        here, way, total = carried
+        state, distances, total = carried
         axis = order[n]
         direction = jnp.where(jnp.arange(d) == axis, widths.axes, 0.0)
         if framed:
@@ -142,46 +163,48 @@ def sweep(key, x, logdensity: Callable, widths: Widths):
 
         def proposal(key, position, logdensity):
             def line(t):
-                there = position + t * direction
-                value = logdensity(there)
-                return SliceState(
-                    there, value
-                ), value > -jnp.inf  # a height of log(0) would let in what is impossible
+                point = position + t * direction
+                value = logdensity(point)
+                # If the height of the slice is log(0), a comparison with it would admit impossible points.
+                return SliceState(point, value), value > -jnp.inf
 
             return line
 
-        there, info = update(jax.random.fold_in(key_updates, n), here, logdensity, proposal, 1.0)
-        gone = jnp.abs(there.position - here.position)
-        stayed = jnp.all(gone <= ROUNDINGS * jnp.finfo(x.dtype).eps * jnp.abs(here.position))
-        own = SliceInfo(*(jnp.asarray(a, float) for a in (info.num_expansions, info.num_shrink, stayed)))
-        return there, way.at[axis].set(gone[axis]), jax.tree.map(jnp.add, total, own)
+        new, info = update(jax.random.fold_in(key_updates, n), state, logdensity, proposal, 1.0)
+        distance = jnp.abs(new.position - state.position)
+        stayed = jnp.all(distance <= ROUNDINGS * jnp.finfo(x.dtype).eps * jnp.abs(state.position))
+        of_update = (info.num_expansions, info.num_shrink, stayed)
+        total = jax.tree.map(jnp.add, total, SliceInfo(*(jnp.asarray(a, float) for a in of_update)))
+        return new, distances.at[axis].set(distance[axis]), total
 
-    begin = SliceState(x, jnp.asarray(logdensity(x), x.dtype)), jnp.zeros_like(x), SliceInfo(*jnp.zeros(3))
-    there, way, total = jax.lax.fori_loop(0, d, along, begin)
-    return there.position, way, axes, jax.tree.map(lambda a: a / d, total)
+    initial = SliceState(x, jnp.asarray(logdensity(x), x.dtype)), jnp.zeros_like(x), SliceInfo(*jnp.zeros(3))
+    state, distances, total = jax.lax.fori_loop(0, d, along, initial)
+    return state.position, distances, axes, jax.tree.map(lambda a: a / d, total)
 
 
 def orthonormal(key, d: int):
-    """(d, d) float, its columns a uniformly distributed frame."""
+    """(d, d) float, an orthogonal matrix drawn from the uniform (Haar) distribution."""
     q, r = jnp.linalg.qr(jax.random.normal(key, (d, d)))
     return q * jnp.sign(jnp.diagonal(r))
 
 
 def learned(widths: Widths, x, info: SliceInfo, possible) -> Widths:
-    """The sums of the window with one point more (Welford 1962); a chain that has found nothing possible yet
-    looks farther away.
+    """The statistics of the window with one more point (Welford 1962).
+
+    While x is not `possible`, that is while the chain has not reached a point of positive density, the widths
+    grow tenfold, so that the next draw searches farther away.
     """
-    farther = jnp.where(possible, 1.0, 10.0)
+    growth = jnp.where(possible, 1.0, 10.0)
     count = widths.count + 1
-    away = x - widths.mean
-    mean = widths.mean + away / count
+    deviation = x - widths.mean
+    mean = widths.mean + deviation / count
     scatter = widths.scatter
     if scatter.shape[0]:
-        scatter = scatter + jnp.outer(away, x - mean)
+        scatter = scatter + jnp.outer(deviation, x - mean)
     stayed = widths.stayed + (info.stayed - widths.stayed) / count
     return widths._replace(
-        axes=farther * widths.axes,
-        factor=farther * widths.factor,
+        axes=growth * widths.axes,
+        factor=growth * widths.factor,
         count=count,
         mean=mean,
         scatter=scatter,
@@ -190,23 +213,29 @@ def learned(widths: Widths, x, info: SliceInfo, possible) -> Widths:
 
 
 def renewed(widths: Widths) -> Widths:
-    """The widths that a window teaches, and the next window."""
+    """New widths from the statistics of a window, with the statistics of an empty next window."""
     d = widths.axes.shape[0]
-    far = SPREADS * widths.way / jnp.maximum(widths.ways, 1)
-    axes = jnp.where((far > 0) & jnp.isfinite(far), far, widths.axes)
+    new_axes = SPREADS * widths.way / jnp.maximum(widths.ways, 1)
+    axes = jnp.where((new_axes > 0) & jnp.isfinite(new_axes), new_axes, widths.axes)
     factor = widths.factor
     if factor.shape[0]:
         new = shaped(widths.scatter / jnp.maximum(widths.count - 1, 1), widths.count, axes / SPREADS)
         factor = jnp.where(jnp.isfinite(new).all(), new, factor)
+    # the share of updates that stayed in place is kept for a warning after tuning
     stayed = widths.stayed
-    return Widths(axes, factor, *window(d))._replace(stayed=stayed)
+    return Widths(axes, factor, *empty_window(d))._replace(stayed=stayed)
 
 
 def shaped(covariance, count, spread):
-    """(d, d) float, the Cholesky factor of a covariance (d, d) of `count` points, shrunk to its diagonal.
+    """(d, d) float, the Cholesky factor of a covariance that is shrunk towards its diagonal.
 
-    Of correlations, so that units from 1e-8 to 1e8 beside one another do no harm; `spread` (d,) stands in for
-    what did not move.
+    The correlation matrix is factored, so that coordinates may have scales from 1e-8 to 1e8.
+
+    Parameters
+    ----------
+    covariance : (d, d) float, of `count` points
+    count : number of points
+    spread : (d,) float, standard deviations for coordinates that did not change
     """
     sd = jnp.sqrt(jnp.diagonal(covariance))
     sd = jnp.where(sd > 0, sd, spread)

@@ -1,4 +1,4 @@
-"""The unit of distance of each ordered site: its standard deviation in the tuning draws."""
+"""The unit of distance of each ordinal site: its standard deviation in the tuning draws."""
 
 from typing import Any
 
@@ -6,42 +6,52 @@ import numpy as np
 
 from pymc_discrete.targets.space import Space
 
-SMALLEST = 0.5
-FEWEST = 20  # draws that a standard deviation is taken from
+SMALLEST = 0.5  # lower bound of a unit
+FEWEST = 20  # fewest draws from which a standard deviation is estimated
 
 
 def has_units(space: Space) -> bool:
-    """Whether there is an ordered site of more than two values."""
+    """Whether any site is ordinal and has more than two values."""
     return bool((~space.nominal & many_values(space)).any())
 
 
 def many_values(space: Space) -> np.ndarray:
+    """(d,) bool, whether a site has more than two values."""
     return space.windowed | (space.upper - space.lower > 1)
 
 
 def guess(space: Space, x: np.ndarray) -> np.ndarray:
-    """(d,) float: a uniform's standard deviation on a finite support, a Poisson's at x (d,) where there is a
-    window.
+    """(d,) float, units before the first draw.
+
+    On a finite support, the standard deviation of the uniform distribution. On a windowed site, that of a
+    Poisson distribution whose mean is the site's value in x (d,).
     """
     uniform = np.sqrt(np.maximum((np.minimum(space.upper - space.lower, 1e6) + 1.0) ** 2 - 1, 1) / 12)
     return units(space, np.where(space.windowed, np.sqrt(np.abs(x)), uniform))
 
 
 def units(space: Space, sd: Any, xp: Any = np) -> Any:
-    """(d,) standard deviations as units, 1 where there are but two values."""
+    """(d,) float, units from standard deviations `sd` (d,); 1 on sites with two values."""
     return xp.where(many_values(space), xp.maximum(sd, SMALLEST), 1.0)
 
 
 def no_sums(space: Space) -> np.ndarray:
-    """(3, d) float: of 1, x and x^2 over the draws since the last unit was taken."""
+    """(3, d) float, zeros: the sums of 1, x and x^2 over the draws since the units were last renewed."""
     return np.zeros((3, space.d))
 
 
 def update(
     sums: Any, scale: Any, x: Any, seen: Any, tune: int, space: Space, xp: Any = np
 ) -> tuple[Any, Any]:
-    """(sums, units) after tuning draw `seen` (1 the first) of `tune`, which ended at x: new units at a
-    quarter and at half of tuning.
+    """(sums, units) after a tuning draw; the units are renewed after a quarter and after half of tuning.
+
+    Parameters
+    ----------
+    sums : (3, d) float, as in `no_sums`
+    scale : (d,) float, the units so far
+    x : (d,) int, the state at the end of the draw
+    seen : number of tuning draws so far, this one included
+    tune : number of tuning draws in all
     """
     sums = xp.where(seen <= tune / 2, sums + xp.stack([xp.ones_like(x), x, x**2]), sums)
     count, total, squares = sums

@@ -11,8 +11,12 @@ from pymc_discrete.targets.jax_settings import default_settings
 
 
 def sweep_kernel(sweeper: Callable, step: Callable | None = None) -> Kernel:
-    """The kernel of a sweeper (see `Kernel`); its step, (key, x, target) -> (x, Info), is one sweep where
-    none is given.
+    """The kernel of a sweeper.
+
+    Parameters
+    ----------
+    sweeper : (target) -> (key, x, params) -> (x, Info), as in `Kernel`
+    step : (key, x, target) -> (x, Info), a single transition; None takes one sweep
     """
 
     @default_settings()
@@ -20,21 +24,31 @@ def sweep_kernel(sweeper: Callable, step: Callable | None = None) -> Kernel:
         return evaluate(jnp.asarray(x), target, lambda x, differences, space: ())
 
     @default_settings()
-    def one(key, state: State, target, params: Any) -> tuple[State, Info]:
+    def transition(key, state: State, target, params: Any) -> tuple[State, Info]:
         x, info = sweeper(target)(key, state.x, params) if step is None else step(key, state.x, target)
         return init(x, target), info
 
     def refresh(state: State, target) -> State:
         return init(state.x, target)
 
-    return Kernel(init, one, refresh, sweeper=sweeper)
+    return Kernel(init, transition, refresh, sweeper=sweeper)
 
 
 def sweeping(visits_of: Callable) -> Kernel:
-    """The kernel of visits, (target) -> [(key, x, backward) -> x].
+    """The kernel of sweeps that make one visit after another.
 
-    A step reverses its order by a fair coin, so that it is reversible and not only invariant. The sweeps of a
-    draw keep one order.
+    A step reverses the order of its visits with probability 1/2, which makes it reversible and not only
+    invariant. The sweeps of a draw (`Kernel.sweeper`) keep one order.
+
+    Parameters
+    ----------
+    visits_of : (target) -> list of (key, x, backward) -> x
+        The visits. Each draws some of the sites exactly, given all others.
+
+    Raises
+    ------
+    ValueError
+        When a step is traced on a target whose differences are not exact.
     """
 
     def visits(target) -> list:
@@ -46,10 +60,10 @@ def sweeping(visits_of: Callable) -> Kernel:
         return visits_of(target)
 
     def sweeper(target):
-        every = visits(target)
+        in_order = visits(target)
 
         def sweep(key, x, params):
-            for t, visit in enumerate(every):
+            for t, visit in enumerate(in_order):
                 x = visit(jax.random.fold_in(key, t), x, False)
             return x, always_accepted(target.space)
 
@@ -62,21 +76,25 @@ def sweeping(visits_of: Callable) -> Kernel:
 
 
 def forward_or_backward(key, x, visits: list):
-    """x after a sweep in either order, by a fair coin."""
+    """x after a sweep in either order, each with probability 1/2.
+
+    The loop passes through the visits 0, ..., n - 1, ..., 0. A forward sweep makes those up to visit n - 1, a
+    backward sweep those from there on. All chains of a batch are thus at the same visit at the same time,
+    whichever order each of them has drawn.
+    """
     key_coin, key_visits = jax.random.split(key)
-    backward, backs = jax.random.bernoulli(key_coin), len(visits) - 1
+    backward, last = jax.random.bernoulli(key_coin), len(visits) - 1
 
     def visit(t, x):
-        # there and back, where one of the two does nothing: all chains of a batch make the same visit,
-        # whatever their coins
-        on = (t == backs) | ((t > backs) == backward)
+        in_this_half = (t == last) | ((t > last) == backward)
         branches = [lambda x, v=v: v(jax.random.fold_in(key_visits, t), x, backward) for v in visits]
         return jax.lax.cond(
-            on, lambda x: jax.lax.switch(backs - jnp.abs(t - backs), branches, x), lambda x: x, x
+            in_this_half, lambda x: jax.lax.switch(last - jnp.abs(t - last), branches, x), lambda x: x, x
         )
 
-    return jax.lax.fori_loop(0, 2 * backs + 1, visit, x) if backs else visits[0](key_visits, x, backward)
+    return jax.lax.fori_loop(0, 2 * last + 1, visit, x) if last else visits[0](key_visits, x, backward)
 
 
 def always_accepted(space) -> Info:
+    """The information about a sweep, in which no draw is rejected."""
     return Info(jnp.ones(()), jnp.ones(()), jnp.asarray(space.d))

@@ -13,19 +13,19 @@ from pymc_discrete.targets.forests import Forest
 
 
 def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
-    r"""The tree Gibbs kernel: sites that are joined in pairs are drawn together, as many as have no cycle
-    among them.
+    r"""The tree Gibbs kernel: exact joint draws of sites whose pairwise interactions form a forest.
 
-    Given all others, the sites F of a forest have the distribution
+    Given all other sites, the sites F of a forest have the distribution
 
     .. math:: p(x_F \mid x_{-F}) \propto \prod_{i \in F} u_i(x_i) \prod_{(i, j) \in F} P_{ij}(x_i, x_j)
 
-    in which the edges that leave the forest are part of the unary terms :math:`u_i`. It is drawn exactly:
-    from the leaves to the roots each site is summed out, and from the roots to the leaves each is drawn given
-    the one it hangs from (forward filtering, backward sampling). A chain or a tree is one forest, and its
-    draws are independent given the rest. Elsewhere forests that cover all sites are taken in turn, from lists
-    made before the run, of which one is chosen by a coin that does not look at x. Sites that no table joins
-    to another are drawn as by `block_gibbs`. A step reverses its order by a fair coin, as there.
+    in which the edges that leave the forest are part of the unary terms :math:`u_i`. It is drawn exactly by
+    forward filtering and backward sampling: each site is summed out from the leaves to the roots, and then
+    drawn given its parent from the roots to the leaves. A chain or a tree is one forest, and its draws are
+    independent given the rest of the model. A graph with cycles is covered by several forests, which are
+    drawn in turn. The coverings are lists of forests made before the run, and a step chooses one of them at
+    random, independently of x. Sites that no table joins to another are drawn as by `block_gibbs`. As there,
+    a step reverses the order of its sweep with probability 1/2.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
 
 
 def tree_visits(target) -> list:
-    """The visits that make a sweep: (key, x, backward) -> x after them."""
+    """List of the visits that make up a sweep, each (key, x, backward) -> x."""
     joined = np.zeros(target.space.d, bool)
     for forest in target.forests[0]:
         joined |= forest.sites
@@ -50,58 +50,62 @@ def tree_visits(target) -> list:
 
 
 def visit_forests(target):
-    """Draw every forest of a covering in turn; of several coverings, one by a coin."""
+    """A visit that draws every forest of a covering in turn; the covering is chosen uniformly at random."""
     coverings = target.forests
-    many, stacked = max(map(len, coverings)), stacked_up(coverings, target.space.d, len(target.pairs))
+    n_forests, stacked = max(map(len, coverings)), stack_forests(coverings, target.space.d, len(target.pairs))
+    # the last table, of zeros, is that of the edges that only pad a forest
     joint = jnp.pad(target.joint(), ((0, 1), (0, 0), (0, 0)))
     padded, width = stacked.node == target.space.d, stacked.node.shape[-1]
     straight = bool((padded | (stacked.column == np.arange(width)))[..., :-1, :].all())
 
-    def one(key, x, forest: Forest):
+    def draw_one(key, x, forest: Forest):
         return draw_forest(uniforms(key, (target.space.d + 1,)), x, forest, target, joint, straight)
 
     def visit(key, x, backward):
-        if len(coverings) == many == 1:
-            return one(key, x, jax.tree.map(lambda a: a[0, 0], stacked))
-        key_which, key_draws = jax.random.split(key)
-        which = jax.random.randint(key_which, (), 0, len(coverings))
+        if len(coverings) == n_forests == 1:
+            return draw_one(key, x, jax.tree.map(lambda a: a[0, 0], stacked))
+        key_covering, key_draws = jax.random.split(key)
+        covering = jax.random.randint(key_covering, (), 0, len(coverings))
 
         def body(t, x):
-            forest = jax.tree.map(
-                lambda a: jnp.asarray(a)[which, jnp.where(backward, many - 1 - t, t)], stacked
-            )
-            return one(jax.random.fold_in(key_draws, t), x, forest)
+            number = jnp.where(backward, n_forests - 1 - t, t)
+            forest = jax.tree.map(lambda a: jnp.asarray(a)[covering, number], stacked)
+            return draw_one(jax.random.fold_in(key_draws, t), x, forest)
 
-        return jax.lax.fori_loop(0, many, body, x)
+        return jax.lax.fori_loop(0, n_forests, body, x)
 
     return visit
 
 
-def stacked_up(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest:
-    """All forests in one, arrays (variants, forests, ...), padded; what is no forest holds no site."""
-    every = [f for cover in coverings for f in cover]
-    many = max(map(len, coverings))
-    levels, width = (max(f.node.shape[axis] for f in every) for axis in (0, 1))
-    roots = max(len(f.roots) for f in every)
-    beyond = max(width, roots)  # no column of a level, and no root
+def stack_forests(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest:
+    """All forests as one `Forest`, whose arrays have two leading axes (coverings, forests).
+
+    Smaller forests are padded to the shape of the largest, and shorter coverings with forests of no sites.
+    """
+    all_forests = [forest for covering in coverings for forest in covering]
+    n_forests = max(map(len, coverings))
+    levels, width = (max(forest.node.shape[axis] for forest in all_forests) for axis in (0, 1))
+    roots = max(len(forest.roots) for forest in all_forests)
+    # an index that is neither a column of a level nor a root, so that messages sent to it are dropped
+    beyond = max(width, roots)
     fill = Forest(False, d, beyond, n_pairs, False, d)
     shapes = Forest((d,), (levels, width), (levels, width), (levels, width), (levels, width), (roots,))
 
     def table(name: str) -> np.ndarray:
-        first = getattr(every[0], name)
-        out = np.full((len(coverings), many, *getattr(shapes, name)), getattr(fill, name), first.dtype)
-        for v, cover in enumerate(coverings):
-            for t, forest in enumerate(cover):
-                own = getattr(forest, name)
+        dtype = getattr(all_forests[0], name).dtype
+        out = np.full((len(coverings), n_forests, *getattr(shapes, name)), getattr(fill, name), dtype)
+        for c, covering in enumerate(coverings):
+            for t, forest in enumerate(covering):
+                array = getattr(forest, name)
                 if name == "column":
-                    own = np.where(forest.node == d, beyond, own)
-                # levels are counted from the roots, so what is missing is missing at the deep end
-                place = (
-                    (slice(levels - own.shape[0], None), slice(own.shape[1]))
-                    if own.ndim == 2
-                    else (slice(len(own)),)
+                    array = np.where(forest.node == d, beyond, array)
+                # the last level is that below the roots: a shallower forest is padded at its deepest levels
+                position = (
+                    (slice(levels - array.shape[0], None), slice(array.shape[1]))
+                    if array.ndim == 2
+                    else (slice(len(array)),)
                 )
-                out[v, t][place] = own
+                out[c, t][position] = array
         return out
 
     return Forest(*map(table, Forest._fields))
@@ -113,71 +117,76 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
     Parameters
     ----------
     u : (d + 1,) uniforms
+    x : (d,) int
     joint : (E + 1, K, K) nats, tables of the pairs and one of zeros
-    straight : whether every site but a root has at most one child, which is in its own column
+    straight : whether every site but a root has at most one child, which stands in the same column
     """
     space, K = target.space, joint.shape[1]
     weights = jnp.zeros((space.d + 1, K))
     for n in np.unique(np.searchsorted(space.starts, target.pairs, side="right") - 1):
         start, v = space.blocks[n]
-        part = jnp.pad(target.unaries(n, x, forest.sites), ((0, 0), (0, K - v.K)), constant_values=-jnp.inf)
-        part = jnp.where(forest.sites[start : start + v.size, None], part, 0.0)
-        weights = jax.lax.dynamic_update_slice(weights, part, (start, 0))
+        unary = jnp.pad(target.unaries(n, x, forest.sites), ((0, 0), (0, K - v.K)), constant_values=-jnp.inf)
+        unary = jnp.where(forest.sites[start : start + v.size, None], unary, 0.0)
+        weights = jax.lax.dynamic_update_slice(weights, unary, (start, 0))
     tables = joint[forest.edge]
-    tables = jnp.where(
-        forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables
-    )  # (L, W, K of the site, K of what is above)
-    place = filter_and_sample(u, jnp.append(x - space.lower, 0), forest, straight, weights, tables)
-    return jnp.where(forest.sites, space.lower + place[:-1], x).astype(x.dtype)
+    # (L, W, K of the site, K of its parent)
+    tables = jnp.where(forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables)
+    index = filter_and_sample(u, jnp.append(x - space.lower, 0), forest, straight, weights, tables)
+    return jnp.where(forest.sites, space.lower + index[:-1], x).astype(x.dtype)
 
 
-def filter_and_sample(u, place, forest: Forest, straight: bool, weights, tables):
-    """(d + 1,) int, places of the sites once those of the forest are drawn.
+def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables):
+    """(d + 1,) int, index of each site's value in its support, after the sites of the forest were drawn.
 
-    In logarithms throughout: a probability lost to 0 on the way up may be all that is left further on, where
-    a forbidden transition keeps it from being made up for.
+    All messages are logarithms. A value whose probability underflows to 0 on the way up can be the only one
+    that is possible further up, where a forbidden transition excludes all others.
 
     Parameters
     ----------
-    u, place : (d + 1,) uniforms, and the places that the sites have
-    weights, tables : (d + 1, K), (L, W, K, K) nats
+    u : (d + 1,) uniforms
+    index : (d + 1,) int, index of each site's current value in its support
+    straight : as in `draw_forest`
+    weights : (d + 1, K) nats, unary terms
+    tables : (L, W, K, K) nats, pairwise terms of each site with its parent
     """
-    K, own, column = weights.shape[1], weights[forest.node], forest.column
-    wide, roots = (jnp.zeros((n, K)) for n in (own.shape[1], len(forest.roots)))
+    K, unary, column = weights.shape[1], weights[forest.node], forest.column
+    no_messages, to_roots = (jnp.zeros((n, K)) for n in (unary.shape[1], len(forest.roots)))
 
     def received(messages, into, column):
+        """Sums of the messages (W, K) by the column of the parent that receives them."""
         return into.at[column].add(messages, mode="drop") if len(column) else into
 
     def sent(total, table):
+        """(W, K) messages to the parents: the sites of a level are summed out."""
         return logsumexp(total[:, :, None] + table, axis=1)
 
     def up(messages, level):
-        own, table, column = level
-        total = own + messages
+        unary, table, column = level
+        total = unary + messages
         messages = sent(total, table)
-        return messages if straight else received(messages, wide, column), total
+        return messages if straight else received(messages, no_messages, column), total
 
     def drawn(sites, total):
         k = choose(u[sites], total)
-        return jnp.where(k < K, k, place[sites])
+        return jnp.where(k < K, k, index[sites])
 
-    def down(above, level):
+    def down(parents, level):
         sites, column, table, total = level
-        above = above if straight else above.at[column].get(mode="clip")
-        k = drawn(sites, total + across(table, above))
+        parents = parents if straight else parents.at[column].get(mode="clip")
+        k = drawn(sites, total + given_parents(table, parents))
         return k, k
 
-    def across(table, above):
-        return jnp.take_along_axis(table, above[:, None, None], axis=2)[:, :, 0]
+    def given_parents(table, parents):
+        return jnp.take_along_axis(table, parents[:, None, None], axis=2)[:, :, 0]
 
-    if len(own):  # the last level hangs from the roots
-        messages, totals = jax.lax.scan(up, wide, (own[:-1], tables[:-1], column[:-1]))
-        total = own[-1] + messages
-        roots = received(sent(total, tables[-1]), roots, column[-1])
-    k = drawn(forest.roots, weights[forest.roots] + roots)
-    new = place.at[forest.roots].set(k)
-    if len(own):
-        k = drawn(forest.node[-1], total + across(tables[-1], k.at[column[-1]].get(mode="clip")))
+    if len(unary):  # the last level is treated apart, since its columns count roots and not sites of a level
+        messages, totals = jax.lax.scan(up, no_messages, (unary[:-1], tables[:-1], column[:-1]))
+        total = unary[-1] + messages
+        to_roots = received(sent(total, tables[-1]), to_roots, column[-1])
+    k = drawn(forest.roots, weights[forest.roots] + to_roots)
+    new = index.at[forest.roots].set(k)
+    if len(unary):
+        k = drawn(forest.node[-1], total + given_parents(tables[-1], k.at[column[-1]].get(mode="clip")))
         _, ks = jax.lax.scan(down, k, (forest.node[:-1], column[:-1], tables[:-1], totals), reverse=True)
         new = new.at[forest.node].set(jnp.concatenate([ks, k[None]]))
     return new

@@ -1,7 +1,7 @@
 """Tuning of a kernel's parameters to a chain, during its tuning draws only.
 
 The same functions run with NumPy on the host, where a step of `pm.sample` makes one draw after another, and
-with jax.numpy in the compiled loop of `pmd.sample`: `xp` is one of the two.
+with jax.numpy in the compiled loop of `pmd.sample`. The argument `xp` is one of the two modules.
 """
 
 from typing import Any, NamedTuple
@@ -19,8 +19,9 @@ class Learned(NamedTuple):
 
     Attributes
     ----------
-    adaptation : Adaptation, of the parameter that is tuned to the acceptance
-    sums, scale : what `spread` keeps, and the unit of distance of every site; () where units are not tuned
+    adaptation : Adaptation, of the parameter that is tuned to the acceptance probability
+    sums : (3, d) float, as in `spread`; () where units of distance are not tuned
+    scale : (d,) float, the unit of distance of every site; () where it is not tuned
     """
 
     adaptation: adaptation.Adaptation
@@ -29,14 +30,14 @@ class Learned(NamedTuple):
 
 
 class Tuner(NamedTuple):
-    """Which parameters of a kernel are tuned, and from where.
+    """Which parameters of a kernel are tuned, and their values before the first draw.
 
     Attributes
     ----------
-    params : all parameters, as they are before the first draw
-    name : the one that is tuned to the acceptance; None where none is
-    bounds : (lower, upper), between which it stays
-    scaled : whether the parameter "scale" is tuned too, each site's unit of distance
+    params : {name: value}, all parameters of the kernel before the first draw
+    name : the parameter that is tuned to the acceptance probability; None where there is none
+    bounds : (lower, upper), of this parameter
+    scaled : whether the parameter "scale", each site's unit of distance, is tuned too
     space : Space
     """
 
@@ -52,8 +53,10 @@ class Tuner(NamedTuple):
 
         Parameters
         ----------
-        params : as the kernel came with
-        x : (d,) int, a state from which units of distance are guessed; None leaves them as `params` has them
+        kernel : Kernel
+        params : {name: value}, the kernel's parameters before tuning
+        space : Space
+        x : (d,) int, a state from which the units of distance are guessed; None leaves them as in `params`
         """
         params, scaled = dict(params), False
         if x is not None and kernel.scaled(space):
@@ -65,20 +68,20 @@ class Tuner(NamedTuple):
         return cls(params, name, bounds, scaled, space)
 
     def start(self) -> Learned:
-        """Before the first draw, as NumPy arrays."""
-        first = adaptation.start(1.0 if self.name is None else self.params[self.name])
-        first = jax.tree.map(lambda a: np.asarray(a, float), first)
+        """What is known before the first draw, as NumPy arrays."""
+        initial = adaptation.start(1.0 if self.name is None else self.params[self.name])
+        initial = jax.tree.map(lambda a: np.asarray(a, float), initial)
         if not self.scaled:
-            return Learned(first, (), ())
-        return Learned(first, spread.no_sums(self.space), np.asarray(self.params["scale"]))
+            return Learned(initial, (), ())
+        return Learned(initial, spread.no_sums(self.space), np.asarray(self.params["scale"]))
 
     def value(self, learned: Learned, tuning: Any, xp: Any = np) -> Any:
-        """() float, the tuned parameter: the latest while `tuning`, then the mean of the second half."""
+        """() float, the tuned parameter: its latest value while `tuning`, afterwards its mean."""
         a = learned.adaptation
         return xp.exp(xp.where(tuning, a.log_value, a.mean))
 
     def tuned(self, learned: Learned, tuning: Any, xp: Any = np) -> dict[str, Any]:
-        """All parameters of a draw."""
+        """{name: value} of all parameters for a draw."""
         params = dict(self.params)
         if self.scaled:
             params["scale"] = learned.scale
@@ -87,17 +90,20 @@ class Tuner(NamedTuple):
         return params
 
     def update(
-        self, learned: Learned, x: Any, accept: Any, n_moves: Any, moved: Any, tune: int, xp: Any = np
+        self, learned: Learned, x: Any, accept: Any, n_moves: Any, n_changed: Any, tune: int, xp: Any = np
     ) -> Learned:
-        """After one tuning draw, of `tune` in all.
+        """What is learned after one more tuning draw.
 
         Parameters
         ----------
-        x : (d,) int, where the draw ended; not read where units are not tuned
-        accept, n_moves : mean acceptance probability of its proposals, and moves in each
-        moved : sites that ended at another value
+        learned : before this draw
+        x : (d,) int, the state at the end of the draw; not read where units are not tuned
+        accept : mean acceptance probability of the draw's proposals
+        n_moves : mean number of moves in a proposal
+        n_changed : number of sites whose value differs between the beginning and the end of the draw
+        tune : number of tuning draws in all
         """
-        latest = adaptation.update(learned.adaptation, accept, n_moves, moved, self.bounds, tune, xp)
+        latest = adaptation.update(learned.adaptation, accept, n_moves, n_changed, self.bounds, tune, xp)
         latest = jax.tree.map(lambda a: xp.asarray(a, float), latest)
         if not self.scaled:
             return learned._replace(adaptation=latest)
@@ -106,5 +112,5 @@ class Tuner(NamedTuple):
 
 
 def one_pass(d: int, n_moves: Any, xp: Any = np) -> Any:
-    """() int, how many proposals of `n_moves` moves make as many moves as there are sites."""
+    """() int, how many proposals of `n_moves` moves together make at least d moves, one per site."""
     return xp.ceil(d / xp.maximum(n_moves, 1.0)).astype(int)

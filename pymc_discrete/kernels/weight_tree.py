@@ -1,4 +1,4 @@
-"""Weights of which one changes at a time, and by which one is drawn."""
+"""A tree of weights, in which one weight can be changed and one entry drawn in few operations."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from pymc_discrete.kernels.random import entry_and_rest, running_sum
 
 
 class Sites(NamedTuple):
-    """Weights of all sites in a tree of three levels: one changes, and what it is part of is summed again.
+    """Weights of all sites in a tree of three levels; a change of one weight updates the sums above it.
 
     Attributes
     ----------
-    leaves : (b^2, b) float, b^3 >= d
-    branches : (b, b) float, their sums
-    stems : (b,) float, the sums of these
+    leaves : (b^2, b) float, the weights, padded with zeros to b^3 >= d
+    branches : (b, b) float, sums over the rows of `leaves`
+    stems : (b,) float, sums over the rows of `branches`
     """
 
     leaves: Any
@@ -25,6 +25,7 @@ class Sites(NamedTuple):
 
     @classmethod
     def of(cls, weights) -> "Sites":
+        """The tree of the weights (d,) of all sites."""
         d = weights.shape[0]
         b = math.ceil(round(d ** (1 / 3), 9))
         leaves = jnp.pad(weights, (0, b**3 - d)).reshape(b * b, b)
@@ -32,7 +33,7 @@ class Sites(NamedTuple):
         return cls(leaves, branches, branches.sum(axis=1))
 
     def draw(self, u):
-        """() int, a site, by its weight."""
+        """() int, a site drawn with probability proportional to its weight, by a uniform u ()."""
         b = len(self.stems)
         t = u * self.stems.sum()
         stem, t = entry_and_rest(running_sum(self.stems), t)
@@ -41,12 +42,13 @@ class Sites(NamedTuple):
         return (stem * b + branch) * b + leaf
 
     def put(self, site, weight) -> "Sites":
+        """The tree with the weight of one site replaced."""
         b = len(self.stems)
-        twig, stem = site // b, site // b**2
-        leaves = put(row_of(self.leaves, twig), site % b, weight)
-        branches = put(row_of(self.branches, stem), twig % b, leaves.sum())
+        branch, stem = site // b, site // b**2
+        leaves = put(row_of(self.leaves, branch), site % b, weight)
+        branches = put(row_of(self.branches, stem), branch % b, leaves.sum())
         return Sites(
-            jax.lax.dynamic_update_index_in_dim(self.leaves, leaves, twig, 0),
+            jax.lax.dynamic_update_index_in_dim(self.leaves, leaves, branch, 0),
             jax.lax.dynamic_update_index_in_dim(self.branches, branches, stem, 0),
             put(self.stems, stem, branches.sum()),
         )
@@ -57,5 +59,5 @@ def row_of(table, index):
 
 
 def put(array, index, value):
-    """`array` with one entry changed, in place where the compiler can."""
+    """`array` with one entry replaced; the compiler updates it in place where it can."""
     return jax.lax.dynamic_update_index_in_dim(array, jnp.asarray(value, array.dtype), index, 0)
