@@ -132,9 +132,6 @@ def levelled(field) -> np.ndarray:
     return field - field.max(axis=0)
 
 
-# ---------------------------------------------------------------- graphs
-
-
 # ---------------------------------------------------------------- exactness
 def run(graph, semiring, **options):
     return jax.jit(lambda graph: max_product.run(graph, semiring, **options))(graph)
@@ -157,16 +154,25 @@ def test_trees_are_exact(build):
     check_exact(build(np.random.default_rng(0)))
 
 
+@jax.jit
+def solved(graph: FactorGraph):
+    """Best configuration, marginals and log partition function, in one program."""
+    summed = max_product.run(graph, SUM, tolerance=1e-13)
+    return (
+        max_product.decode(graph, max_product.run(graph, MAX, tolerance=1e-13)),
+        max_product.marginals(graph, summed),
+        max_product.bethe_log_partition(graph, summed),
+    )
+
+
 def check_exact(graph: FactorGraph) -> None:
-    """Best configuration, marginals and log partition function against enumeration."""
+    """What `solved` finds, against enumeration."""
     x, logp = states_of_graph(graph)
-    best = run(graph, MAX, tolerance=1e-13)
-    decoded = np.asarray(max_product.decode(graph, best))
-    np.testing.assert_array_equal(decoded, x[logp.argmax()])
-    summed = run(graph, SUM, tolerance=1e-13)
+    best, found, partition = solved(graph)
+    np.testing.assert_array_equal(best, x[logp.argmax()])
     log_partition = logsumexp(logp)
-    np.testing.assert_allclose(max_product.bethe_log_partition(graph, summed), log_partition, atol=1e-10)
-    found, p = max_product.marginals(graph, summed), np.exp(logp - log_partition)
+    np.testing.assert_allclose(partition, log_partition, atol=1e-10)
+    p = np.exp(logp - log_partition)
     for start, v in graph.space.blocks:
         for i in range(v.size):
             want = np.bincount(x[:, start + i] - v.lower[i], p, minlength=v.K)
@@ -181,14 +187,19 @@ def test_messages_of_every_sweep(build, semiring):
     """What the sites receive, after each of the first sweeps, is what the direct implementation sends."""
     graph = build(np.random.default_rng(1))
     direct, messages = Direct(graph), max_product.start(graph)
-    step = jax.jit(lambda graph, m: max_product.damped(max_product.update(graph, m, semiring), m, 0.3))
+
+    @jax.jit
+    def sweep(graph, messages):
+        messages = max_product.damped(max_product.update(graph, messages, semiring), messages, 0.3)
+        return messages, [field.value() for field in max_product.fields(graph, messages)]
+
     for _ in range(6):
-        messages = step(graph, messages)
+        messages, fields = sweep(graph, messages)
         direct.sweep(semiring, 0.3)
         site = 0
-        for field, v in zip(max_product.fields(graph, messages), graph.space.variables, strict=True):
+        for field, v in zip(map(np.asarray, fields), graph.space.variables, strict=True):
             for i in range(v.size):
-                got, want = levelled(field.value()[: v.counts[i], i]), levelled(direct.received(site))
+                got, want = levelled(field[: v.counts[i], i]), levelled(direct.received(site))
                 np.testing.assert_allclose(got, want, atol=1e-10)
                 site += 1
 

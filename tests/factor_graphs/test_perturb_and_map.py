@@ -19,6 +19,7 @@ from pymc_discrete.factor_graphs.perturb_and_map import gumbel
 from tests.factor_graphs.models import boltzmann, ising, neural, potts
 from tests.models import hidden_markov, mixture
 from tests.tools.enumeration import states_of_graph
+from tests.tools.running import FAST
 
 N = 40_000
 
@@ -131,7 +132,7 @@ QUIET = {"progressbar": False, "random_seed": 1, "compute_convergence_checks": F
 def test_in_pm_sample(build):
     with pm.Model() as model:
         build()
-        idata = pm.sample(20, tune=20, chains=2, cores=1, step=step(), **QUIET)
+        idata = pm.sample(20, tune=20, chains=2, cores=1, step=step(), **QUIET, **FAST)
     name = model.discrete_value_vars[0].name
     assert set(np.unique(idata.sample_stats["discrete_approximate"])) == {1.0}
     assert (idata.sample_stats["accepted"] == 1).all()

@@ -63,11 +63,13 @@ FEW = [
     (windowed, "gradient", True, True, 2, "sqrt"),
     (categorical, "exact", True, False, 2, "barker"),
 ]
-MORE = [
-    (b, how, r, t, n, BALANCINGS[(i + j) % 4])
-    for i, (b, how, r, t) in enumerate(CASES)
-    for j, n in enumerate(LENGTHS[b][1:3] if how == "exact" else LENGTHS[b][1:2])
-]
+# every kind of site with every way, every balancing and both kinds of differences, the lengths in turn
+MORE = []
+for i, build in enumerate(SMALL):
+    for j, way in enumerate(WAYS):
+        how = "exact" if (j in (0, 3)) == (i % 2 == 0) else "gradient"
+        lengths = LENGTHS[build][1:3]
+        MORE.append((build, how, *way, lengths[(i + j // 2) % len(lengths)], BALANCINGS[(i + j) % 4]))
 ALL = FEW + [c for c in MORE if c not in FEW]
 
 

@@ -21,7 +21,7 @@ from pymc_discrete.sampling.options import REFUSED
 from pymc_discrete.sampling.points import Points
 from tests.models import labels_and_count
 from tests.posteriors import CASES, DEFAULT, Case, probabilities
-from tests.tools.running import QUIET, assert_same_draws
+from tests.tools.running import FAST, QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
 STEPS = {
@@ -233,7 +233,9 @@ def described():
 def test_tree_is_that_of_pm_sample():
     with described():
         ours = pmd.sample(20, tune=20, chains=2, random_seed=1, **QUIET)
-        theirs = pm.sample(20, tune=20, chains=2, cores=1, step=pmd.AutoStep(), random_seed=1, **QUIET)
+        theirs = pm.sample(
+            20, tune=20, chains=2, cores=1, step=pmd.AutoStep(), random_seed=1, **QUIET, **FAST
+        )
     assert set(ours.children) == set(theirs.children)
     for group in theirs.children:
         if group == "sample_stats":

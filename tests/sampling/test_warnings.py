@@ -17,7 +17,7 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.ties import ties
 from pymc_discrete.targets.names import merged_texts, shown
-from tests.tools.running import QUIET
+from tests.tools.running import FAST, QUIET
 
 CHAINS, DRAWS = 4, 400
 
@@ -359,8 +359,8 @@ def test_what_never_moves_is_reported_by_both_samplers(build, said, log):
             cores=1,
             step=step,
             random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
+            **QUIET,
+            **FAST,
         )
         theirs = [line for line in log() if "never moved" in line]
     assert all((a.values == a.values[:, :1]).all() for a in idata["posterior"].data_vars.values())

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from tests.tools.running import draws_of, equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
+from tests.tools.running import equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
 
 STEPS = {
     "gwg": functools.partial(pmd.GibbsWithGradients, n_flips="adapt"),
@@ -193,78 +193,3 @@ def test_dispersed_starts():
     assert (starts[0] != starts[1]).sum() > 10
     assert (starts[0] != 5).sum() > 10
     assert np.min(starts, axis=0)[0] >= 3
-
-
-# ---------------------------------------------------------------- the automatic choice
-def partly_dense():
-    r = np.random.default_rng(11)
-    X = r.normal(size=(80, 30))
-    g = pm.Bernoulli("g", 0.3, shape=30)
-    pm.MvNormal(
-        "y", np.zeros(80), cov=pt.eye(80) + pt.dot(X * (0.05 * g), X.T), observed=1.5 * r.normal(size=80)
-    )
-    z = pm.Bernoulli("z", 0.4, shape=5)
-    pm.Normal("w", z, 1.0, observed=np.linspace(-1, 2, 5))
-
-
-def test_what_is_chosen(mixed, caplog):
-    with caplog.at_level("INFO", "pymc.discrete"):
-        step = pmd.AutoStep(model=mixed)
-    assert isinstance(step, pmd.BlockGibbs)
-    assert any(
-        "AutoStep: BlockGibbs for 'x', 'z': conditionals are exact (" in r.message for r in caplog.records
-    )
-    only = pmd.AutoStep("z", model=mixed, transitions=3)
-    assert [v.name for v in only.vars] == ["z"]
-    assert only.transitions == 3
-    with pm.Model() as model:
-        partly_dense()
-    steps = pmd.AutoStep(model=model, window={"g": 1}).methods
-    assert [type(s) for s in steps] == [pmd.BlockGibbs, pmd.DiscreteLangevin]
-    assert [[v.name for v in s.vars] for s in steps] == [["z"], ["g"]]
-    with pytest.raises(TypeError, match="AutoStep has no option 'n_flips'"):
-        pmd.AutoStep(model=mixed, n_flips=2)
-    with pytest.raises(ValueError, match="'mu' is continuous"):
-        pmd.AutoStep("mu", model=mixed)
-
-
-def test_several_blocks_sample():
-    with pm.Model() as model:
-        partly_dense()
-    idata = sample_with_pymc(model, lambda: pmd.AutoStep(), draws=10, tune=10, progressbar=True)
-    assert set(draws_of(idata)) == {"g", "z"}
-    assert (np.diff(draws_of(idata)["z"], axis=1) != 0).any()
-
-
-def test_registered(mixed):
-    from pymc.step_methods import STEP_METHODS
-
-    before = list(STEP_METHODS)
-    kept = sample_with_pymc(mixed, None, draws=5, tune=5, chains=1)
-    with pmd.registered():
-        assert STEP_METHODS[0] is pmd.AutoStep
-        with mixed:
-            ours = sample_with_pymc(mixed, None, draws=20, tune=20)
-    assert list(STEP_METHODS) == before
-    assert "discrete_n_moved" in ours["sample_stats"]
-    assert "discrete_n_moved" not in kept["sample_stats"]
-    pmd.register()
-    pmd.register()
-    assert STEP_METHODS.count(pmd.AutoStep) == 1
-    with pmd.registered():
-        pass
-    assert pmd.AutoStep in STEP_METHODS
-    pmd.unregister()
-    assert list(STEP_METHODS) == before
-
-
-def test_registered_leaves_what_it_cannot_take():
-    with pm.Model() as model:
-        pm.Bernoulli("x", 0.3)
-        pm.Multinomial("counts", n=5, p=np.ones(3) / 3)
-    with pmd.registered(), model:
-        _, chosen = pm.sampling.mcmc.assign_step_methods(model)
-    assert {c.__name__: [v.name for v in vs] for c, vs in chosen.items()} == {
-        "AutoStep": ["x"],
-        "Metropolis": ["counts"],
-    }

@@ -10,6 +10,7 @@ import pytest
 
 import pymc_discrete as pmd
 from tests.posteriors import CASES, DEFAULT, probabilities
+from tests.tools.running import FAST
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
 
@@ -33,6 +34,7 @@ def test_against_enumeration(case):
             random_seed=3,
             progressbar=False,
             compute_convergence_checks=False,
+            **FAST,
         )
     states, prob = probabilities(model, case.values)
     draws = np.concatenate(
@@ -68,6 +70,7 @@ def test_automatic_choice_by_gradient():
             random_seed=5,
             progressbar=False,
             compute_convergence_checks=False,
+            **FAST,
         )
     states, prob = probabilities(model, {"x": [range(5)] * 5})
     zs = zs_of_proportions(idata["posterior"]["x"].values, states, prob)

@@ -21,9 +21,16 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import CompoundStep
 
 import pymc_discrete as pmd
-from tests.tools.running import draws_of, equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
-
-FAST = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
+from tests.tools.running import (
+    FAST,
+    draws_of,
+    equal_walks,
+    logp_of,
+    lp_of,
+    same_draws,
+    sample_with_pymc,
+    walk,
+)
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +252,7 @@ SLOW = {
     + [pytest.param(v, id=k, marks=pytest.mark.slow) for k, v in SLOW.items()],
 )
 def test_beside_other_steps(mixed, steps):
-    idata = sample_with_pymc(mixed, lambda: steps(mixed), draws=25, tune=15, **FAST)
+    idata = sample_with_pymc(mixed, lambda: steps(mixed), draws=25, tune=15)
     assert np.allclose(lp_of(idata), logp_of(mixed, idata), atol=1e-10)
     for name, values in draws_of(idata).items():
         assert np.isfinite(values).all()
@@ -357,7 +364,6 @@ import json, logging
 import numpy as np
 import pymc as pm
 import pymc_discrete as pmd
-from tests.tools.running import draws_of, equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
 logging.getLogger("pymc").setLevel(logging.ERROR)
 
 def run(**options):

@@ -9,7 +9,7 @@ import pytest
 from pytensor.compile.ops import wrap_py
 
 import pymc_discrete as pmd
-from tests.tools.running import QUIET
+from tests.tools.running import FAST, QUIET
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Only .* samples", "ignore:Numba will use object mode"
@@ -51,7 +51,7 @@ def check_lp(model, idata):
 
 def sampled(model, step=None):
     with model:
-        return pm.sample(8, tune=8, chains=1, cores=1, step=step, random_seed=1, **QUIET)
+        return pm.sample(8, tune=8, chains=1, cores=1, step=step, random_seed=1, **QUIET, **FAST)
 
 
 @pytest.mark.parametrize("bessel", [False, True], ids=["Python", "Bessel"])

@@ -8,6 +8,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.targets.graph import masks as slices
 from tests.tools.oracle import compare
+from tests.tools.running import FAST, QUIET
 
 A = np.random.default_rng(0).normal(size=9)
 M = np.random.default_rng(1).normal(size=(4, 9))
@@ -293,8 +294,8 @@ def test_elsewhere_in_the_model(refused):
             cores=1,
             step=step,
             random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
+            **QUIET,
+            **FAST,
         )
     lp = idata["sample_stats"]["lp"].values[..., -1]
     assert np.isfinite(lp).all()

@@ -11,6 +11,7 @@ from scipy import stats
 
 import pymc_discrete as pmd
 from tests.tools.oracle import compare
+from tests.tools.running import FAST
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
 
@@ -84,7 +85,7 @@ def test_tanks(sampler):
     """Independent draws of the exact posterior."""
     with tanks():
         if sampler == "pm.sample":
-            idata = pm.sample(1000, tune=100, chains=4, cores=1, step=pmd.AutoStep(), **QUIET)
+            idata = pm.sample(1000, tune=100, chains=4, cores=1, step=pmd.AutoStep(), **QUIET, **FAST)
         else:
             idata = pmd.sample(1000, tune=100, chains=4, **QUIET)
     draws = idata["posterior"]["N"].values

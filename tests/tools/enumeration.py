@@ -39,16 +39,19 @@ class Enumerated(NamedTuple):
         return np.where(within, number[tuple(np.moveaxis(np.clip(x, low, high) - low, -1, 0))], -1)
 
 
+@jax.jit
+@functools.partial(jax.vmap, in_axes=(None, 0))
+def evaluate(target, x):
+    """Log density, differences and neighbours of states (n, d), in one program."""
+    return target.logdensity(x), target.differences(x), *target.space.neighbours(x)
+
+
 def enumerate_target(target, ranges) -> Enumerated:
     """Evaluate a target on the product of `ranges`, one per site, that must hold all of its mass."""
     x = np.array(list(itertools.product(*ranges)))
-    logp = np.asarray(jax.jit(jax.vmap(lambda t, x: t.logdensity(x), (None, 0)))(target, x))
-    x, logp = x[logp > -np.inf], logp[logp > -np.inf]
-    differences = np.asarray(jax.jit(jax.vmap(lambda t, x: t.differences(x), (None, 0)))(target, x))
-    values, inside = (
-        np.stack(a) for a in zip(*(map(np.asarray, target.space.neighbours(s)) for s in x), strict=True)
-    )
-    p = np.exp(logp - logp.max())
+    every = [np.asarray(a) for a in evaluate(target, x)]
+    logp, differences, values, inside = (a[every[0] > -np.inf] for a in every)
+    x, p = x[every[0] > -np.inf], np.exp(logp - logp.max())
     return Enumerated(target, x, p / p.sum(), logp, differences, values, inside)
 
 

@@ -8,6 +8,7 @@ import pymc_discrete as pmd
 
 RNG = lambda seed: np.random.default_rng(seed)
 both = jax.jit(lambda target, x: (target.logdensity(x), target.differences(x)))
+densities_at = jax.jit(jax.vmap(lambda target, x: target.logdensity(x), (None, 0)))
 
 
 def oracle(model):
@@ -71,7 +72,10 @@ def compare(model, names=None, *, how="auto", tolerance=1e-9, **options):
         base = logp(point)
         moves = [(i, k) for i, k in np.argwhere(inside & ~current)]
         there = np.array([np.where(np.arange(len(x)) == i, values[i, k], x) for i, k in moves])
-        densities = np.asarray(jax.jit(jax.vmap(lambda t, y: t.logdensity(y), (None, 0)))(at, there))
+        # in an array of one size for all points, so that they share a program
+        every = np.broadcast_to(x, (at.space.d * at.space.K, len(x))).copy()
+        every[: len(there)] = there
+        densities = np.asarray(densities_at(at, every))[: len(there)]
         for (i, k), y, then in zip(moves, there, densities, strict=True):
             true = logp(at.point(y)) - base
             size = tolerance * (1 + abs(base) + (abs(true) if np.isfinite(true) else 0))

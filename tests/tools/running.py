@@ -7,6 +7,8 @@ import pymc_discrete as pmd
 from tests.models import spin_chain
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
+# what PyMC itself computes is run by PyTensor's interpreter: for few draws its compiler takes longer
+FAST = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
 
 
 def assert_same_draws(a, b):
@@ -30,6 +32,7 @@ def sample_with_pymc(
             random_seed=random_seed,
             progressbar=progressbar,
             compute_convergence_checks=False,
+            **FAST,
             **options,
         )
 
