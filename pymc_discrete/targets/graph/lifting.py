@@ -53,8 +53,9 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
 # ---------------------------------------------------------------- simpler forms
 def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """A form that other rules support, of a sum or product of booleans, a quadratic form, a square or a
-    condition that is always true; None for other nodes.
+    """A simpler equivalent of a node that more rules support, or None.
+
+    Of sums and products of booleans, quadratic forms, squares, and conditions that are always true.
     """
     out, op = node.outputs[0], node.op.scalar_op if isinstance(node.op, Elemwise) else None
     booleans = {Add: pt.or_, Mul: pt.and_}
