@@ -1,1 +1,1 @@
-"""The log density of a model as a PyTensor graph: made, rewritten, and asked what any graph can be asked."""
+"""The log density of a model as a PyTensor graph: how it is built and rewritten, and general analyses."""

@@ -1,5 +1,6 @@
-"""A question asked of a graph: a value for every variable, found once from those of what it is
-computed from.
+"""Base class of analyses of a graph, which assign a value to every variable.
+
+The value of a variable is derived from the values of the inputs of the node that computes it.
 """
 
 from abc import ABC, abstractmethod
@@ -10,13 +11,14 @@ from pytensor.graph.traversal import toposort
 
 
 class Analysis[T](ABC):
-    """One walk over a graph, as far as it is asked for; values are kept.
+    """An analysis of a graph: a value for every variable, computed on request and kept.
 
-    A subclass says what holds at the leaves and how values pass through a node, mostly by one rule per Op.
+    A subclass defines the values of the leaves, and how the values of a node's outputs follow from those of
+    its inputs, mostly by one rule per Op.
 
     Parameters
     ----------
-    known : {variable: value}; what these are computed from is not looked at
+    known : {variable: value}, where the analysis starts; the inputs of these variables are not visited
     """
 
     def __init__(self, known: Mapping[Variable, T]):
@@ -29,26 +31,26 @@ class Analysis[T](ABC):
 
     @abstractmethod
     def at_leaf(self, var: Variable) -> T:
-        """The value of a variable that is not known, and where the walk ends."""
+        """The value of a leaf that is not among the known variables."""
 
     def is_leaf(self, var: Variable) -> bool:
-        """Whether the walk ends at a variable, besides those that are computed from nothing."""
+        """Whether a computed variable is treated as a leaf; one without an owner always is."""
         return False
 
     def of(self, var: Variable) -> T:
         """The value of a variable."""
-        waiting = [var]
-        while waiting:
-            now = waiting[-1]
-            node = now.owner
-            if now not in self._values and (node is None or self.is_leaf(now)):
-                self._values[now] = self.at_leaf(now)
-            if now in self._values:
-                waiting.pop()
+        pending = [var]
+        while pending:  # depth first, without recursion: graphs may be deep
+            current = pending[-1]
+            node = current.owner
+            if current not in self._values and (node is None or self.is_leaf(current)):
+                self._values[current] = self.at_leaf(current)
+            if current in self._values:
+                pending.pop()
                 continue
             missing = [i for i in node.inputs if i not in self._values]
             if missing:
-                waiting += missing
+                pending += missing
                 continue
             values = self.after(node, [self._values[i] for i in node.inputs])
             for out, value in zip(node.outputs, values, strict=True):
@@ -56,21 +58,21 @@ class Analysis[T](ABC):
         return self._values[var]
 
     def blame(self, node: Apply) -> None:
-        """Note that nothing better is known of the outputs because of this node."""
+        """Record that a node is the reason why no better value of its outputs is known."""
         self._causes.update(dict.fromkeys(node.outputs, str(node.op)))
 
     def cause(self, var: Variable) -> str | None:
-        """The first Op on the way to a variable that was blamed, by its name."""
-        below = (out for node in toposort([var]) for out in node.outputs)
-        return next((self._causes[out] for out in below if out in self._causes), None)
+        """The name of the first blamed Op in the graph of a variable, or None."""
+        outputs = (out for node in toposort([var]) for out in node.outputs)
+        return next((self._causes[out] for out in outputs if out in self._causes), None)
 
 
 class Depends(Analysis[bool]):
-    """Whether a variable depends on some others, asked by `in`.
+    """The variables of a graph that depend on given ones: `var in Depends(roots)`.
 
     Parameters
     ----------
-    roots : the others
+    roots : the variables that are asked about; they depend on themselves
     """
 
     def __init__(self, roots: Iterable[Variable]):

@@ -237,7 +237,7 @@ def _(op: CumOp, node: Apply, inputs: list[Bounds]) -> Bounds:
 
 
 @bounds_after.register(Dot)
-def of_dot(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
+def dot_bounds(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
     (a, b), n = node.inputs, node.inputs[0].type.shape[-1]
     for matrix, other, axis in ((a, inputs[1], -1), (b, inputs[0], -2 if b.type.ndim > 1 else -1)):
         if isinstance(matrix, Constant) and np.size(matrix.data):

@@ -206,9 +206,8 @@ class In32Bits:
         elif (choice := self._by_comparisons(node, self.low)) is not None:
             self._plain[out] = choice
         elif self._is_right_modulo(node):
-            self._keep_op(
-                node, self.low
-            )  # the result fits into 32 bits and is right modulo 2^32: it is exact
+            # the result is right modulo 2^32 and within 32 bits, and therefore exact
+            self._keep_op(node, self.low)
             self._plain[out] = wrapped(self._plain[out])
         else:
             self._refuse(out, "reads an integer that may leave 32 bits")

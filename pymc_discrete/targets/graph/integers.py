@@ -1,4 +1,4 @@
-"""Functions of integers."""
+"""log Gamma of integers, by a table."""
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +12,17 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 from scipy.special import gammaln
 
-TABLE = 4096
+TABLE = 4096  # entries of the table of log Gamma
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def log_gamma(n):
-    """log Gamma(n) of integers n: looked up where all are below 4096, since a logarithm of a factorial costs
-    ten times as much.
+    """log Gamma(n) of integers n, +inf for n <= 0.
+
+    Where all of them are less than `TABLE`, they are looked up: computing log Gamma costs ten times as much.
     """
     n = jnp.asarray(n, int)
-    table = gammaln(np.arange(TABLE))  # +inf at 0, and below it
+    table = gammaln(np.arange(TABLE))
 
     def looked_up(n):
         return jnp.asarray(table, jnp.result_type(float)).at[jnp.maximum(n, 0)].get(mode="clip")
@@ -33,6 +34,7 @@ def log_gamma(n):
 
 
 def is_integer_log_gamma(node: Apply) -> bool:
+    """Whether a node computes log Gamma of integers."""
     return (
         isinstance(node.op, Elemwise)
         and isinstance(node.op.scalar_op, GammaLn)
@@ -41,7 +43,7 @@ def is_integer_log_gamma(node: Apply) -> bool:
 
 
 class IntegerLogGamma(Op):
-    """`log_gamma` in a graph, of the dtype that PyTensor gives it."""
+    """`log_gamma` as a PyTensor Op, which returns the dtype that PyTensor gives to log Gamma."""
 
     __props__ = ("dtype",)
 
@@ -61,7 +63,7 @@ def _(op, **_):
 
 
 def with_integer_log_gamma(fgraph: FunctionGraph) -> None:
-    """Have the graph look up log Gamma where its argument is an integer tensor."""
+    """Replace log Gamma of integer tensors in a graph by `IntegerLogGamma`, in place."""
     for node in fgraph.toposort():
         if is_integer_log_gamma(node):
             (out,) = node.outputs

@@ -1,4 +1,4 @@
-"""PyTensor graphs to JAX functions."""
+"""Compiles PyTensor graphs to JAX functions."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,20 +18,20 @@ from pymc_discrete.targets.graph.integers import with_integer_log_gamma
 
 
 def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
-    """What PyTensor says of the first Op of a graph that has no JAX version, or None; found without starting
-    JAX.
+    """PyTensor's error for the first Op of a graph that has no JAX version, or None.
+
+    No JAX backend is started.
     """
     for node in toposort(list(outputs)):
-        if isinstance(node.op, CheckAndRaise):  # left out, with a warning
+        if isinstance(node.op, CheckAndRaise):  # PyTensor leaves these out, with a warning
             continue
         try:
-            if not isinstance(node.op, HasInnerGraph) or jax_funcify.dispatch(
-                type(node.op)
-            ) is jax_funcify.dispatch(object):
+            has_rule = jax_funcify.dispatch(type(node.op)) is not jax_funcify.dispatch(object)
+            if not (isinstance(node.op, HasInnerGraph) and has_rule):
                 jax_funcify(node.op, node=node)
-            elif (
-                refusal := refusal_of_jax(node.op.inner_outputs)
-            ) is not None:  # whose constants would start JAX
+            # an inner graph is checked Op by Op: converting it as a whole would put its constants on the
+            # device, which starts JAX
+            elif (refusal := refusal_of_jax(node.op.inner_outputs)) is not None:
                 return refusal
         except NotImplementedError as error:
             return error
@@ -41,22 +41,23 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
 def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
     """A JAX function of the inputs that returns the tuple of outputs, after PyTensor's rewrites for JAX.
 
-    The graph is rewritten now and turned into JAX at the first call: that puts its constants on the device,
-    which starts JAX. Numbers have the width that JAX has at the call (`jax.enable_x64`), whatever the graph
-    says.
+    The graph is rewritten at once, and converted to JAX at the first call: the conversion puts its constants
+    on the device, which starts JAX. Numbers have the width that JAX is set to at the call (`jax.enable_x64`),
+    whatever the dtypes in the graph.
     """
     if not outputs:
         return lambda *_: ()
     fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
     mode.JAX.optimizer.rewrite(fgraph)
     with_integer_log_gamma(fgraph)
-    made: dict[bool, Callable] = {}
+    converted: dict[bool, Callable] = {}  # by whether numbers have 64 bits
 
     def function(*args):
-        wide = bool(jax.config.jax_enable_x64)
-        if wide not in made:
-            with jax.ensure_compile_time_eval():  # constants must outlive the trace that asked first
-                made[wide] = jax_funcify(fgraph)
-        return made[wide](*args)
+        x64 = bool(jax.config.jax_enable_x64)
+        if x64 not in converted:
+            # the first call may be traced; constants are kept, and must not be values of that trace
+            with jax.ensure_compile_time_eval():
+                converted[x64] = jax_funcify(fgraph)
+        return converted[x64](*args)
 
     return function

@@ -1,9 +1,9 @@
-"""Rewrites of a log density that move work out of what depends on the block, to where it is done once per
-context.
+"""Rewrites that compute functions of a selection once per context, before the selection.
 
-A selection takes from a tensor of the context what the block's sites say: `p[z]`, `switch(z, a, b)`. What is
-then computed from it row by row, `log(p[z])`, `chol(cov[z])`, `P[z].sum(axis=-1)`, is computed for every row
-instead, and selected: `log(p)[z]`.
+A selection such as `p[z]` or `switch(z, a, b)` takes elements or rows of a tensor p that does not depend on
+the block, at indices z that do. Functions that are applied to it row by row, as in `log(p[z])`,
+`chol(cov[z])` or `P[z].sum(axis=-1)`, are applied to all rows of the tensor instead, before the selection:
+`log(p)[z]`. That is done once per context (the values of everything outside the block), not for every move.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ from pymc_discrete.targets.graph.sparse import without_sparse
 
 
 def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """Write what moves in the form that costs least.
+    """Rewrite what depends on `roots`, the block's variables, into forms that cost less to evaluate.
 
-    Products with sparse matrices become sums of a few elements, where what moves is discrete.
+    If the roots are discrete, products with constant sparse matrices become sums of a few elements.
     """
     moving = Depends(roots)
     discrete = not any(r.type.dtype.startswith("float") for r in roots)
@@ -42,7 +42,7 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
             return None
         if discrete and (product := without_sparse(node, inputs)) is not None:
             return product
-        for rule in (plain, elementwise, composed, row_by_row):
+        for rule in (simplified, elementwise, composed, row_by_row):
             new = rule(node, inputs, moving)
             if new is not None and new.type.ndim == out.type.ndim and new.type.dtype == out.type.dtype:
                 return [new]
@@ -52,18 +52,19 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
 
 # ---------------------------------------------------------------- simpler forms
-def plain(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """Forms that other rules know, of sums of booleans, quadratic forms, squares and conditions that always
-    hold.
+def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+    """A simpler equivalent of a node that more rules support, or None.
+
+    Of sums and products of booleans, quadratic forms, squares, and conditions that are always true.
     """
     out, op = node.outputs[0], node.op.scalar_op if isinstance(node.op, Elemwise) else None
     booleans = {Add: pt.or_, Mul: pt.and_}
-    if type(op) in booleans and out.type.dtype == "bool":  # PyTensor's JAX adds them up instead
+    if type(op) in booleans and out.type.dtype == "bool":  # where JAX would add integers
         return reduce(booleans[type(op)], inputs)
     if isinstance(op, OR | AND) and out.type.dtype == "bool" and None not in out.type.shape:
         return without_constants(op, inputs, out.type.shape)
     if isinstance(node.op, Dot) and set(out.type.shape) <= {1} and all(i in moving for i in inputs):
-        # a quadratic form, taken apart element by element
+        # a quadratic form becomes a sum over elements, which can be split into terms
         return (inputs[0].reshape((-1,)) * inputs[1].reshape((-1,))).sum().reshape((1,) * out.ndim)
     if isinstance(op, Pow) and isinstance(inputs[1], Constant) and (inputs[1].data == 2).all():
         return pt.sqr(inputs[0])
@@ -73,9 +74,9 @@ def plain(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | No
 
 
 def without_constants(op: Any, inputs: list[Variable], shape: tuple[int, ...]) -> Variable | None:
-    """A conjunction or disjunction without what is known of it, or None where nothing is."""
+    """A conjunction or disjunction without its constant arguments, or None where it has none."""
     known = [constant_of(i) for i in inputs]
-    neutral = isinstance(op, AND)  # true in a conjunction, false in a disjunction
+    neutral = isinstance(op, AND)  # the neutral element: True of a conjunction, False of a disjunction
     if any(k == (not neutral) for k in known):
         return pt.constant(np.full(shape, not neutral))
     left = [i for i, k in zip(inputs, known, strict=True) if k is None]
@@ -85,7 +86,7 @@ def without_constants(op: Any, inputs: list[Variable], shape: tuple[int, ...]) -
 
 
 def constant_of(var: Variable) -> bool | None:
-    """What a boolean tensor is throughout, or None."""
+    """The value of a constant boolean tensor whose elements are all equal, or None."""
     if var.owner is not None and isinstance(var.owner.op, Alloc):
         var = var.owner.inputs[0]
     if not isinstance(var, Constant) or not var.data.size or (var.data != var.data.flat[0]).any():
@@ -94,9 +95,7 @@ def constant_of(var: Variable) -> bool | None:
 
 
 def always_true(op: Any, inputs: list[Variable]) -> bool:
-    """Whether a comparison says no more than that a probability, or an exponential, is one: 0 <= sigmoid(x)
-    <= 1.
-    """
+    """Whether a comparison holds by the range of a function, as in 0 <= sigmoid(x) <= 1 or exp(x) >= 0."""
     if not isinstance(op, GE | LE) or not isinstance(inputs[1], Constant):
         return False
     inner = inputs[0].owner
@@ -107,10 +106,23 @@ def always_true(op: Any, inputs: list[Variable]) -> bool:
 
 
 # ---------------------------------------------------------------- selections
-def selection(var: Variable, moving: Depends) -> tuple[list[Variable], Callable[..., Variable], Any] | None:
-    """What a selection chooses from, how it chooses from others in their place, and what two that choose
-    alike share.
+class Selection(NamedTuple):
+    """A selection of elements of tensors that do not depend on the block.
+
+    Attributes
+    ----------
+    sources : the tensors that are selected from
+    choose : (tensors) -> the same selection from others in place of `sources`
+    key : equal for two selections at the same positions of sources of the same shapes
     """
+
+    sources: list[Variable]
+    choose: Callable[..., Variable]
+    key: Any
+
+
+def selection(var: Variable, moving: Depends) -> Selection | None:
+    """A variable as a selection, or None where it is not one."""
     node = var.owner
     if node is None or var not in moving:
         return None
@@ -118,50 +130,61 @@ def selection(var: Variable, moving: Depends) -> tuple[list[Variable], Callable[
         x, *index = node.inputs
         if x in moving:
             return None
-        return [x], lambda x: node.op(x, *index), (node.op, *index, x.type.shape)
+        return Selection([x], lambda x: node.op(x, *index), (node.op, *index, x.type.shape))
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
         cond, *sides = node.inputs
         if any(s in moving for s in sides):
             return None
-        return sides, lambda a, b: pt.switch(cond, a, b), (cond, *(s.type.shape for s in sides))
+        shapes = (s.type.shape for s in sides)
+        return Selection(sides, lambda a, b: pt.switch(cond, a, b), (cond, *shapes))
     return None
 
 
 def elementwise(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """A function of selections that choose alike, inside them; what else it reads is one number."""
+    """An elementwise function of selections at the same positions, applied to their sources.
+
+    Its other inputs must be scalars.
+    """
     if not isinstance(node.op, Elemwise):
         return None
-    found = {j: selection(i, moving) for j, i in enumerate(inputs) if i in moving}
-    others = [i for j, i in enumerate(inputs) if j not in found]
-    first = next(iter(found.values()))
+    selections = {j: selection(i, moving) for j, i in enumerate(inputs) if i in moving}
+    others = [i for j, i in enumerate(inputs) if j not in selections]
+    first = next(iter(selections.values()))
     if (
         first is None
-        or any(f is None or f[2] != first[2] for f in found.values())
+        or any(s is None or s.key != first.key for s in selections.values())
         or not all(all(i.type.broadcastable) for i in others)
     ):
         return None
-    if len(found) > 1 and isinstance(node.op.scalar_op, Switch):
-        return None  # of two branches only one may be what is chosen
-    sources, choose, _ = first
+    if len(selections) > 1 and isinstance(node.op.scalar_op, Switch):
+        return None  # only one of the two branches may be a selection
 
     def inside(*parts: Variable) -> Variable:
         ndim = parts[0].type.ndim
-        given, aligned = iter(parts), iter([i.reshape((1,) * ndim) if i.ndim else i for i in others])
-        return node.op(*(next(given) if j in found else next(aligned) for j in range(len(inputs))))
+        selected, aligned = iter(parts), iter([i.reshape((1,) * ndim) if i.ndim else i for i in others])
+        return node.op(*(next(selected) if j in selections else next(aligned) for j in range(len(inputs))))
 
-    per_source = zip(*(f[0] for f in found.values() if f is not None), strict=True)
-    return choose(*(inside(*parts) for parts in per_source)) if len(sources) else None
+    per_source = zip(*(s.sources for s in selections.values() if s is not None), strict=True)
+    return first.choose(*(inside(*parts) for parts in per_source)) if len(first.sources) else None
 
 
-class Rows(NamedTuple):
-    """A selection `x[i, j, ...]` of rows of the context, by indices of q dimensions, all of one shape."""
+class RowSelection(NamedTuple):
+    """A selection `x[i, j, ...]` of rows of a tensor: its subtensors at indices of its first dimensions.
+
+    Attributes
+    ----------
+    x : a tensor that does not depend on the block
+    indices : of its first p dimensions, all of one shape
+    q : the number of dimensions of each index
+    """
 
     x: Variable
     indices: list[Variable]
     q: int
 
 
-def rows_of(var: Variable, moving: Depends) -> Rows | None:
+def row_selection(var: Variable, moving: Depends) -> RowSelection | None:
+    """A variable as a selection of rows, or None where it is not one."""
     node = var.owner
     if node is None or not isinstance(node.op, AdvancedSubtensor | Subtensor):
         return None
@@ -171,13 +194,13 @@ def rows_of(var: Variable, moving: Depends) -> Rows | None:
     shapes = {getattr(i.type, "shape", ()) for i in indices}
     if len(shapes) != 1 or any(getattr(i.type, "dtype", "") == "bool" for i in indices):
         return None
-    return Rows(x, indices, len(*shapes))
+    return RowSelection(x, indices, len(*shapes))
 
 
 def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """`x[i][j, k]` as `x[i[j], k]`, and `x[i].T` as `x[i.T]`."""
     inner = (
-        rows_of(inputs[0], moving)
+        row_selection(inputs[0], moving)
         if isinstance(node.op, AdvancedSubtensor | Subtensor | DimShuffle)
         else None
     )
@@ -185,7 +208,7 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
         return None
     x, indices, q = inner
     if isinstance(node.op, DimShuffle):
-        behind = inputs[0].type.ndim - q  # dimensions of a row, which stay where they are
+        behind = inputs[0].type.ndim - q  # the dimensions of a row, which must stay last and in order
         order = node.op.new_order
         ahead = order[: len(order) - behind]
         if (
@@ -202,32 +225,32 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
     ahead, behind = index[:q], index[q:]
     if all(isinstance(j, Variable) for j in ahead):
         if q and not all(isinstance(j, Variable) for j in index[: q + 1]):
-            return None  # where the dimensions of the index end up would change
+            return None  # NumPy would put the dimensions of the indices at another position
         return x[(*(i[tuple(ahead)] if q else i for i in indices), *behind)]
     return None
 
 
 def row_by_row(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """What is computed from every row of a selection of rows, computed for all rows of the
-    context instead.
-    """
-    places = [j for j, i in enumerate(inputs) if i in moving]
-    inner = rows_of(inputs[places[0]], moving) if len(places) == 1 else None
+    """A function that is applied to each row of a selection of rows, applied to all rows before it."""
+    numbers = [j for j, i in enumerate(inputs) if i in moving]
+    inner = row_selection(inputs[numbers[0]], moving) if len(numbers) == 1 else None
     if inner is None:
         return None
     x, indices, q = inner
     p = len(indices)
-    others = [on_rows(j, q, p) for n, j in enumerate(inputs) if n not in places]
-    if any(j is None for j in others):
+    others = [on_rows(i, q, p) for n, i in enumerate(inputs) if n not in numbers]
+    if any(i is None for i in others):
         return None
-    given = iter(others)
-    made = for_rows(node.op, node, [x if n in places else next(given) for n in range(len(inputs))], q, p)
-    return None if made is None else made[tuple(indices)]
+    remaining = iter(others)
+    args = [x if n in numbers else next(remaining) for n in range(len(inputs))]
+    of_all_rows = for_rows(node.op, node, args, q, p)
+    return None if of_all_rows is None else of_all_rows[tuple(indices)]
 
 
 def on_rows(var: Variable, q: int, p: int) -> Variable | None:
-    """What is the same for all rows of a selection by q dimensions, as it stands beside the p dimensions that
-    count the rows.
+    """An input that is equal for all selected rows, reshaped to broadcast against all rows of the tensor.
+
+    None where it differs between the rows; `q` and `p` as for `for_rows`.
     """
     if getattr(var.type, "ndim", 0) == 0:
         return var
@@ -236,8 +259,14 @@ def on_rows(var: Variable, q: int, p: int) -> Variable | None:
 
 @singledispatch
 def for_rows(op: Op, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    """The Op on all rows, counted by p dimensions, in place of a selection of them by q; None where it does
-    not go row by row.
+    """An Op applied to all rows of a tensor in place of the selected ones; None where it mixes rows.
+
+    Parameters
+    ----------
+    node : the Op on selected rows
+    inputs : the whole tensor in place of the selected rows, and the other inputs as given by `on_rows`
+    q : the number of dimensions of the indices, the first dimensions of the selection
+    p : the number of indices, the first dimensions of the tensor
     """
     return None
 
@@ -248,7 +277,7 @@ def _(op: Elemwise, node: Apply, inputs: list[Variable], q: int, p: int) -> Vari
 
 
 def of_row(axis: int, ndim: int, q: int, p: int) -> int | None:
-    """An axis of the rows of a selection, as that of all rows; None for one of its indices."""
+    """The axis of the tensor for an axis of the selection; None where that belongs to its indices."""
     axis = axis % ndim
     return axis - q + p if axis >= q else None
 

@@ -33,9 +33,8 @@ from pymc_discrete.targets.graph.sparse import refuse_sparse
 from pymc_discrete.targets.graph.stacking import Stacked
 
 
-@pytensor.config.change_flags(
-    traceback__limit=0
-)  # where a node was made is of no use to anyone, and takes a tenth of the time
+# PyTensor would record a traceback for every node; they are not used, and take a tenth of the time.
+@pytensor.config.change_flags(traceback__limit=0)
 def logp_graph(
     model: pm.Model,
     names: list[str],
@@ -46,19 +45,28 @@ def logp_graph(
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
-    Checks and asserts go; what they guarded becomes -inf. Shared variables become constants. Terms of one
-    structure become one.
+    Checks of parameters and assertions are replaced by -inf where they fail, shared variables by constants.
+    Terms of equal structure are combined (see `stacking`).
 
     Parameters
     ----------
-    names : the block
-    point : a point of the model, which gives all shapes
-    supports : {name: (lower, upper)} of the block, None where unbounded
-    kinds : {name: what must agree for two variables of the block to be parts of one vector}; one that is left
-        out stays by itself
-    vectors : {name: variables beside the block that are given as parts of one vector of this name}
+    names : of the block's variables
+    point : a point of the model, which determines all shapes
+    supports : {name: (lower, upper)} of the block's variables, None where there is no bound
+    kinds : {name: key}; only variables of the block with equal keys may become parts of one vector, and a
+        variable without a key stays by itself
+    vectors : {name: variables outside the block that become parts of one vector of this name}
+
+    Raises
+    ------
+    ValueError
+        Where the log density draws random numbers, or the block enters an unsupported sparse operation.
+    NotImplementedError
+        Where the size of a tensor depends on a variable in a way that masks cannot express.
+    TypeError
+        Where PyMC cannot write the log density of an imputed variable.
     """
-    raw = written(model)
+    raw = terms_of(model)
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
     refuse_random(list(zip(labels, raw, strict=True)))
     shared = [
@@ -83,8 +91,8 @@ def logp_graph(
             return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
         if not isinstance(node.op, CheckAndRaise):
             return None
-        expr, *joined = inputs
-        for cond in (c for whole in joined for c in conditions(whole)):
+        expr, *checked = inputs
+        for cond in (c for condition in checked for c in conditions(condition)):
             if (
                 isinstance(node.op, CheckParameterValue)
                 and expr.type.dtype.startswith("float")
@@ -109,17 +117,20 @@ def logp_graph(
     stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
     fg = FunctionGraph([*stacked.values, *stacked.others], [t for _, t in stacked.terms], clone=False)
     rewrite(fg)
-    # out of the FunctionGraph, whose variables may not be used in another one
+    # copy the graph, since variables of a FunctionGraph may not be used in another one
     memo = {v: v.clone() for v in fg.inputs}
     values, others = [memo[v] for v in stacked.values], [memo[v] for v in stacked.others]
-    # rewriting makes such Ops too: a Cholesky factor of a diagonal matrix
+    # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
     outputs = rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
     labels = [name for name, _ in stacked.terms]
     bounds = {
-        v: together([supports[name] for name in own]) for v, own in zip(values, stacked.groups, strict=True)
+        v: widest([supports[name] for name in members])
+        for v, members in zip(values, stacked.groups, strict=True)
     }
     uniform = {
-        v for v, own in zip(values, stacked.groups, strict=True) if alike([supports[name] for name in own])
+        v
+        for v, members in zip(values, stacked.groups, strict=True)
+        if all_equal([supports[name] for name in members])
     }
     guarded, out_of_bounds = index_guards(
         list(zip(labels, outputs, strict=True)), Depends(values), bounds, uniform
@@ -129,21 +140,29 @@ def logp_graph(
         outputs.append(guard)
     moving = Depends(values)
     named = list(zip(labels, outputs, strict=True))
-    touched, untouched = ([(n, t) for n, t in named if (t in moving) == whether] for whether in (True, False))
+    touched = [(name, term) for name, term in named if term in moving]
+    untouched = [(name, term) for name, term in named if term not in moving]
     discrete = not any(v.type.dtype.startswith("float") for v in values)
     if discrete:
         refuse_sparse(named, moving, names)
-    made_of = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
+    groups = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
     return LogpGraph(
-        values, others, touched, untouched, shared, point, made_of, stacked.written_as_one, out_of_bounds
+        values, others, touched, untouched, shared, point, groups, stacked.written_as_one, out_of_bounds
     )
 
 
 def fixed_in_size(
     named: list[tuple[str, Variable]], block: list[Variable], others: list[Variable]
 ) -> list[tuple[str, Variable]]:
-    """Terms with masks in place of slices of unknown size. A term for which that cannot be done, and that the
-    block does not enter, stays as it is: it is evaluated without JAX.
+    """Terms with masks in place of slices whose sizes depend on variables.
+
+    A term that does not depend on the block and cannot be written so is left as it is, and evaluated without
+    JAX.
+
+    Raises
+    ------
+    NotImplementedError
+        For such a term that depends on the block.
     """
     roots = [*block, *others]
     try:
@@ -157,24 +176,23 @@ def fixed_in_size(
 
 
 def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[str, list[Variable]]:
-    """{name: the variables that are parts of the vector of this name}; each of the others is one
-    by itself.
-    """
+    """{name: its variables} of the vectors all of whose variables are given, and of every other variable."""
     named = {str(v.name): v for v in variables}
-    held = {name for own in vectors.values() for name in own}
-    whole = {label: [named[name] for name in own] for label, own in vectors.items() if set(own) <= set(named)}
-    return whole | {
-        name: [v]
-        for name, v in named.items()
-        if name not in held or not any(v in own for own in whole.values())
+    groups = {
+        label: [named[name] for name in members]
+        for label, members in vectors.items()
+        if set(members) <= set(named)
     }
+    grouped = {v for members in groups.values() for v in members}
+    return groups | {name: [v] for name, v in named.items() if v not in grouped}
 
 
+# {model: (what its log density is made of, its terms)}, the cache of `terms_of`
 _terms: weakref.WeakKeyDictionary[pm.Model, tuple[list[Any], list[Variable]]] = weakref.WeakKeyDictionary()
 
 
 def refuse_random(terms: list[tuple[str, Variable]]) -> None:
-    """Refuse a log density that is another number every time it is asked for.
+    """Refuse a log density that differs from one evaluation to the next.
 
     Raises
     ------
@@ -189,9 +207,15 @@ def refuse_random(terms: list[tuple[str, Variable]]) -> None:
             )
 
 
-def written(model: pm.Model) -> list[Variable]:
-    """The terms of the model's log density, as PyMC writes them; once as long as the model stays as it is,
-    since that takes seconds for hundreds of variables.
+def terms_of(model: pm.Model) -> list[Variable]:
+    """The terms of the model's log density as PyMC gives them.
+
+    They are kept until the model changes, since for hundreds of variables this takes seconds.
+
+    Raises
+    ------
+    TypeError
+        Where PyMC cannot write the log density of an imputed variable.
     """
     parts = [*model.rvs_to_values.items(), *model.rvs_to_transforms.items(), *model.potentials]
     parts = [p for part in parts for p in (part if isinstance(part, tuple) else (part,))]
@@ -223,7 +247,7 @@ def written(model: pm.Model) -> list[Variable]:
 
 
 def conditions(cond: Variable) -> list[Variable]:
-    """The elementwise conditions that an `all(...)` joins."""
+    """The elementwise conditions that a condition made of `all` and `and` is the conjunction of."""
     node = cond.owner
     if node is None:
         return [cond]
@@ -235,7 +259,7 @@ def conditions(cond: Variable) -> list[Variable]:
 
 
 def fits(cond: Variable, expr: Variable) -> bool:
-    """Whether `cond` broadcasts against `expr` without enlarging it."""
+    """Whether `cond` broadcasts to the shape of `expr`."""
     if cond.ndim > expr.ndim:
         return False
     shapes = zip(cond.type.shape[::-1], expr.type.shape[::-1], strict=False)
@@ -243,23 +267,27 @@ def fits(cond: Variable, expr: Variable) -> bool:
 
 
 def promoted(constant: Constant) -> Constant:
-    """Python floats that float32 can hold become float32 constants, which JAX would carry through int64."""
+    """A float32 constant as float64, where floats have 64 bits.
+
+    PyTensor makes float32 constants of Python floats that float32 represents exactly. In PyTensor float32
+    times int64 is float64, but in JAX it is float32, so that precision would be lost.
+    """
     if constant.type.dtype == "float32" and pytensor.config.floatX == "float64":
         return pt.constant(constant.data.astype("float64"))
     return constant
 
 
-def alike(bounds: list[tuple[Any, Any]]) -> bool:
+def all_equal(bounds: list[tuple[Any, Any]]) -> bool:
     """Whether all elements of several supports have the same two bounds."""
-    ends = zip(*bounds, strict=True)
+    lows, highs = zip(*bounds, strict=True)
     return all(
-        all(b is not None for b in own) and len(np.unique(np.concatenate([np.ravel(b) for b in own]))) == 1
-        for own in map(list, ends)
+        all(b is not None for b in ends) and len(np.unique(np.concatenate([np.ravel(b) for b in ends]))) == 1
+        for ends in (lows, highs)
     )
 
 
-def together(bounds: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """(lower, upper) of several supports; None where one of them has no bound."""
+def widest(bounds: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """(lower, upper) that contain several supports; None where one of them has no bound."""
     lows, highs = zip(*bounds, strict=True)
     low = None if any(b is None for b in lows) else min(np.min(b) for b in lows)
     high = None if any(b is None for b in highs) else max(np.max(b) for b in highs)

@@ -1,4 +1,4 @@
-"""The log density of a model as one rewritten PyTensor graph, split by what a block touches."""
+"""The log density of a model as a rewritten PyTensor graph, split by whether terms depend on a block."""
 
 from dataclasses import dataclass
 
@@ -21,15 +21,15 @@ class LogpGraph:
 
     Attributes
     ----------
-    values : the block's variables, with static shapes: a value variable, or a vector made of several
-    others : the model's other value variables, with static shapes
-    terms : [(name, tensor)] whose sums add to the part of the log density that depends on the block
-    untouched : [(name, tensor)] of the rest of the log density
+    values : the block's variables, with static shapes: value variables, or vectors of several of them
+    others : the model's other value variables, or vectors of several of them, with static shapes
+    terms : [(name, tensor)] that depend on the block; the log density is the sum of all elements of all terms
+    untouched : [(name, tensor)] that do not depend on the block
     shared : [(shared variable, value when the graph was built)]
     start : {value variable: array}, a point of the model
     groups : {variable of `values` or `others`: the names of the value variables that it is made of}
-    written_as_one : {name of a term: those that it is made of}, where it is made of several
-    out_of_bounds : what to say of variables of the block that are an index with values out of bounds
+    written_as_one : {name of a term that combines several: their names}
+    out_of_bounds : warnings about variables of the block that are an index and may be out of bounds
     """
 
     values: list[Variable]
@@ -51,8 +51,9 @@ class LogpGraph:
         return var in self._depends
 
     def shape(self, var: Variable) -> tuple[int, ...]:
-        """The shape of a tensor of the graph, or of one built on it; where its type does not say, that at the
-        start.
+        """The shape of a tensor of the graph, or of one built on it.
+
+        Where its type does not determine the shape, it is computed at the point `start`.
         """
         known = getattr(var.type, "shape", ())
         if None not in known:
@@ -68,29 +69,31 @@ class LogpGraph:
             shapes = pytensor.function(
                 inputs, [v.shape for v in vague], mode=SHAPES, on_unused_input="ignore"
             )
-            found = shapes(*self.arguments(self.start))
-            self._shapes.update({v: tuple(map(int, s)) for v, s in zip(vague, found, strict=True)})
+            at_start = shapes(*self.arguments(self.start))
+            self._shapes.update({v: tuple(map(int, s)) for v, s in zip(vague, at_start, strict=True)})
         return self._shapes[var]
 
     def size(self, var: Variable) -> int:
+        """The number of elements of a tensor."""
         return int(np.prod(self.shape(var)))
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The values of `values` and `others` at a point of the model, which may hold a vector whole or in
-        parts.
+        """The values of `values` and `others` at a point of the model.
+
+        A vector is taken from the point by its own name, or concatenated from the variables it is made of.
         """
 
         def at(v: Variable) -> np.ndarray:
-            own = self.groups[v]
-            return (
-                point[str(v.name)]
-                if v.name in point
-                else np.concatenate([np.ravel(point[name]) for name in own])
-            )
+            if v.name in point:
+                return point[str(v.name)]
+            return np.concatenate([np.ravel(point[name]) for name in self.groups[v]])
 
         return [np.asarray(at(v), v.type.dtype) for v in [*self.values, *self.others]]
 
 
 def adds_up(var: Variable) -> bool:
-    """Whether sums of this tensor are sums: booleans add by OR, and narrow integers wrap around."""
+    """Whether `+` adds the elements of a tensor, as it does floats and int64.
+
+    Booleans add by OR, and shorter integers wrap around: their sums must not be split.
+    """
     return var.type.dtype.startswith("float") or var.type.dtype == "int64"

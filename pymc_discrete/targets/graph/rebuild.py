@@ -1,4 +1,4 @@
-"""Graphs copied with other inputs, opened, and brought to PyTensor's canonical form."""
+"""Copies graphs with variables replaced, expands Ops made of others, and applies PyTensor's rewrites."""
 
 from collections.abc import Callable
 
@@ -18,18 +18,22 @@ REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"
 
 
 def context_inputs(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """What `outputs` read that does not depend on `roots`: the largest such subgraphs, constants left out."""
+    """The variables that `outputs` read and that do not depend on `roots`.
+
+    These are the outputs of the largest subgraphs without `roots`; constants are left out.
+    """
     dependent = Depends(roots)
-    found = [o for o in outputs if o not in dependent]
+    independent = [o for o in outputs if o not in dependent]
     for node in toposort(outputs, blockers=roots):
         if any(i in dependent for i in node.inputs):
-            found += [i for i in node.inputs if i not in dependent]
-    return [v for v in dict.fromkeys(found) if not isinstance(v, Constant)]
+            independent += [i for i in node.inputs if i not in dependent]
+    return [v for v in dict.fromkeys(independent) if not isinstance(v, Constant)]
 
 
 def remade(node: Apply, inputs: list[Variable]) -> list[Variable]:
-    """The node on inputs of other types, its own type found again: some Ops keep the one they
-    were made with.
+    """The outputs of a node's Op on inputs of other types.
+
+    Sum, Prod and MakeVector store the dtype of their output; here it is inferred anew from the inputs.
     """
     if isinstance(node.op, Sum | Prod):
         return type(node.op)(axis=node.op.axis).make_node(*inputs).outputs
@@ -45,7 +49,13 @@ def rebuild(
     replace: dict[Variable, Variable],
     rewrite: Callable[[Apply, list[Variable]], list[Variable] | None] | None = None,
 ) -> list[Variable]:
-    """Copy a graph with variables replaced, letting every Op infer its types again."""
+    """Copy a graph with variables replaced, letting every Op infer its types again.
+
+    Parameters
+    ----------
+    replace : {variable: its replacement}
+    rewrite : (node, inputs of the copied node) -> its outputs in the copy, or None to copy the node
+    """
     memo = dict(replace)
     for node in toposort(outputs, blockers=list(replace)):
         inputs = [memo.get(i, i) for i in node.inputs]
@@ -59,7 +69,14 @@ def rebuild(
 
 
 def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) -> list[Variable] | None:
-    """What an Op that is made of others is made of (logsumexp, xlogy): those are what there are rules for."""
+    """The outputs of an Op that is made of others (logsumexp, xlogy) as a graph of these; None for other Ops.
+
+    The analyses have rules for the inner Ops only.
+
+    Parameters
+    ----------
+    inside : as `rewrite` of `rebuild`, applied to the inner graph; `opened` by default
+    """
     inside = opened if inside is None else inside
     if isinstance(node.op, SymbolicOp):
         return rebuild(node.op.build_inner_graph(*inputs), {}, inside)

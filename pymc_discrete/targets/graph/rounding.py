@@ -37,18 +37,20 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 
 from pymc_discrete.targets.graph.analysis import Analysis
 
-ROUNDINGS = 64.0  # of a function of XLA's, and of sums in another order
-NOT_WORTH_IT = 1e-8  # nats
+# How many times the error of one rounding is allowed for each operation: functions of XLA are less accurate
+# than one rounding, and it adds in another order.
+ROUNDINGS = 64.0
+NOT_WORTH_IT = 1e-8  # nats; smaller deviations of a log density are never reported
 
 
 class Rounding(Analysis[Variable | None]):
-    """E of the floats of a graph; None of what is no float."""
+    """The error bound E of the floats of a graph; None for other variables."""
 
     def __init__(self) -> None:
         super().__init__({})
 
     def at_leaf(self, var: Variable) -> Variable | None:
-        return pt.zeros_like(var, dtype="float64") if is_float(var) else None  # inputs are what they are
+        return pt.zeros_like(var, dtype="float64") if is_float(var) else None  # inputs are exact
 
     def after(self, node: Apply, values: list[Variable | None]) -> list[Variable | None]:
         errors = [error_after(node.op, node, o, values) if is_float(o) else None for o in node.outputs]
@@ -57,16 +59,25 @@ class Rounding(Analysis[Variable | None]):
 
 
 def rounding_of(total: Variable, inputs: list[Variable]) -> Callable[..., float]:
-    """A function of the inputs, NumPy arrays: by how many nats the scalar `total` may be off, times the
-    spacing of its floats at 1.
+    """A function that bounds the rounding error of a scalar.
+
+    Returns
+    -------
+    (values of `inputs`, NumPy arrays) -> the error of `total` in nats, divided by the spacing of floats at 1
     """
     error = Rounding().of(total)
-    error = pt.zeros(()) if error is None else error  # integers are what they are
+    error = pt.zeros(()) if error is None else error  # integers are exact
     return pytensor.function(inputs, error, mode="FAST_COMPILE", on_unused_input="ignore")
 
 
 def room(error: Any, eps: float) -> Any:
-    """Nats within which two ways to compute a log density agree, given `rounding_of` it."""
+    """By how many nats two ways to compute a log density may differ because of rounding.
+
+    Parameters
+    ----------
+    error : the result of the function `rounding_of`
+    eps : the spacing of floats at 1
+    """
     return np.maximum(ROUNDINGS * eps * np.asarray(error), NOT_WORTH_IT)
 
 
@@ -75,13 +86,15 @@ def is_float(var: Variable) -> bool:
 
 
 def finite(var: Variable) -> Variable:
+    """A tensor with 0 in place of elements that are infinite or nan."""
     return pt.switch(pt.isinf(var) | pt.isnan(var), 0.0, var)
 
 
 @singledispatch
 def error_after(op: Op, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
-    """E of an output of a node, given those of its inputs, None for what is no float; an Op without a rule
-    keeps the largest.
+    """E of an output of a node, given E of its inputs, None for those that are not floats.
+
+    For an Op without a rule: the sum over the inputs of their largest error and largest magnitude.
     """
     largest = [
         e.max() + finite(abs(i)).max() for i, e in zip(node.inputs, errors, strict=True) if e is not None
@@ -102,23 +115,24 @@ def _(op: Elemwise, node: Apply, out: Variable, errors: list[Variable | None]) -
 
 
 def slope(op: Elemwise, inputs: list[Variable], n: int) -> Variable:
-    """The derivative of an elementwise function by its input number n; 1 where there is none."""
+    """The derivative of an elementwise function by its input number n; 1 where PyTensor has none."""
     if isinstance(op.scalar_op, Add):
         return pt.ones(())
     if isinstance(op.scalar_op, Mul):
         others = [i for m, i in enumerate(inputs) if m != n]
         return pt.mul(*others) if len(others) > 1 else others[0]
-    same = pt.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs  # or the gradient would be summed up
+    # broadcast first: the gradient by an input that is broadcast would be summed over its elements
+    args = pt.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
     try:
         return pytensor.grad(
-            op(*same).sum(), same[n], disconnected_inputs="ignore", return_disconnected="zero"
+            op(*args).sum(), args[n], disconnected_inputs="ignore", return_disconnected="zero"
         )
     except (NotImplementedError, MethodNotDefined, NullTypeGradError, TypeError, ValueError):
         return pt.ones(())
 
 
 def times(slope: Variable, error: Variable) -> Variable:
-    """Their product; nothing where there is no error, whatever the slope."""
+    """The product of a slope and an error; 0 where the error is 0, even if the slope is infinite."""
     return pt.switch(pt.eq(error, 0), 0.0, slope * error)
 
 
@@ -135,7 +149,10 @@ def _(op: CAReduce, node: Apply, out: Variable, errors: list[Variable | None]) -
 
 
 def roundings(x: Variable, out: Variable) -> Variable:
-    """Of a sum of many: they are as often up as down."""
+    """How many roundings the error of a sum amounts to: the root of the number of its terms.
+
+    Roundings up and down are equally frequent, so that their sum grows like a random walk.
+    """
     return pt.sqrt(x.size / pt.maximum(out.size, 1))
 
 
@@ -157,6 +174,7 @@ def product_error(op: Op, node: Apply, out: Variable, errors: list[Variable | No
 
 
 def as_float(var: Variable) -> Variable:
+    """A tensor cast to float64."""
     return var.astype("float64")
 
 
@@ -166,14 +184,14 @@ def _(op: Blockwise, node: Apply, out: Variable, errors: list[Variable | None]) 
     return way(op, node, out, errors)
 
 
-def moved_error(op: Op, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
-    """Data that only move take their errors along."""
+def rearranged_error(op: Op, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
+    """E for an Op that only rearranges data: the errors, rearranged by the same Op."""
     inputs = [i if e is None or is_empty(i) else e for i, e in zip(node.inputs, errors, strict=True)]
     return node.op.make_node(*inputs).outputs[node.outputs.index(out)]
 
 
 def is_empty(var: Variable) -> bool:
-    """Whether it is a constant of no elements, as the shape of a scalar."""
+    """Whether a variable is a constant without elements, as the shape of a scalar is."""
     return isinstance(var, Constant) and np.size(var.data) == 0
 
 
@@ -181,4 +199,4 @@ for _op in (
     Alloc, DimShuffle, ExtractDiag, Join, JoinDims, MakeVector, Reshape, ScalarFromTensor, SpecifyShape,
     Split, SplitDims, TensorFromScalar, AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor,
 ):  # fmt: skip
-    error_after.register(_op)(moved_error)
+    error_after.register(_op)(rearranged_error)

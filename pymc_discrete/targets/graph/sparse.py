@@ -1,5 +1,6 @@
-"""Products with constant sparse matrices, written as selections and sums of which every element reads a few
-others.
+"""Rewrites products with constant sparse matrices as selections and sums.
+
+Each element of such a product then reads only a few elements of the dense factor.
 """
 
 from typing import Any
@@ -15,8 +16,8 @@ from pytensor.sparse.type import SparseTensorType
 
 from pymc_discrete.targets.graph.analysis import Depends
 
-LARGEST_GROUP = 64  # entries of a row that are added up one by one; a matrix with more becomes a dense one
-LARGEST_DENSE = 4_000_000  # entries of a dense one
+LARGEST_GROUP = 64  # the most entries of a row; a matrix with longer rows becomes dense
+LARGEST_DENSE = 4_000_000  # the most entries of a matrix that becomes dense
 
 
 def is_sparse(var: Variable) -> bool:
@@ -24,8 +25,9 @@ def is_sparse(var: Variable) -> bool:
 
 
 def without_sparse(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """The product of a constant sparse matrix with a dense tensor, in dense tensors; None for other Ops, and
-    where it is not constant.
+    """A product of a constant sparse matrix and a dense tensor, written with dense tensors.
+
+    None for other Ops, and where the matrix is not constant.
     """
     if not isinstance(node.op, Dot | StructuredDot) or is_sparse(node.outputs[0]):
         return None
@@ -38,22 +40,22 @@ def without_sparse(node: Apply, inputs: list[Variable]) -> list[Variable] | None
 
 
 def known_matrix(var: Variable) -> Any:
-    """The sparse matrix that a variable is, or None where it is not constant."""
+    """The value of a constant sparse variable, or None for other variables."""
     if not is_sparse(var) or not all(isinstance(i, Constant) for i in graph_inputs([var])):
         return None
     return var.data if isinstance(var, Constant) else pytensor.function([], var, mode="FAST_COMPILE")()
 
 
 def product(matrix: Any, x: Variable) -> Variable:
-    """`matrix @ x` of a sparse matrix (r, n) and x (n,) or (n, m)."""
+    """`matrix @ x` of a sparse SciPy matrix (r, n) and a tensor x of shape (n,) or (n, m)."""
     matrix = scipy.sparse.csr_matrix(matrix)
     matrix.sum_duplicates()
     count = np.diff(matrix.indptr)
     width = max(int(count.max(initial=0)), 1)
     if width > LARGEST_GROUP and np.prod(matrix.shape) <= LARGEST_DENSE:
         return pt.dot(pt.constant(matrix.toarray()), x)
-    # rows of equal width: what is missing reads the row's first entry once more, or nothing of a row that has
-    # none
+    # Pad all rows to one width: padding repeats the first entry of its row, with weight 0. In an empty row it
+    # reads some entry of the matrix.
     place = matrix.indptr[:-1, None] + np.where(np.arange(width) < count[:, None], np.arange(width), 0)
     place = np.minimum(place, max(matrix.nnz - 1, 0))
     live = np.arange(width) < count[:, None]
@@ -61,7 +63,7 @@ def product(matrix: Any, x: Variable) -> Variable:
     weight = np.where(live, matrix.data[place] if matrix.nnz else 0, 0).astype(matrix.dtype)
     tail = (1,) * (x.type.ndim - 1)
     terms = pt.constant(weight.reshape(*weight.shape, *tail)) * x[column.astype(int)]
-    if not live.all():  # 0 times an infinite entry
+    if not live.all():  # padding must add 0 even where x is infinite
         terms = pt.switch(
             pt.constant(live.reshape(*live.shape, *tail)), terms, np.zeros((), terms.type.dtype)
         )
@@ -69,8 +71,7 @@ def product(matrix: Any, x: Variable) -> Variable:
 
 
 def refuse_sparse(terms: list[tuple[str, Variable]], moving: Depends, names: list[str]) -> None:
-    """Refuse a sparse matrix that depends on the block, and a sparse one that is not constant beside what
-    does.
+    """Refuse sparse Ops that depend on the block and that `without_sparse` could not replace.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Questions about a block's graph, one file each: what is read, which sites, what is linear, a sum, ..."""
+"""Analyses of a block's graph, one file each: elements read, sites, linear Ops, degree, sums, terms, cost."""

@@ -71,7 +71,7 @@ TAME = (
     Tanh,
     Second,
 )
-LARGEST_FACTOR = 1e8
+LARGEST_FACTOR = 1e8  # the largest magnitude of a constant in a map that may be updated
 
 
 def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
@@ -186,7 +186,7 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
     return update
 
 
-def whole(node: Apply, moving: int, graph: LogpGraph) -> Update:
+def whole_input_update(node: Apply, moving: int, graph: LogpGraph) -> Update:
     """The update of a linear Op computed by applying the Op to the change of its whole input."""
     function = jax_funcify(node.op, node=node)
     shape = graph.shape(node.inputs[moving])
@@ -208,9 +208,9 @@ def whole(node: Apply, moving: int, graph: LogpGraph) -> Update:
 
 @column_update.register
 def _(op: CumOp, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
-    return whole(node, moving, graph) if op.mode == "add" else None
+    return whole_input_update(node, moving, graph) if op.mode == "add" else None
 
 
 @column_update.register
 def _(op: Blockwise, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
-    return whole(node, moving, graph) if isinstance(op.core_op, Dot) else None
+    return whole_input_update(node, moving, graph) if isinstance(op.core_op, Dot) else None

@@ -1,4 +1,4 @@
-"""Counted operations of evaluating a graph, in units of one addition."""
+"""Estimated cost of evaluating a graph, in units of one addition."""
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
@@ -11,12 +11,15 @@ COSTLY = {"exp": 10, "log": 10, "gammaln": 40, "softplus": 20, "sigmoid": 15, "p
 
 
 def of_scalar_op(node: Apply) -> float:
-    """Of one element of an elementwise function; 0 of other Ops."""
+    """The cost of one element of an elementwise function; 0 for other Ops."""
     return COSTLY.get(str(node.op.scalar_op), 1) if isinstance(node.op, Elemwise) else 0.0
 
 
 def of_graph(outputs: list[Variable], graph: LogpGraph, stop: set[Variable]) -> float:
-    """Of evaluating `outputs` once from `stop`."""
+    """The cost of computing `outputs` once from the variables `stop`.
+
+    Nodes that do not depend on the block are computed once per context, and not counted.
+    """
     total = 0.0
     for node in toposort(outputs, blockers=list(stop)):
         if not any(graph.depends(i) for i in node.inputs):
@@ -32,6 +35,6 @@ def of_graph(outputs: list[Variable], graph: LogpGraph, stop: set[Variable]) -> 
         elif node.outputs[0].type.ndim == 0 or getattr(node.op, "view_map", None):
             total += max(sizes[0], n_out)
         else:
-            moves_only = str(node.op).startswith(("Dim", "Expand", "Squeeze", "Reshape"))
-            total += n_out if moves_only else max(sizes) ** 1.5
+            rearranges = str(node.op).startswith(("Dim", "Expand", "Squeeze", "Reshape"))
+            total += n_out if rearranges else max(sizes) ** 1.5
     return total

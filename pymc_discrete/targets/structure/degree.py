@@ -1,8 +1,10 @@
-"""Of what degree a tensor is as a polynomial, read off its graph.
+"""The degree of a tensor as a polynomial, derived from its graph.
 
-In the sites of a block, where a product of n sites has degree n, and any function of n sites at most n: 2 in
-a sum of tables over pairs. In the elements of a tensor, where a square has degree 2 too. What a rule does not
-know has infinite degree. Nothing is tried out: a term may be a polynomial nearly everywhere.
+Two notions of degree share the rules in this file. `Degree` is that in the sites of a block: a product of n
+sites has degree n, and any function of n sites at most n, so that a sum of tables over pairs of sites has
+degree 2. `is_separable_quadratic` is about the degree in the elements of a tensor, where a square has degree
+2 too. An Op without a rule has infinite degree. The degree is never tested by evaluating a term at some
+points: a term may agree with a polynomial at nearly all of them.
 """
 
 import math
@@ -38,7 +40,7 @@ from pymc_discrete.targets.structure.reads import is_switch
 
 
 class Degree(Analysis[float]):
-    """The most sites of a block that an element of a variable multiplies; inf where that cannot be told."""
+    """The largest number of sites of a block that are multiplied in an element; inf where it is not known."""
 
     def __init__(self, dependence: Dependence):
         super().__init__(dict.fromkeys(dependence.graph.values, 1))
@@ -55,7 +57,8 @@ class Degree(Analysis[float]):
 
     def _after(self, node: Apply, out: Variable, values: list[float]) -> float:
         sites = self.dependence.of(out)
-        most = math.inf if sites is None else sites.shape[1]  # whatever the function
+        # any function of n finite sites is a polynomial of degree n in indicators of their values
+        most = math.inf if sites is None else sites.shape[1]
         if most < 2:
             return most
         degree = degree_after(node.op, node, values) if adds_up(out) else math.inf
@@ -65,15 +68,16 @@ class Degree(Analysis[float]):
 
 
 def is_separable_quadratic(total: Variable, u: Variable, size: Callable[[Variable], int]) -> bool:
-    """Whether a scalar is a sum over the elements of u of polynomials of degree at most 2, each of one
-    element.
+    """Whether a scalar is a sum of polynomials of degree at most 2, each of a single element of u.
 
     Parameters
     ----------
+    total : the scalar
+    u : a tensor that it is computed from
     size : (variable) -> its number of elements
     """
     degrees: dict[Variable, float] = {u: 1}
-    summed: set[Variable] = set()  # what sums over elements of u are in
+    summed: set[Variable] = set()  # variables that contain sums over elements of u
     for node in toposort([total], blockers=[u]):
         moving = [i for i in node.inputs if i in degrees]
         if not moving:
@@ -89,7 +93,7 @@ def is_separable_quadratic(total: Variable, u: Variable, size: Callable[[Variabl
             return False
         degree = degree_after(node.op, node, [degrees.get(i, 0) for i in node.inputs])
         if degree > 2 or (any(after_sum) and degree > max(degrees[i] for i in moving)):
-            return False  # a product with a sum joins its elements
+            return False  # a product with a sum contains products of different elements of u
         if adds or any(after_sum):
             summed.add(out)
         elif size(out) != size(u):
@@ -109,7 +113,7 @@ def _(op: Elemwise, node: Apply, degrees: list[float]) -> float:
     scalar = op.scalar_op
     if isinstance(scalar, Add | Sub | Neg | Identity | Second):
         return max(degrees)
-    if isinstance(scalar, Cast):  # to an integer it cuts off
+    if isinstance(scalar, Cast):  # a cast of a float to an integer truncates
         source, target = (v.type.dtype for v in (node.inputs[0], node.outputs[0]))
         return degrees[0] if target.startswith("float") or not source.startswith("float") else math.inf
     if isinstance(scalar, Mul):
@@ -151,17 +155,17 @@ def _(op: CumOp, node: Apply, degrees: list[float]) -> float:
     return degrees[0] if op.mode == "add" else math.inf
 
 
-def moved(op: Op, node: Apply, degrees: list[float]) -> float:
-    """Elements that only change their places; a place that depends on a site is no constant."""
+def rearranged_degree(op: Op, node: Apply, degrees: list[float]) -> float:
+    """The degree of an Op that only rearranges elements; infinite where an index depends on a site."""
     arrays = {AdvancedIncSubtensor: 2, IncSubtensor: 2, Join: len(degrees), MakeVector: len(degrees)}
     first = 1 if isinstance(op, Join) else 0
     last = arrays.get(type(op), 1)
     return max(degrees[first:last]) if not any(degrees[last:] + degrees[:first]) else math.inf
 
 
-for kind in (
+for _op in (
     DimShuffle, Reshape, SpecifyShape, JoinDims, SplitDims, Alloc, ExtractDiag, Split, ScalarFromTensor,
     TensorFromScalar, MakeVector, Join,
     Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor,
 ):  # fmt: skip
-    degree_after.register(kind)(moved)
+    degree_after.register(_op)(rearranged_degree)

@@ -11,8 +11,14 @@ from pymc_discrete.targets.structure.reads import LARGEST_TABLE, Elements, Entri
 class Dependence(Analysis[np.ndarray | None]):
     """Sites of each element of the variables between a block's values and the log density.
 
-    (n, J) int, site numbers in increasing order from the left, -1 for none; None where the variable is dense:
-    where an element depends on more than `largest` sites, or nothing is known of it.
+    The value of a variable with n elements is (n, J) int: the sites of each element in increasing order,
+    padded with -1 on the right. It is None where the variable is *dense*: where an element depends on more
+    than `largest` sites, or where the sites are not known.
+
+    Parameters
+    ----------
+    starts : the number of the first site of each variable of the block
+    d : the number of sites
     """
 
     def __init__(self, graph: LogpGraph, starts: list[int], d: int):
@@ -24,10 +30,11 @@ class Dependence(Analysis[np.ndarray | None]):
 
     @property
     def largest(self) -> int:
-        """More sites than this per element and the element counts as dense."""
+        """The largest number of sites per element; with more of them a variable counts as dense."""
         return max(4, min(16, self.d // 4))
 
     def rule(self, node: Apply) -> Elements | Entries | None:
+        """What the outputs of a node read (see `elements_of`), found once per node."""
         if node not in self._rules:
             self._rules[node] = elements_of(node.op, node, self.graph)
         return self._rules[node]
@@ -45,34 +52,34 @@ class Dependence(Analysis[np.ndarray | None]):
         return np.zeros((self.graph.size(var) if hasattr(var.type, "ndim") else 1, 0), int)
 
     def after(self, node: Apply, values: list[np.ndarray | None]) -> list[np.ndarray | None]:
-        sites, rule = self._of_rows(node, values), self.rule(node)
+        sites, rule = self._merged(node, values), self.rule(node)
         if sites is None or not isinstance(rule, Entries):
             return [sites] * len(node.outputs)
         return [sites[rule.entry[n]] for n in range(len(node.outputs))]
 
-    def _of_rows(self, node: Apply, values: list[np.ndarray | None]) -> np.ndarray | None:
-        """The sites of every element of the node's output, or of every entry of its outputs."""
+    def _merged(self, node: Apply, values: list[np.ndarray | None]) -> np.ndarray | None:
+        """The union of the sites of what is read, for every element, or entry, of a node's outputs."""
         moving = [(j, values[j]) for j, i in enumerate(node.inputs) if self.graph.depends(i)]
-        if any(own is None for _, own in moving):
+        if any(sites is None for _, sites in moving):
             return None
         rule = self.rule(node)
         if rule is None or any(rule.reads[j] is None for j, _ in moving):
             self.blame(node)
             return None
         parts = []
-        for j, own in moving:
+        for j, sites in moving:
             reads = rule.reads[j]
             assert reads is not None
-            assert own is not None
-            if reads.size * own.shape[1] > LARGEST_TABLE:
+            assert sites is not None
+            if reads.size * sites.shape[1] > LARGEST_TABLE:
                 self.blame(node)
                 return None
             part = (
-                np.where(reads[..., None] >= 0, own[reads], -1)
-                if own.size
+                np.where(reads[..., None] >= 0, sites[reads], -1)
+                if sites.size
                 else np.full((*reads.shape, 0), -1)
             )
-            parts.append(part.reshape(len(reads), reads.shape[1] * own.shape[1]))
+            parts.append(part.reshape(len(reads), reads.shape[1] * sites.shape[1]))
         merged = distinct(np.concatenate(parts, axis=1))
         if merged.shape[1] > self.largest:
             self.blame(node)
@@ -81,7 +88,7 @@ class Dependence(Analysis[np.ndarray | None]):
 
 
 def distinct(sites: np.ndarray) -> np.ndarray:
-    """Distinct entries of every row, increasing from the left, padded with -1 and as narrow as can be."""
+    """The distinct entries of every row in increasing order, padded with -1 to the longest row."""
     if sites.shape[1] > 1:
         top = np.iinfo(sites.dtype).max
         s = np.sort(np.where(sites < 0, top, sites), axis=1)

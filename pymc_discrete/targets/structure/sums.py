@@ -1,4 +1,4 @@
-"""Sums, taken apart: which tensors the sum over the elements of a tensor is a sum of."""
+"""Splits the sum over the elements of a tensor into sums over the elements of other tensors."""
 
 from typing import Any
 
@@ -19,12 +19,13 @@ def is_sum(var: Variable) -> bool:
 
 
 def summands(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | None:
-    """What the sum over the elements of a tensor is a sum of, one Op further down.
+    """Tensors whose weighted sums add up to the sum over the elements of a tensor, found by its last Op.
 
     Returns
-    ------- [(tensor, factor)] such that the sum of `var` is, up to what does not depend on the block, the sum
-    of factor times the sums of the tensors; the factor is a number, a scalar variable, or None for 1. None
-    where the Op is no sum.
+    -------
+    [(tensor, factor)] such that the sum over the elements of `var` is the sum of each factor times the sum
+    over the elements of its tensor, up to a constant that does not depend on the block. A factor is a number,
+    a scalar variable, or None for 1. None is returned where the Op cannot be split.
     """
     node = var.owner
     if node is None:
@@ -60,30 +61,31 @@ def summands(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | No
 
 
 def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:
-    """Tensors whose elements add to those of `var`, up to what does not depend on the block.
+    """Tensors whose elements add up to the sum over those of `var`, up to a constant.
 
-    Down to what is summed last; `var` itself where it is no sum.
+    Sums are split repeatedly, as long as there is a sum over an axis further down; `[var]` where there is
+    none. The constant does not depend on the block.
     """
-    apart = _apart(var, None, graph) or [(var, None)]
-    return [part if weight is None else part * weight for part, weight in apart if graph.depends(part)]
+    weighted = _split_sums(var, None, graph) or [(var, None)]
+    return [part if weight is None else part * weight for part, weight in weighted if graph.depends(part)]
 
 
-def _apart(
+def _split_sums(
     var: Variable, weight: Variable | None, graph: LogpGraph
 ) -> list[tuple[Variable, Variable | None]] | None:
-    """The tensors and their weights, or None where no sum over an axis is below."""
+    """Tensors and their weights, or None where the graph of `var` contains no sum over an axis to split."""
     if not graph.depends(var) or not adds_up(var):
         return None
     parts = summands(var, graph)
     if parts is None:
         return None
     if graph.size(var) > 1 and any(isinstance(factor, Variable) for _, factor in parts):
-        return None  # its elements are summands that are small enough
+        return None  # the elements of `var` are used as summands
     weighted = [
         (part, weight if factor is None else pt.as_tensor(factor) if weight is None else weight * factor)
         for part, factor in parts
     ]
-    below = [(_apart(part, w, graph), (part, w)) for part, w in weighted]
-    if not is_sum(var) and not any(apart for apart, _ in below):
+    below = [(_split_sums(part, w, graph), (part, w)) for part, w in weighted]
+    if not is_sum(var) and not any(smaller for smaller, _ in below):
         return None
-    return [each for apart, whole in below for each in (apart or [whole])]
+    return [each for smaller, whole in below for each in (smaller or [whole])]

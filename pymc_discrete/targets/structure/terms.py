@@ -1,5 +1,6 @@
-"""The log density as a sum of terms, as sparse as they can be: a sum of everything depends on every site, its
-parts do not.
+"""Splits a log density into terms whose elements depend on as few sites as possible.
+
+A sum over everything depends on every site; the terms that it is a sum of do not.
 """
 
 from typing import NamedTuple
@@ -12,11 +13,11 @@ from pymc_discrete.targets.structure.sums import summands
 
 
 class Term(NamedTuple):
-    """`weight * var.sum()`, of the log density.
+    """A term `weight * var.sum()` of the log density.
 
     Attributes
     ----------
-    name : of the variable or potential of the model that it comes from
+    name : of the variable or potential of the model that the term comes from
     var : a tensor
     weight : a scalar that does not depend on the block, None for 1
     """
@@ -27,18 +28,24 @@ class Term(NamedTuple):
 
     @property
     def total(self) -> Variable:
-        """The scalar."""
+        """The value of the term, a scalar."""
         total = self.var.sum() if self.var.type.ndim else self.var
         return total if self.weight is None else total * self.weight
 
 
 def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term], list[Term]]:
-    """The terms whose sums add up to that of `var`: those that are sparse, and those that are dense."""
+    """Terms that add up to the sum of `var`, split as far as that makes their elements depend on fewer sites.
+
+    Returns
+    -------
+    sparse : terms whose elements depend on few sites each
+    dense : terms whose `Dependence` is not known, or of too many sites
+    """
     sparse: list[Term] = []
     dense: list[Term] = []
     graph = dependence.graph
 
-    def take(var: Variable, weight: Variable | None) -> None:
+    def add(var: Variable, weight: Variable | None) -> None:
         if not graph.depends(var) or graph.size(var) == 0:
             return
         sites, parts = dependence.of(var), summands(var, graph)
@@ -47,18 +54,18 @@ def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term],
         if parts is not None and not whole:
             for part, factor in parts:
                 if factor is None:
-                    take(part, weight)
+                    add(part, weight)
                 else:
-                    take(part, pt.as_tensor(factor) if weight is None else weight * factor)
+                    add(part, pt.as_tensor(factor) if weight is None else weight * factor)
         else:
             (dense if sites is None else sparse).append(Term(name, var, weight))
 
-    take(var, None)
+    add(var, None)
     return sparse, dense
 
 
 def separates(var: Variable, dependence: Dependence) -> bool:
-    """Whether taking sums apart leaves elements of one site each."""
+    """Whether splitting sums leaves terms whose elements depend on one site each."""
     if not dependence.graph.depends(var):
         return True
     sites = dependence.of(var)
