@@ -115,12 +115,12 @@ class AutoStep(DiscreteStep):
                 name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen
             ]
             if guessed:
-                choose, own = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")
+                choose, whose = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")
                 _log.warning(
-                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {own} differences "
+                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {whose} differences "
                     "are estimates by a gradient, which may be off by many nats: the chain is right but may "
-                    "hardly move. Pass differences='exact' to AutoStep, or write the term "
-                    "so that each of its elements depends on few sites."
+                    "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of its "
+                    "elements depends on few sites."
                 )
             steps.append(kind(chosen, **kind_options, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)
@@ -137,7 +137,14 @@ def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[
 
 
 def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError) -> BlockedStep:
-    """PyMC's own best step for a discrete variable; `error` is raised for `term` by JAX."""
+    """PyMC's own best step for a discrete variable, which enters a term that JAX cannot run.
+
+    Parameters
+    ----------
+    name : the value variable
+    term : name of the term
+    error : what was raised for the term
+    """
     value = next(v for v in model.value_vars if v.name == name)
     rv = model.values_to_rvs[value]
     kind = max((k for k in STEP_METHODS if k is not AutoStep), key=lambda k: max(k._competence(rv, False)))
