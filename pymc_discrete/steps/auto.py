@@ -119,8 +119,8 @@ class AutoStep(DiscreteStep):
                 _log.warning(
                     f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {whose} differences "
                     "are estimates by a gradient, which may be off by many nats: the chain is right but may "
-                    "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of its "
-                    "elements depends on few sites."
+                    "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
+                    "its elements depends on few sites."
                 )
             steps.append(kind(chosen, **kind_options, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)

@@ -26,8 +26,8 @@ from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 
-# Time that a draw takes in PyMC's loop besides its transitions, in microseconds. By default a draw makes as
-# many transitions as fit into the same time.
+# Time that a draw takes in PyMC's loop besides its transitions, in microseconds. By default a draw makes at
+# least as many transitions as fit into the same time.
 HOST_COST = 100.0
 OPERATIONS = 2500.0  # counted operations that a core executes in a microsecond
 
