@@ -8,32 +8,34 @@ import numpy as np
 
 
 def is_count(value: Any, least: int) -> bool:
-    """Whether it is an integer of at least `least`; True and False are none."""
+    """Whether `value` is an integer of at least `least`; True and False do not count as integers."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is one finite number."""
+    """Whether `value` is a finite real number; True and False do not count as numbers."""
     return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
 
 
 def is_word(value: Any, word: str) -> bool:
-    """Whether it is this string; an array is compared with nothing."""
+    """Whether `value` is the string `word`; safe for arrays, whose comparison would be elementwise."""
     return isinstance(value, str) and value == word
 
 
 def check_count(name: str, value: Any, least: int) -> None:
+    """Raise a ValueError unless `value` is an integer of at least `least`."""
     if not is_count(value, least):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
 def check_auto_or_count(name: str, value: Any, unit: str) -> None:
-    """Refuse what is neither "auto" nor an integer of at least 1, a number of `unit`."""
+    """Raise a ValueError unless `value` is "auto" or a positive integer; `unit` is what it counts."""
     if not is_word(value, "auto") and not is_count(value, 1):
         raise ValueError(f"{name} must be 'auto' or an integer of at least 1, {unit}, got {value!r}.")
 
 
 def check_not_negative(name: str, value: Any) -> None:
+    """Raise a ValueError unless `value` is a finite number of at least 0."""
     if not is_number(value) or value < 0:
         raise ValueError(
             f"{name} must not be negative, got {value!r}."
@@ -43,18 +45,28 @@ def check_not_negative(name: str, value: Any) -> None:
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise a ValueError unless `value` is one of the strings `choices`."""
     choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
 
 def check_switch(name: str, value: Any) -> None:
+    """Raise a ValueError unless `value` is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
 def check_entries(name: str, given: Any, known: Iterable[str]) -> None:
-    """Refuse what is no dictionary with some of the `known` keys; None is an empty one."""
+    """Raise an error unless `given` is a dictionary whose keys are all `known`, or None.
+
+    Raises
+    ------
+    TypeError
+        If it is not a dictionary.
+    ValueError
+        For the first unknown key.
+    """
     known = tuple(known)
     if given is not None and not isinstance(given, dict):
         raise TypeError(f"{name} must be a dictionary with some of {', '.join(known)}, got {given!r}.")

@@ -16,8 +16,8 @@ from pymc_discrete.kernels.spread import has_units
 from pymc_discrete.targets.space import Space
 
 PROPOSALS = ("dlp", "dlmc")
-BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}
-START = 0.5
+BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}  # between which "adapt" tunes the step size
+START = 0.5  # the tuned step size before the first draw
 SHORT = 1e-20  # below this time, the probability of a jump equals the time up to rounding
 
 
@@ -39,6 +39,7 @@ class SiteProposals(NamedTuple):
 
     @classmethod
     def of(cls, move, stay) -> "SiteProposals":
+        """The proposals with log weights `move` (d, k) and `stay` (d,), which need not be normalised."""
         top = jnp.maximum(move.max(axis=1), stay)
         move, stay = move - top[:, None], stay - top
         weights = jnp.exp(move)
@@ -74,10 +75,10 @@ class CachedProposals(NamedTuple):
 def empty_cache(x, differences, space: Space) -> CachedProposals:
     """A cache of the right shapes that is valid for no parameters."""
     d, k = space.d, 1 if flips_only(space) else space.K
-    none = jnp.zeros((d, k), differences.dtype)
+    zeros = jnp.zeros((d, k), differences.dtype)
     nan = jnp.full((), jnp.nan, differences.dtype)
     return CachedProposals(
-        SiteProposals(none, none[:, 0], none, none[:, 0]),
+        SiteProposals(zeros, zeros[:, 0], zeros, zeros[:, 0]),
         {"step_size": nan, "scale": jnp.full(d, jnp.nan, differences.dtype)},
     )
 

@@ -85,6 +85,7 @@ class Weights(NamedTuple):
 
 
 def weights_of(x, differences, space: Space, balancing: str) -> Weights:
+    """The weights of all moves from x (d,), by their differences (d, K)."""
     logw = log_weights_of(x, differences, space, balancing)
     top = jnp.max(logw)
     weights = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - top))

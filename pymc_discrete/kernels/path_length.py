@@ -74,6 +74,7 @@ class PathLength:
 
 
 def check_mean(name: str, mean: Any) -> float:
+    """`mean` as a float; a ValueError unless it is a number between 1 and `LARGEST_MEAN`."""
     if not (is_number(mean) and 1 <= mean <= LARGEST_MEAN):
         raise ValueError(
             f"{name} must be 'adapt' or a number of at least 1 (and at most {LARGEST_MEAN}), the mean number "
@@ -83,6 +84,7 @@ def check_mean(name: str, mean: Any) -> float:
 
 
 def check_range(name: str, option: Any) -> tuple[int, int]:
+    """`option` as a range (lower, upper) of path lengths; a ValueError unless it is one."""
     counts = len(option) == 2 and all(is_count(end, 1) for end in option)
     if not (counts and option[0] <= option[1] <= 2 * LARGEST_MEAN):
         raise ValueError(

@@ -37,8 +37,8 @@ class Widths(NamedTuple):
     ----------
     axes : (d,) float, widths along the axes
     factor : (d, d) float, by which an orthonormal frame is multiplied; (0, 0) where d is not in `FRAMES`
-    way : (d,) float, sum of the distances moved along each axis
-    ways : (d,) float, number of these distances
+    distance_sum : (d,) float, sum of the distances moved along each axis
+    distance_count : (d,) float, number of these distances
     count : () float, number of points
     mean : (d,) float, mean of the points
     scatter : (d, d) float, sum of squares and products about the mean; (0, 0) as `factor`
@@ -47,8 +47,8 @@ class Widths(NamedTuple):
 
     axes: Any
     factor: Any
-    way: Any
-    ways: Any
+    distance_sum: Any
+    distance_count: Any
     count: Any
     mean: Any
     scatter: Any
@@ -115,7 +115,10 @@ def draw(key, x, logdensity: Callable, widths: Widths, learn, due, sweeps) -> tu
     def body(n, carried):
         x, widths, total = carried
         x, distances, axes, info = sweep(jax.random.fold_in(key, n), x, logdensity, widths)
-        updated = widths._replace(way=widths.way + jnp.where(axes, distances, 0.0), ways=widths.ways + axes)
+        updated = widths._replace(
+            distance_sum=widths.distance_sum + jnp.where(axes, distances, 0.0),
+            distance_count=widths.distance_count + axes,
+        )
         widths = jax.tree.map(lambda a, b: jnp.where(learn, a, b), updated, widths)
         return x, widths, jax.tree.map(jnp.add, total, info)
 
@@ -215,7 +218,7 @@ def learned(widths: Widths, x, info: SliceInfo, possible) -> Widths:
 def renewed(widths: Widths) -> Widths:
     """New widths from the statistics of a window, with the statistics of an empty next window."""
     d = widths.axes.shape[0]
-    new_axes = SPREADS * widths.way / jnp.maximum(widths.ways, 1)
+    new_axes = SPREADS * widths.distance_sum / jnp.maximum(widths.distance_count, 1)
     axes = jnp.where((new_axes > 0) & jnp.isfinite(new_axes), new_axes, widths.axes)
     factor = widths.factor
     if factor.shape[0]:

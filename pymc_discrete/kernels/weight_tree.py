@@ -55,6 +55,7 @@ class Sites(NamedTuple):
 
 
 def row_of(table, index):
+    """One row of `table` (n, m), by an index that is known at run time only."""
     return jax.lax.dynamic_index_in_dim(table, index, keepdims=False)
 
 

@@ -23,6 +23,7 @@ from pymc_discrete.targets.support import can_take
 _log = logging.getLogger("pymc.discrete")
 
 
+# the first part of the reason that is logged for a step; the second describes the variables' differences
 WHY = {
     BlockGibbs: "conditionals are exact",
     TreeGibbs: "conditionals are exact, and the sites that interact are chains or trees, drawn at once",
@@ -35,26 +36,26 @@ class AutoStep(DiscreteStep):
 
     Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, or
     `TreeGibbs` where the sites that interact are chains or trees (hidden Markov chains); `DiscreteLangevin`
-    in continuous time for variables known by a gradient only; both, in a `CompoundStep`, where a model has
-    both kinds. Variables that enter a term with an Op without a JAX version get PyMC's own step. One logged
-    line says what and why.
+    in continuous time for variables whose differences are gradient estimates; a `CompoundStep` of both, where
+    a model has both kinds. Variables that enter a term with an Op without a JAX version get PyMC's own step.
+    A logged line names each step and the reason for it.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is no constrained vector.
+        What to sample; by default every discrete free variable that is not a constrained vector.
     differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
         As in `GibbsWithGradients`.
 
     Raises
     ------
     ValueError
-        For variables or options that cannot be sampled so, each with the reason and the remedy.
+        For variables or options that this step cannot take. The message gives the reason and the remedy.
 
     Notes
     -----
-    Where conditionals are exact, a sweep over all sites costs about one evaluation of all differences,
-    and every other method of this package pays as much for a proposal that moves some of the sites and may be
+    Where conditionals are exact, a sweep over all sites costs about one evaluation of all differences. Every
+    other method of this package pays as much for a proposal that changes only some of the sites and may be
     rejected. See "Which sampler?" in the documentation.
 
     Examples
@@ -70,58 +71,58 @@ class AutoStep(DiscreteStep):
         cls.check_options(options)
         model = modelcontext(options.get("model"))
         names = block_of(model, vars)
-        asked: dict[str, Any] = {
+        target_options: dict[str, Any] = {
             key: options[key]
             for key in ("differences", "support", "window", "initial_point")
             if key in options
         }
         try:
-            target = whole = target_from_model(model, names, **asked)
-            left = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
-        except NotImplementedError:  # some Ops say so as soon as they are looked at
-            left = left_to_pymc(model, names)
-            if not left:
+            target = whole = target_from_model(model, names, **target_options)
+            without_jax = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
+        except NotImplementedError:  # some Ops without a JAX version already fail when the graph is analysed
+            without_jax = variables_without_jax(model, names)
+            if not without_jax:
                 raise
-        if left and _all_in_jax:
-            raise next(refusal for _, refusal in left.values())
-        if left:
-            names = [n for n in names if n not in left]
-            theirs = [pymc_step(model, name, *why) for name, why in left.items()]
+        if without_jax and _all_in_jax:
+            raise next(error for _, error in without_jax.values())
+        if without_jax:
+            names = [n for n in names if n not in without_jax]
+            pymc_steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()]
             if not names:
-                return theirs[0] if len(theirs) == 1 else CompoundStep(theirs)
-            ours = cls(names, **{**options, **restricted(options, model, names)})
-            return CompoundStep(
-                [*theirs, *getattr(ours, "methods", [ours])]
-            )  # ours last: it knows the model's log density
-        rows = target.describe()
-        exact = [name for name in names if rows[name]["exact"]]
+                return pymc_steps[0] if len(pymc_steps) == 1 else CompoundStep(pymc_steps)
+            step = cls(names, **{**options, **restricted(options, model, names)})
+            # our steps come last, since their statistics contain the model's log density after the draw
+            return CompoundStep([*pymc_steps, *getattr(step, "methods", [step])])
+        descriptions = target.describe()
+        exact = [name for name in names if descriptions[name]["exact"]]
         steps: list[BlockedStep] = []
         if 0 < len(exact) < len(names):
-            target = target_from_model(model, exact, **{**asked, **restricted(asked, model, exact)})
+            target_options |= restricted(target_options, model, exact)
+            target = target_from_model(model, exact, **target_options)
         tree = bool(exact) and target.tree
         kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
             (exact, TreeGibbs if tree else BlockGibbs, {"_target": target}),
             ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
         )
-        for chosen, kind, more in kinds:
+        for chosen, kind, kind_options in kinds:
             if not chosen:
                 continue
             reasons = "; ".join(
-                text for _, text in merged_texts({name: rows[name]["reason"] for name in chosen})
+                text for _, text in merged_texts({name: descriptions[name]["reason"] for name in chosen})
             )
             _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
             guessed = [
                 name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen
             ]
             if guessed:
-                choose = "chooses" if len(guessed) == 1 else "choose"
+                choose, whose = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")
                 _log.warning(
-                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and of how the density "
-                    "changes with that only a gradient is known, which may be off by many nats: the chain "
-                    "is right but may hardly move. Pass differences='exact' to AutoStep, or write the term "
-                    "so that each of its elements depends on few sites."
+                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {whose} differences "
+                    "are estimates by a gradient, which may be off by many nats: the chain is right but may "
+                    "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
+                    "its elements depends on few sites."
                 )
-            steps.append(kind(chosen, **more, **{**options, **restricted(options, model, chosen)}))
+            steps.append(kind(chosen, **kind_options, **{**options, **restricted(options, model, chosen)}))
         return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
     @staticmethod
@@ -129,20 +130,25 @@ class AutoStep(DiscreteStep):
         return Competence.IDEAL if can_take(var) else Competence.INCOMPATIBLE
 
 
-def left_to_pymc(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
-    """{value variable: (a term that it enters, what JAX says of it)} of the variables that no step in JAX can
-    take.
-    """
+def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
+    """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
     return terms_without_jax(list(zip(labels, model.logp(sum=False), strict=True)), names)
 
 
-def pymc_step(model: pm.Model, name: str, term: str, refusal: NotImplementedError) -> BlockedStep:
-    """PyMC's own best step for a discrete variable."""
+def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError) -> BlockedStep:
+    """PyMC's own best step for a discrete variable, which enters a term that JAX cannot run.
+
+    Parameters
+    ----------
+    name : the value variable
+    term : name of the term
+    error : what was raised for the term
+    """
     value = next(v for v in model.value_vars if v.name == name)
     rv = model.values_to_rvs[value]
     kind = max((k for k in STEP_METHODS if k is not AutoStep), key=lambda k: max(k._competence(rv, False)))
-    why = str(refusal).splitlines()[0]
+    why = str(error).splitlines()[0]
     _log.info(
         f"AutoStep: PyMC's {kind.__name__} for {name!r}: it enters {term!r}, which has an Op without a JAX "
         f"version ({why})"
@@ -151,7 +157,7 @@ def pymc_step(model: pm.Model, name: str, term: str, refusal: NotImplementedErro
 
 
 def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[str, Any]:
-    """The options that name variables, for some of these only."""
+    """The options that are dictionaries by variable, reduced to the entries of these variables."""
     out: dict[str, Any] = {}
     for key in ("support", "window"):
         if isinstance(options.get(key), dict):
@@ -160,11 +166,13 @@ def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[st
 
 
 def register() -> None:
-    """Let a bare `pm.sample()` use `AutoStep` for every discrete variable that it can take; everything else
-    stays with PyMC's own steps.
+    """Let `pm.sample()` use `AutoStep` by default for every discrete variable that it can take.
+
+    All other variables stay with PyMC's own steps.
     """
     if AutoStep not in STEP_METHODS:
-        STEP_METHODS.insert(0, AutoStep)  # first, since ties go to the first
+        # of several steps with the same competence PyMC takes the first
+        STEP_METHODS.insert(0, AutoStep)
 
 
 def unregister() -> None:

@@ -1,4 +1,4 @@
-"""What all steps share: arguments, what is built from a model, the way to another process, a chain."""
+"""The base class of all steps: options, what is built from a model, pickling, the course of a chain."""
 
 import functools
 import inspect
@@ -24,33 +24,36 @@ from pymc_discrete.targets.blocks import DISCRETE, block_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 
-_log = logging.getLogger("pymc.discrete")  # below PyMC's logger, so that it speaks and is silenced with it
+_log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 
-# Microseconds that a draw costs in PyMC's loop besides its transitions: as many transitions as cost no more
-# than this are made at every draw
+# Time that a draw takes in PyMC's loop besides its transitions, in microseconds. By default a draw makes at
+# least as many transitions as fit into the same time.
 HOST_COST = 100.0
-OPERATIONS = 2500.0  # counted operations that a core does in a microsecond
+OPERATIONS = 2500.0  # counted operations that a core executes in a microsecond
 
 
 class JaxStep(BlockedStep):
     """A PyMC step for a block of variables, whose draws are compiled by JAX.
 
-    A subclass gives `name`, `kind`, its sampler statistics and state, and the methods below that raise
-    NotImplementedError. What it builds from the model and its options is a `functools.cached_property`: built
-    when it is first asked for, dropped where pm.Data changed, and built again in another process.
+    A subclass defines `name`, `kind`, its sampler statistics and state, and the methods below that raise
+    NotImplementedError. Everything that it builds from the model and its options is a
+    `functools.cached_property`: it is built on first use, dropped when pm.Data has changed, and built again
+    in another process.
 
     Parameters
     ----------
     vars, model, blocked, rng, initial_point, compile_kwargs
-        As in PyMC's own steps; `compile_kwargs`, which is PyTensor's, has no effect.
+        As in PyMC's own steps; `compile_kwargs`, which is meant for PyTensor, has no effect.
 
     Attributes
     ----------
     kind : which of the model's variables the step takes, "discrete" or "continuous"
-    columns : {sampler statistic: (title, format, value before the first draw)}, what the progress bar shows
+    columns : {sampler statistic: (title, format, value before the first draw)}, columns of the progress bar
     checked : whether the start of the chain has been checked
     learned : what tuning has learned of the chain
-    tune, tune_draws, draws : whether the chain is tuning, and its numbers of draws
+    tune : whether the chain is tuning
+    tune_draws : number of tuning draws of the chain
+    draws : number of its draws after tuning
     """
 
     kind: ClassVar[str] = DISCRETE
@@ -66,7 +69,8 @@ class JaxStep(BlockedStep):
         cls.check_options(options)
         model = modelcontext(options.get("model"))
         values = {v.name: v for v in model.value_vars}
-        options.pop("_target", None)  # PyMC keeps the options, and the target must not be sent with them
+        # PyMC keeps the options and pickles them with the step, and the target is not to be pickled
+        options.pop("_target", None)
         return super().__new__(cls, [values[name] for name in block_of(model, vars, cls.kind)], **options)
 
     def __init__(
@@ -92,7 +96,13 @@ class JaxStep(BlockedStep):
     # ------------------------------------------------------------ options
     @classmethod
     def check_options(cls, options: dict[str, Any]) -> None:
-        """Refuse options that the step does not have."""
+        """Refuse options that the step does not have.
+
+        Raises
+        ------
+        TypeError
+            For the first unknown option.
+        """
         known = cls.option_names()
         for name in options:
             if name not in known and not name.startswith("_"):
@@ -100,23 +110,23 @@ class JaxStep(BlockedStep):
 
     @classmethod
     def option_names(cls) -> list[str]:
-        """The options of the class's own constructor, then of those that it passes the others on to."""
-        own = [c for c in cls.__mro__ if issubclass(c, JaxStep) and "__init__" in c.__dict__]
-        every = [p for c in own for p in inspect.signature(c.__init__).parameters.values()]
-        return [p.name for p in every if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
+        """Names of the options of the class's constructor, then of the constructors of its base classes."""
+        classes = [c for c in cls.__mro__ if issubclass(c, JaxStep) and "__init__" in c.__dict__]
+        parameters = [p for c in classes for p in inspect.signature(c.__init__).parameters.values()]
+        return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
 
     def described(self) -> str:
-        """The step, its variables and its options, in a line."""
+        """The step, its variables and its options, in one line."""
         frozen = [f.name for f in fields(self._state_class) if f.metadata.get("frozen")]
-        own = {name.removeprefix("asked_"): self.__dict__[name] for name in frozen if name in self.__dict__}
-        options = [f"{name}={value!r}" for name, value in {**self._target_options, **own}.items()]
+        given = {name.removeprefix("asked_"): self.__dict__[name] for name in frozen if name in self.__dict__}
+        options = [f"{name}={value!r}" for name, value in {**self._target_options, **given}.items()]
         return f"{type(self).__name__}({', '.join(self._names)}; {', '.join(options)})"
 
     def named(self) -> str:
-        """The step and its variables, for a message."""
+        """The step and its variables, as messages name them."""
         return f"{type(self).__name__} for {shown(self._names)}"
 
-    # ------------------------------------------------------------ what is built, none of which starts JAX
+    # ------------------------------------------------------------ built on first use, without starting JAX
     @property
     def density(self) -> Any:
         """The model's log density over the block, with its `graph`."""
@@ -127,13 +137,14 @@ class JaxStep(BlockedStep):
 
     @classmethod
     def _built(cls) -> set[str]:
-        every = [item for c in cls.__mro__ for item in c.__dict__.items()]
-        return {name for name, attribute in every if isinstance(attribute, functools.cached_property)}
+        """Names of the attributes that are built on first use."""
+        attributes = [item for c in cls.__mro__ for item in c.__dict__.items()]
+        return {name for name, attribute in attributes if isinstance(attribute, functools.cached_property)}
 
     def renew(self) -> None:
-        """Build again where pm.Data changed."""
+        """Drop what was built and learned, if pm.Data has changed."""
         if self.density.stale():
-            self._initial_point = None  # whose shapes are those of the old data
+            self._initial_point = None  # it has the shapes of the old data
             for name in self._built():
                 self.__dict__.pop(name, None)
             self.check_density()
@@ -141,7 +152,7 @@ class JaxStep(BlockedStep):
 
     # ------------------------------------------------------------ another process, or a file
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is built."""
+        """The attributes of the step, without those that are built on first use."""
         built = self._built()
         return {name: value for name, value in self.__dict__.items() if name not in built}
 
@@ -149,12 +160,12 @@ class JaxStep(BlockedStep):
         self.__dict__.update(state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # PyMC's models hold functions that `pickle` alone refuses, so that cloudpickle makes the bytes
+        # PyMC's models contain functions that `pickle` refuses and cloudpickle takes
         return received, (cloudpickle.dumps((type(self), self.__getstate__())),)
 
     # ------------------------------------------------------------ a chain
     def _reset(self) -> None:
-        """Begin a chain: forget what was learned of the one before."""
+        """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
@@ -189,15 +200,33 @@ class JaxStep(BlockedStep):
         raise NotImplementedError
 
     def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
-        """A draw, `first` of the chain or not: the point, the model's log density there, and statistics."""
+        """Make a draw.
+
+        Parameters
+        ----------
+        point : the model's point
+        first : whether it is the first draw of the chain
+
+        Returns
+        -------
+        point : the new point
+        logp : float, nats, the model's log density there
+        stats : {name: value} of the sampler statistics
+        """
         raise NotImplementedError
 
     def _seed(self) -> np.ndarray:
-        """(2,) uint32, of one draw."""
+        """(2,) uint32, the seed of one draw."""
         return self.rng.integers(2**32, size=2, dtype=np.uint32)
 
     def complaints(self, learned: Any, tune_draws: int) -> list[str]:
-        """What a user should know of a chain whose tuning of so many draws has ended."""
+        """Warnings about a chain when its tuning ends.
+
+        Parameters
+        ----------
+        learned : what tuning has learned of the chain
+        tune_draws : number of tuning draws
+        """
         raise NotImplementedError
 
     def stop_tuning(self) -> None:
@@ -220,7 +249,7 @@ class JaxStep(BlockedStep):
 
 
 def received(sent: bytes) -> JaxStep:
-    """The step that was sent."""
+    """The step that `JaxStep.__reduce__` has pickled."""
     kind, state = cloudpickle.loads(sent)
     step = object.__new__(kind)
     step.__setstate__(state)

@@ -17,28 +17,29 @@ class BlockGibbsState(DiscreteStepState):
 class BlockGibbs(DiscreteStep):
     """Block Gibbs for discrete variables: exact conditionals, colour by colour or site by site.
 
-    Where the terms of the log density are sparse, the graph of which sites interact is coloured, and each
-    colour is drawn at once: a mixture, an occupancy or an outlier model is one exact draw, a hidden Markov
-    model or a lattice two. Sites of a dense term (spike-and-slab, a Boltzmann machine) are scanned in turn;
-    the linear map in which they mix is moved by one column a site. Integers with a window instead of a full
-    support are drawn on a stretch of values at random that holds their own.
+    Where the terms of the log density are sparse, the graph of interacting sites is coloured, and the sites
+    of a colour are drawn at once: a mixture, an occupancy or an outlier model has one colour, a hidden Markov
+    model or a lattice two. Sites of a dense term (spike-and-slab, a Boltzmann machine) are drawn in turn, and
+    the linear map that joins them is updated by one column per site. Integers with a window instead of a full
+    support are drawn from a random set of equally spaced values that contains the current one.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is no constrained vector.
+        What to sample; by default every discrete free variable that is not a constrained vector.
     differences : {"auto", "exact"}
-        Where the conditionals come from; "exact" pays for every neighbour where "auto" would take a gradient.
+        Where the conditionals come from; "exact" evaluates every neighbour where "auto" takes a gradient.
         See `target_from_model`.
     transitions : "auto" or int
-        Sweeps per draw; by default one, and more while they cost less than PyMC's call.
+        Sweeps per draw; by default one, and more where they take no longer than the overhead of PyMC's loop.
     support : {name: (lower, upper)}, optional
-        Inclusive bounds where a distribution does not give them away.
+        Inclusive bounds of variables whose distribution does not determine them.
     window : "auto", "geometric", int or {name: one of these}
-        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all.
+        Neighbours of integers without bounds, or with more than 256 values where evaluating all of them is
+        too expensive.
     start : {"point", "dispersed"}
-        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a
-        random state of finite density.
+        Where a chain starts: at PyMC's initial point (the same for every chain of a mixed model), or at a
+        random state of positive density.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -52,8 +53,8 @@ class BlockGibbs(DiscreteStep):
     Raises
     ------
     ValueError
-        Where a conditional is not exact, and for variables or options that cannot be sampled so, each with
-        the reason and the remedy.
+        Where a conditional is not exact, and for variables or options that this step cannot take. The message
+        gives the reason and the remedy.
 
     Notes
     -----
@@ -83,11 +84,11 @@ class BlockGibbs(DiscreteStep):
         super().__init__(vars, **options)
 
     def check_density(self) -> None:
-        for name, row in self.target.describe().items():
-            if not row["exact"]:
+        for name, description in self.target.describe().items():
+            if not description["exact"]:
                 raise ValueError(
                     f"{type(self).__name__} needs exact conditionals, and those of {name!r} are not: "
-                    f"{row['reason']}. Use pmd.PathAuxiliary or pmd.GibbsWithGradients, or pass "
+                    f"{description['reason']}. Use pmd.PathAuxiliary or pmd.GibbsWithGradients, or pass "
                     "differences='exact' to pay for exact ones."
                 )
 

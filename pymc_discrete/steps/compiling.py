@@ -1,4 +1,4 @@
-"""A line in the log where a program takes long to compile."""
+"""A message in the log when a program takes long to compile."""
 
 import logging
 import threading
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 _log = logging.getLogger("pymc.discrete")
 
-SECONDS = 2.0  # of compiling without a word
+SECONDS = 2.0  # compile time after which the message is logged
 
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Log that `what` is compiled, if what is done inside takes longer than `SECONDS`."""
+    """Log that `what` is being compiled, if the `with` block takes longer than `SECONDS`."""
     timer = threading.Timer(SECONDS, _log.info, [f"Compiling {what} ..."])
     timer.daemon = True
     timer.start()
@@ -23,7 +23,7 @@ def announced(what: str) -> Iterator[None]:
 
 
 def announcing(function: Callable, what: str) -> Callable:
-    """A jitted function whose first call, which compiles it, is announced."""
+    """`function`, a jitted one, whose first call is announced, since that call compiles it."""
     compiled = False
 
     def call(*args):

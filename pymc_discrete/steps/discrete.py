@@ -31,7 +31,7 @@ from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")
 
-TRANSITION = 2.0  # microseconds that a computation takes besides its counted operations
+TRANSITION = 2.0  # overhead of a computation besides its counted operations, in microseconds
 
 
 @dataclass_state
@@ -49,7 +49,8 @@ class DiscreteStepState(StepMethodState):
 class DiscreteStep(JaxStep):
     """A PyMC step that runs a kernel of `pymc_discrete` on a block of discrete variables.
 
-    A subclass gives `name`, its options and `_make_kernel`, and `reported` for the parameters worth showing.
+    A subclass defines `name`, its options and `_make_kernel`, and in `reported` the parameters that become
+    sampler statistics.
 
     Parameters
     ----------
@@ -63,9 +64,9 @@ class DiscreteStep(JaxStep):
     target : Target
     kernel : Kernel
     params : {name: value}, the kernel's parameters in use
-    learned : Learned
+    learned : Learned, what tuning has learned of the chain
     transitions : int, transitions per draw
-    reported : {sampler statistic: the parameter that it shows}
+    reported : {name of a sampler statistic: name of the parameter that it shows}
     """
 
     name = "discrete_step"
@@ -99,20 +100,20 @@ class DiscreteStep(JaxStep):
         check_auto_or_count("transitions", transitions, "transitions per draw")
         check_choice("start", start, STARTS)
         self.asked_transitions, self.start = transitions, start
-        _ = self.kernel  # refuses options before the model is looked at
+        _ = self.kernel  # raises for wrong options before the model is analysed
         if _target is not None:
             self.target = _target
         self.check_density()
         for text in self.density.graph.out_of_bounds:
             _log.warning(text)
-        rows = self.target.describe()
+        descriptions = self.target.describe()
         for names, text in merged_texts(
-            {n: f"{r['way']} differences, K={r['K']} ({r['reason']})" for n, r in rows.items()}
+            {n: f"{d['way']} differences, K={d['K']} ({d['reason']})" for n, d in descriptions.items()}
         ):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
         self._reset()
 
-    # ------------------------------------------------------------ what is built, none of which starts JAX
+    # ------------------------------------------------------------ built on first use, without starting JAX
     def _make_kernel(self) -> tuple[Kernel, dict[str, Any]]:
         """The kernel and its parameters before tuning."""
         raise TypeError(f"{type(self).__name__} has no kernel; use one of the steps of pymc_discrete.")
@@ -126,7 +127,7 @@ class DiscreteStep(JaxStep):
         return self._kernel_and_params[0]
 
     def fresh_target(self) -> Target:
-        """A target that shares nothing with another."""
+        """A new target of the block, which shares no compiled functions or contexts with any other."""
         point = self._initial_point
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
         try:
@@ -161,8 +162,8 @@ class DiscreteStep(JaxStep):
             key = key_of_words(seed)
             state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
             total = state.logdensity + target.context.untouched
-            moved = jnp.sum(state.x != x)
-            summary = jnp.stack([total, info.accept, info.accepted, moved, info.n_moves])
+            n_changed = jnp.sum(state.x != x)
+            summary = jnp.stack([total, info.accept, info.accepted, n_changed, info.n_moves])
             return state.x, summary.astype(jnp.result_type(float))
 
         return announcing(jax.jit(draw), self.named())
@@ -172,27 +173,27 @@ class DiscreteStep(JaxStep):
         """The compiled `settle`: (seed (2,) uint32, x (d,), others) -> x."""
         density = self.target.density
 
-        def run(seed, x, others):
+        def settled(seed, x, others):
             return settle(key_of_words(seed), x, Target(density).with_inputs(others))
 
-        return announcing(jax.jit(run), f"{self.named()}: leaving a bad start")
+        return announcing(jax.jit(settled), f"{self.named()}: leaving a bad start")
 
     # ------------------------------------------------------------ tuning
     def _reset(self) -> None:
         super()._reset()
         self.learned = self.tuner.start()
         self.params = self.tuner.params
-        asked = self.asked_transitions
-        self.transitions = self._auto_transitions(self.expected_moves()) if asked == "auto" else int(asked)
+        option = self.asked_transitions
+        self.transitions = self._auto_transitions(self.expected_moves()) if option == "auto" else int(option)
         self.watch: Watch | None = None
 
     def _auto_transitions(self, n_moves: float) -> int:
-        """At least one pass over the sites, and more while they cost less than the host's call."""
+        """Transitions per draw: one pass over the sites, or more as long as PyMC's overhead costs more."""
         microseconds = TRANSITION * self._rounds + self._cost() / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
 
     def _cost(self) -> float:
-        """Counted operations of a transition."""
+        """Number of operations of a transition, as counted from the graph."""
         return self.density.cost(self._moves_one_site)
 
     @property
@@ -202,24 +203,24 @@ class DiscreteStep(JaxStep):
 
     @property
     def _rounds(self) -> int:
-        """How many computations of a transition have to wait for one another."""
+        """Number of computations in a transition that run one after another."""
         return 1
 
     def expected_moves(self) -> float:
-        """Moves in a proposal before anything was measured."""
+        """Mean number of moves in a proposal, as expected before the first draw."""
         return 1.0
 
-    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, moved: float) -> None:
-        """After a tuning draw that ended at x."""
-        self.learned = self.tuner.update(self.learned, x, accept, n_moves, moved, self.tune_draws)
+    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, n_changed: float) -> None:
+        """Learn from a tuning draw that ended at x (d,)."""
+        self.learned = self.tuner.update(self.learned, x, accept, n_moves, n_changed, self.tune_draws)
         self._use(tuning=True)
         if self.asked_transitions == "auto":
             self.transitions = self._auto_transitions(float(self.learned.adaptation.moves))
 
     def _use(self, tuning: bool) -> None:
-        """Use what was learned."""
+        """Set the kernel's parameters to those that tuning has learned."""
         params, tuned = self.tuner.tuned(self.learned, tuning), self.tuner.name
-        # a Python float, which takes the width of the numbers that it meets in a JAX program
+        # A Python float is weakly typed in JAX: it takes the precision of the arrays it is combined with.
         self.params = params if tuned is None else {**params, tuned: float(params[tuned])}
 
     def stop_tuning(self) -> None:
@@ -261,7 +262,7 @@ class DiscreteStep(JaxStep):
         if self.tune and self.learned.adaptation.stuck:
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
-        y, (logp, accept, accepted, moved, n_moves) = np.asarray(y), np.asarray(summary).tolist()
+        y, (logp, accept, accepted, n_changed, n_moves) = np.asarray(y), np.asarray(summary).tolist()
         logp += self.density.untouched.on_host(others)
         new = dict(point)
         for name, part in space.unravel(y).items():
@@ -269,31 +270,31 @@ class DiscreteStep(JaxStep):
         if logp < np.inf and space.windowed.any() and not width_of_models():
             for m in space.members:
                 check_in_32_bits(m.name, new[m.name])
-        stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(moved)}
+        stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(n_changed)}
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
         if self.tune:
-            self._adapt(y, accept, n_moves, moved)
+            self._adapt(y, accept, n_moves, n_changed)
         elif self.draws >= FEWEST:
             self._note(y, new)
         return new, logp, stats
 
     @property
     def joint(self) -> bool:
-        """Whether all sites are drawn at once, given what is not in the block."""
+        """Whether all sites are drawn from their joint conditional, given the variables outside the block."""
         return False
 
     @property
     def complete(self) -> bool:
-        """Whether the block has all discrete variables of the model."""
+        """Whether the block contains all discrete variables of the model."""
         return len(self.model.discrete_value_vars) == len(self._names)
 
     def _note(self, x: np.ndarray, point: PointType) -> None:
-        """After a draw that counts."""
-        if self.watch is not None and self.watch.seen == self.draws:  # more draws than were announced
+        """Record a draw after tuning; log the warnings about the chain after the last one."""
+        if self.watch is not None and self.watch.seen == self.draws:
+            # the chain makes more draws than `setup_chain` announced
             return
         if self.watch is None:
-            drawn = (self.joint, self.complete)
-            self.watch = Watch(self.target.space, self.model, drawn, self.draws, x, point)
+            self.watch = Watch(self.target.space, self.model, self.joint, self.complete, self.draws, x, point)
         self.watch.note(x, point)
         if self.watch.seen == self.draws:
             for text in self.watch.conclusions(self.target, point):

@@ -21,12 +21,12 @@ class DiscreteLangevinState(DiscreteStepState):
 
 
 class DiscreteLangevin(DiscreteStep):
-    """Discrete Langevin samplers: all sites move at once, each on its own, accepted or rejected together.
+    """Discrete Langevin samplers: all sites move independently at once, accepted or rejected as a whole.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is no constrained vector.
+        What to sample; by default every discrete free variable that is not a constrained vector.
     proposal : {"dlp", "dlmc"}
         "dlp" is the discrete Langevin proposal (DMALA); "dlmc" the continuous-time form, usually the better
         one.
@@ -34,8 +34,8 @@ class DiscreteLangevin(DiscreteStep):
         alpha of "dlp", the time h of "dlmc". "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and
         Schuurmans 2022).
     adjusted : bool, default True
-        False accepts every proposal: fast, and biased, by more the larger the step; `accept` in the sampler
-        statistics is what the acceptance would have been.
+        False accepts every proposal: fast and biased, with a bias that grows with the step size. `accept` in
+        the sampler statistics is then what the acceptance probability would have been.
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
     differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
@@ -44,7 +44,7 @@ class DiscreteLangevin(DiscreteStep):
     Raises
     ------
     ValueError
-        For variables or options that cannot be sampled so, each with the reason and the remedy.
+        For variables or options that this step cannot take. The message gives the reason and the remedy.
 
     Warns
     -----
@@ -53,9 +53,9 @@ class DiscreteLangevin(DiscreteStep):
 
     Notes
     -----
-    Distances of "dlp" are 1 between categories and squared between ordered values, whose unit is the
-    standard deviation of the site in the first half of tuning (its prior guess before), or 1 where there are
-    but two.
+    The squared distance of "dlp" is 1 between categories and (k - x)^2 / s^2 between ordinal values. The unit
+    s is the standard deviation of the site in the first half of tuning, before that a guess from the support;
+    for sites with two values it is 1.
 
     Sampler statistics: those of `GibbsWithGradients`, and `discrete_step_size`.
 

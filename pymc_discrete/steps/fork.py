@@ -1,4 +1,4 @@
-"""Notice a process that forked after JAX had started: JAX would hang there for ever."""
+"""Detects processes that were forked after JAX had started, in which JAX would hang."""
 
 import os
 import sys
@@ -12,21 +12,21 @@ def jax_is_running() -> bool:
     return bool(bridge is not None and getattr(bridge, "_backends", None))
 
 
-def _note() -> None:
+def _record_fork() -> None:
     global _forked_with_jax
     _forked_with_jax = _forked_with_jax or jax_is_running()
 
 
-os.register_at_fork(after_in_child=_note)
+os.register_at_fork(after_in_child=_record_fork)
 
 
 def refuse_after_fork() -> None:
-    """Raise where JAX cannot run.
+    """Raise an error if JAX cannot run in this process.
 
     Raises
     ------
     RuntimeError
-        In a process forked after JAX had run in its parent.
+        In a process that was forked after JAX had run in its parent.
     """
     if _forked_with_jax:
         raise RuntimeError(

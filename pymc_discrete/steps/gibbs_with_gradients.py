@@ -18,13 +18,12 @@ class GibbsWithGradientsState(DiscreteStepState):
 
 
 class GibbsWithGradients(DiscreteStep):
-    """Gibbs-With-Gradients for discrete variables: moves chosen by how much they would change the log
-    density.
+    """Gibbs-With-Gradients for discrete variables: moves weighted by the change of the log density.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is no constrained vector.
+        What to sample; by default every discrete free variable that is not a constrained vector.
     n_flips : float or "adapt", default 1
         Mean number of moves in a proposal, at least 1; above 1 the multi-sample variant (App. D.2, Eq. 27).
         "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
@@ -33,15 +32,16 @@ class GibbsWithGradients(DiscreteStep):
     differences : {"auto", "exact", "gradient"}
         Where the local differences come from; see `target_from_model`.
     transitions : "auto" or int
-        Transitions per draw, or one more at random (an even number of flips would never change a flat
-        target's parity); by default at least one pass over the sites.
+        Transitions per draw; by default at least one pass over the sites. A draw makes one transition more
+        with probability 1/2, because an even number of flips never changes the parity on a flat target.
     support : {name: (lower, upper)}, optional
-        Inclusive bounds where a distribution does not give them away.
+        Inclusive bounds of variables whose distribution does not determine them.
     window : "auto", "geometric", int or {name: one of these}
-        Neighbours of integers without a bound, or with more than 256 values that are too dear to look at all.
+        Neighbours of integers without bounds, or with more than 256 values where evaluating all of them is
+        too expensive.
     start : {"point", "dispersed"}
-        Where a chain starts: at the point PyMC gives (the same for every chain of a mixed model), or at a
-        random state of finite density.
+        Where a chain starts: at PyMC's initial point (the same for every chain of a mixed model), or at a
+        random state of positive density.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -55,7 +55,7 @@ class GibbsWithGradients(DiscreteStep):
     Raises
     ------
     ValueError
-        For variables or options that cannot be sampled so, each with the reason and the remedy.
+        For variables or options that this step cannot take. The message gives the reason and the remedy.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Log densities that are nan or infinite: which term of the model is to blame, and what to do."""
+"""Log densities that are nan or infinite: errors that name the term responsible, and the remedy."""
 
 import numpy as np
 import pytensor
@@ -10,9 +10,7 @@ from pymc_discrete.targets.names import shown
 
 
 def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
-    """{value, as a message shows it: terms of the log density} of the terms that are not finite
-    at a point.
-    """
+    """{value as formatted in a message: names of terms} of the terms that are not finite at a point."""
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
@@ -26,8 +24,13 @@ def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
 
 
 def impossible(graph: LogpGraph, point: PointType, names: list[str]) -> str:
-    """The error message for a chain whose log density is still -inf when tuning ends; `names` are the
-    variables that it samples.
+    """The error message for a chain whose log density is still -inf when tuning ends.
+
+    Parameters
+    ----------
+    graph : the model's log density
+    point : where the chain is
+    names : the variables that it samples
     """
     terms = terms_at(graph, point).get("-inf", [])
     return (
@@ -40,7 +43,12 @@ def impossible(graph: LogpGraph, point: PointType, names: list[str]) -> str:
 
 
 def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
-    """Say which term of the log density is nan or +inf at a point."""
+    """Raise an error that names the terms of the log density that are nan or +inf at a point.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+    """
     terms = {value: names for value, names in terms_at(graph, point).items() if value != "-inf"}
     bad = ", ".join(f"{shown(names)} ({value})" for value, names in terms.items()) or "its sum"
     raise SamplingError(

@@ -20,23 +20,22 @@ class PathAuxiliaryState(DiscreteStepState):
 
 
 class PathAuxiliary(DiscreteStep):
-    """The path auxiliary samplers PAFS and PAS: many single-site moves, one after another, accepted or
-    rejected as one.
+    """The path auxiliary samplers PAFS and PAS: a path of single-site moves, accepted or rejected as a whole.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is no constrained vector.
+        What to sample; by default every discrete free variable that is not a constrained vector.
     path_length : "adapt", float or (lower, upper), default "adapt"
         The mean X of a path's length, which is uniform on 1..2X-1, or the range of the length. "adapt" tunes
         the mean to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
     recompute : bool, default False
-        False is PAFS: differences at the two ends of a path. True is PAS: differences at each of its points;
-        worth its price only where differences hardly depend on anything but the sites just changed, or change
-        so much that a path astray must be noticed (parity).
+        False is PAFS, which computes differences at the two ends of a path. True is PAS, which computes them
+        at each of its points. That is worth its price only if a move changes few of the differences, or if it
+        changes them so much that the differences at the start mislead the path (parity constraints).
     backtrack : bool, default True
-        Whether a path may change a site again. Without, long paths are rejected more often, and cost less on
-        an accelerator.
+        Whether a path may change a site more than once. If not, long paths are rejected more often, and cost
+        less on an accelerator.
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
     differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
@@ -45,7 +44,7 @@ class PathAuxiliary(DiscreteStep):
     Raises
     ------
     ValueError
-        For variables or options that cannot be sampled so, each with the reason and the remedy.
+        For variables or options that this step cannot take. The message gives the reason and the remedy.
 
     Notes
     -----

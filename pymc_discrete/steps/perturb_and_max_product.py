@@ -15,7 +15,7 @@ from pymc_discrete.kernels.tuning import Learned
 from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 from pymc_discrete.targets.names import shown
 
-POSSIBLE = 0.9  # of the draws, or the user is told
+POSSIBLE = 0.9  # if a smaller share of draws ends at a possible configuration, the user is warned
 
 
 @dataclass_state
@@ -25,34 +25,33 @@ class PerturbAndMaxProductState(DiscreteStepState):
 
 
 class PerturbAndMaxProduct(DiscreteStep):
-    """Perturb-and-max-product (PMP): nearly independent draws of discrete variables that form a factor graph.
-    Approximate.
+    """Perturb-and-max-product (PMP): approximate, nearly independent draws of a discrete factor graph.
 
-    A draw adds Gumbel noise to the log probability of every value of every site, and looks for the most
-    probable configuration by max-product messages. The draws of a block do not depend on one another, where
-    every local sampler gets stuck; but their distribution is not the posterior. Use it where no exact method
-    mixes, and compare with one on a smaller model of the kind.
+    A draw adds Gumbel noise to the log probability of every value of every site, and searches for the most
+    probable configuration by max-product message passing. The draws of a block do not depend on one another,
+    also where every local sampler gets stuck, but their distribution is not the posterior. Use it where no
+    exact method mixes, and compare it with an exact one on a smaller model of the same kind.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is no constrained vector.
+        What to sample; by default every discrete free variable that is not a constrained vector.
     n_sweeps : int, default 200
-        Updates of all messages in a draw.
+        Number of updates of all messages in a draw.
     damping : float in [0, 1), default 0.5
-        The share of a message that stays.
+        The weight of a message's previous value in its update.
     transitions : "auto" or int
-        One by default: a second draw would forget the first.
+        One by default, since a draw does not depend on the previous one.
     differences : {"exact", "auto"}
-        Both the same: the factors are the model's own terms.
+        Both have the same effect: the factors are the model's own terms.
     support, window, start, model, blocked, rng, initial_point, compile_kwargs
         As in `BlockGibbs`.
 
     Raises
     ------
     ValueError
-        Where the log density of the block is no sum of tables over a few sites and of quadratic forms, naming
-        the term (neural potentials are none), and for variables without bounds.
+        Where the log density of the block is not a sum of tables over a few sites and of quadratic forms, as
+        with neural potentials (the message names the term), and for variables without bounds.
 
     Warns
     -----

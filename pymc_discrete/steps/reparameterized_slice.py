@@ -23,10 +23,10 @@ from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 
-UPDATE = 2.0  # microseconds of an update besides its evaluations
-EVALUATIONS = 8.0  # of an update, in the mean
-MOST_SWEEPS = 4  # a chain that they leave correlated needs another step, and not more of them
-STILL = 0.9  # share of updates that go nowhere above which a chain is said to stand still
+UPDATE = 2.0  # overhead of an update besides its evaluations of the density, in microseconds
+EVALUATIONS = 8.0  # mean number of evaluations of the density in an update
+MOST_SWEEPS = 4  # if draws stay correlated with so many sweeps, another step helps more than further sweeps
+STILL = 0.9  # if a larger share of updates stays in place, the user is warned
 
 
 @dataclass_state
@@ -40,19 +40,19 @@ class ReparameterizedSliceState(StepMethodState):
 
 
 class ReparameterizedSlice(JaxStep):
-    """Slice sampling for continuous variables: no gradient, nothing to tune by hand, exact.
+    """Slice sampling for continuous variables: exact, without gradients, with nothing to tune by hand.
 
-    For what NUTS cannot take: densities without a gradient, with kinks, jumps or regions of probability zero,
-    supports that depend on discrete variables, tails without moments. Where NUTS works it mixes faster, above
-    all in many dimensions.
+    For densities that NUTS cannot sample: without a gradient, with kinks, jumps or regions of probability
+    zero, with supports that depend on discrete variables, with tails that have no moments. Where NUTS works,
+    it mixes faster, above all in many dimensions.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every continuous free variable.
     sweeps : "auto" or int
-        Sweeps per draw, each of as many updates as there are coordinates; by default 1, and up to 4 while
-        they cost less than the host's call.
+        Sweeps per draw, each of as many updates as there are coordinates; by default 1, and up to 4 where
+        they take no longer than the overhead of PyMC's loop.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -64,24 +64,26 @@ class ReparameterizedSlice(JaxStep):
     Raises
     ------
     ValueError, TypeError
-        For variables or options that cannot be sampled so, each with the reason and the remedy.
+        For variables or options that this step cannot take. The message gives the reason and the remedy.
 
     Notes
     -----
-    A sweep updates along the axes in random order or, by a coin, along a random orthonormal frame made
-    to the shape of the posterior as tuning saw it (blocks of more than 500 coordinates: along the axes only).
-    Each update draws a height under the density and a point of that slice by stepping out and shrinkage.
-    *Invariance*: exact, for any density, slices of several pieces included. Directions and widths are frozen
-    after tuning and do not look at the point; given them Neal's procedure is reversible, because the
-    intervals that lead from one point to another are as probable from there to here. The search of the
-    paper's App. E is not (bisection finds *a* root), and is not used; `differentiable_slice_sample` uses it,
-    with an acceptance test.
+    A sweep updates, with probability 1/2 each, along the axes in random order, or along a random orthonormal
+    frame scaled by the covariance of the tuning draws. Blocks of more than 500 coordinates are updated along
+    the axes only. Each update draws a height under the density, and a point of the slice at that height by
+    stepping out and shrinkage.
 
-    Values are those of PyMC's unconstrained space: a bounded variable has no edge there. With
-    `default_transform=None` it has one, which is exact too.
+    *Invariance*: exact for any density, also where slices consist of several intervals. Directions and widths
+    are frozen after tuning and independent of the point. Given them, Neal's procedure is reversible, because
+    the intervals that lead from one point to another have the same probability from either point. The search
+    of the paper's App. E is not reversible (bisection finds *a* root) and not used here;
+    `differentiable_slice_sample` uses it, with an acceptance test.
+
+    Values are those of PyMC's unconstrained space, where the support of a bounded variable has no boundary.
+    With `default_transform=None` it has one, and sampling is exact too.
 
     Sampler statistics: `slice_expansions` and `slice_shrinkages` (of an update, mean over the draw),
-    `slice_stayed` (share of updates that went nowhere), `lp`.
+    `slice_stayed` (share of updates that stayed in place), `lp`.
 
     References
     ----------
@@ -114,13 +116,13 @@ class ReparameterizedSlice(JaxStep):
         super().__init__(vars, **options)
         check_auto_or_count("sweeps", sweeps, "sweeps per draw")
         self.asked_sweeps = sweeps
-        _ = self.density  # refuses what cannot be sampled
+        _ = self.density  # raises for models that cannot be sampled
         self._reset()
 
-    # ------------------------------------------------------------ what is built, none of which starts JAX
+    # ------------------------------------------------------------ built on first use, without starting JAX
     @model_settings()
     def fresh_density(self) -> ContinuousDensity:
-        """A density that shares nothing with another."""
+        """A new density of the block, which shares no compiled functions with any other."""
         point = self.model.initial_point() if self._initial_point is None else self._initial_point
         missing = [str(v.name) for v in self.model.value_vars if v.name not in point]
         if missing:
@@ -151,8 +153,10 @@ class ReparameterizedSlice(JaxStep):
 
     @functools.cached_property
     def _draw(self):
-        """The compiled draw: (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths,
-        statistics and q).
+        """The compiled draw.
+
+        (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths, (4 + size,) float):
+        the log density, the three statistics of `SliceInfo`, and the new q.
         """
         density = self.density
 
@@ -170,7 +174,7 @@ class ReparameterizedSlice(JaxStep):
 
     @property
     def widths(self) -> slices.Widths:
-        """What is learned of the chain; JAX's arrays between draws, NumPy's for those who ask."""
+        """What tuning has learned of the chain, as NumPy arrays; draws keep it as JAX arrays."""
         return jax.tree.map(np.asarray, self._widths)
 
     @widths.setter

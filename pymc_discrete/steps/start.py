@@ -1,4 +1,4 @@
-"""The start of a chain: its support, the density there, the claims about differences; dispersed starts."""
+"""The start of a chain: checks of its support, its density and the differences there; dispersed starts."""
 
 import warnings
 from typing import cast
@@ -14,18 +14,19 @@ from pymc_discrete.targets.graph.rounding import NOT_WORTH_IT, room
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 
-CHECKED_NEIGHBOURS = 32
-BLURRED = 0.05  # nats by which rounding may move a difference before a user is told
+CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
+BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
 STARTS = ("point", "dispersed")
 
 
 def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
-    """The support, the density, and the claims about the differences, at the start x of a chain.
+    """Check the support, the density and the differences at the start x (d,) of a chain.
 
     Raises
     ------
     pymc.exceptions.SamplingError
-        Outside the support, where the density is nan or +inf, where differences said to be exact are not.
+        If x is outside the support, if the log density is nan or +inf, or if differences that are called
+        exact are not.
     NotImplementedError
         Where the model has an Op without a JAX version.
     """
@@ -38,18 +39,27 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     try:
         _, target = target.at(point)
         logp = float(target.logdensity(x))
-        got = np.asarray(target.differences(x))[site, column[pick]]
-        # one call after another of what is compiled already: all at once would be one more program to compile
-        then = np.array([float(target.logdensity(moved(x, s, v))) for s, v in zip(site, value, strict=True)])
+        claimed = np.asarray(target.differences(x))[site, column[pick]]
+        # These are separate calls of a function that is compiled already. One call for all of them would be
+        # another program to compile.
+        neighbours = [with_value(x, s, v) for s, v in zip(site, value, strict=True)]
+        logp_at_neighbours = np.array([float(target.logdensity(y)) for y in neighbours])
     except NotImplementedError as e:
         raise no_jax_version([m.name for m in space.members], e) from e
     if not logp < np.inf:
         raise_not_finite(cast(ModelDensity, target.density).graph, target.point(x), logp)
     if logp > -np.inf:
-        check_differences(target, x, logp, got, then - logp, site, value)
+        check_differences(target, x, logp, claimed, logp_at_neighbours - logp, site, value)
 
 
 def check_support(space: Space, x: np.ndarray) -> None:
+    """Refuse a state x (d,) outside the support.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        For the first site outside its support.
+    """
     for site in np.flatnonzero(~space.contains(x))[:1]:
         name, flat = space.sites[site]
         beyond = abs(x[site]) > UNBOUNDED and UNBOUNDED in (space.upper[site], -space.lower[site])
@@ -65,47 +75,52 @@ def check_differences(
     target: Target,
     x: np.ndarray,
     logp: float,
-    got: np.ndarray,
-    want: np.ndarray,
+    claimed: np.ndarray,
+    actual: np.ndarray,
     site: np.ndarray,
     value: np.ndarray,
 ) -> None:
-    """Differences that were taken for exact must be, and gradients must say something.
+    """Compare differences with log densities: exact ones must agree, and gradients must be correlated.
 
     Parameters
     ----------
-    x, logp : a state (d,) and its log density
-    got, want : (n,) nats, differences by the target, and by log densities, where `site` (n,) goes to `value`
-        (n,)
+    x : (d,) int, a state
+    logp : its log density
+    claimed : (n,) nats, differences of the target where `site` goes to `value`
+    actual : (n,) nats, the same differences computed from log densities
+    site : (n,) int
+    value : (n,) int
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        If differences that are called exact are not.
     """
-    rows = target.describe()
     names = np.array([target.space.sites[s][0] for s in site])
-    want = np.where(np.isnan(want), -np.inf, want)
-    eps = np.finfo(got.dtype if got.size else float).eps
-    for name, row in rows.items():
-        mine = names == name
-        a, b = got[mine], want[mine]
-        if row["exact"]:
+    actual = np.where(np.isnan(actual), -np.inf, actual)
+    eps = np.finfo(claimed.dtype if claimed.size else float).eps
+    for name, description in target.describe().items():
+        of_variable = names == name
+        a, b = claimed[of_variable], actual[of_variable]
+        if description["exact"]:
             with np.errstate(invalid="ignore"):
-                off = np.where(a == b, 0.0, np.abs(a - b))
+                error = np.where(a == b, 0.0, np.abs(a - b))
             usual = np.maximum(
                 1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1), NOT_WORTH_IT
             )
-            far = np.flatnonzero(~(off <= usual))
-            if not all(
-                off[n] <= rounding_room(target, x, moved(x, site[mine][n], value[mine][n]), eps) for n in far
-            ):
+            # errors larger than that are compared with the rounding of the single terms, which may cancel
+            large = np.flatnonzero(~(error <= usual))
+            neighbours = {n: with_value(x, site[of_variable][n], value[of_variable][n]) for n in large}
+            if not all(error[n] <= rounding_room(target, x, y, eps) for n, y in neighbours.items()):
                 raise SamplingError(
-                    f"The differences of {name!r} were taken for exact ({row['way']}: {row['reason']}) and "
-                    f"miss the log density by {off.max():.2g} nats. This is a bug in pymc_discrete: please "
-                    "report the model. differences='gradient' avoids it."
+                    f"The differences of {name!r} were taken for exact ({description['way']}: "
+                    f"{description['reason']}) and miss the log density by {error.max():.2g} nats. This is a "
+                    "bug in pymc_discrete: please report the model. differences='gradient' avoids it."
                 )
-            blurred = max(
-                (blur(target, x, moved(x, site[mine][n], value[mine][n]), a[n]) for n in far), default=0.0
-            )
+            blurred = max((blur(target, x, y, a[n]) for n, y in neighbours.items()), default=0.0)
             if blurred > BLURRED:
                 warnings.warn(
-                    f"Floats of {np.finfo(got.dtype).bits} bits are too short for the log density of "
+                    f"Floats of {np.finfo(claimed.dtype).bits} bits are too short for the log density of "
                     f"{name!r}: terms that cancel leave it off by {blurred:.2g} nats, and the draws are off "
                     "with it. Pass dtype='float64' to pmd.sample, or leave pytensor.config.floatX at "
                     "'float64'.",
@@ -126,38 +141,46 @@ def check_differences(
 
 
 def blur(target: Target, x: np.ndarray, y: np.ndarray, claimed: float) -> float:
-    """Nats by which rounding moves a difference even where the change is added up summand by summand, as the
-    samplers do.
+    """Error of the claimed difference by rounding, in nats.
+
+    It is measured against a log density that adds up its change summand by summand, as the samplers do.
     """
     return abs(float(target.centred(x).logdensity(y)) - claimed)
 
 
 def rounding_room(target: Target, x: np.ndarray, y: np.ndarray, eps: float) -> float:
-    """Nats by which rounding may move the difference of two states: terms that cancel may be far larger than
-    the log density.
+    """Largest error by rounding, in nats, of the difference of two states.
+
+    It is computed from the terms of the density, which may be far larger than their sum.
     """
     density = cast(ModelDensity, target.density)
     return sum(float(room(density.rounding(target.point(state)), eps)) for state in (x, y))
 
 
-def moved(x: np.ndarray, site: int, value: int) -> np.ndarray:
+def with_value(x: np.ndarray, site: int, value: int) -> np.ndarray:
+    """A copy of x (d,) with one site at another value."""
     y = x.copy()
     y[site] = value
     return y
 
 
 def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
-    """A random state of finite log density: every site anywhere in its support (within its window where that
-    is wide), or else as many sites as the density allows.
+    """A random state (d,) of positive density.
+
+    Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours.
+    If 20 attempts have density zero, smaller and smaller random sets of sites are drawn, and the others stay
+    as in x. After 200 attempts the state is x.
     """
     share, space = 1.0, target.space
     for attempt in range(200):
-        y, picked = x.copy(), rng.random(space.d) < share
-        finite, wide = picked & ~space.windowed, np.flatnonzero(picked & space.windowed)
+        y, redrawn = x.copy(), rng.random(space.d) < share
+        finite, windowed = redrawn & ~space.windowed, np.flatnonzero(redrawn & space.windowed)
         y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
-        if len(wide):
-            column = np.where(space.exists[wide], rng.random(space.exists[wide].shape), -1.0).argmax(axis=1)
-            y[wide] = np.clip(x[wide] + space.column[wide, column], space.lower[wide], space.upper[wide])
+        if len(windowed):
+            exists = space.exists[windowed]
+            column = np.where(exists, rng.random(exists.shape), -1.0).argmax(axis=1)
+            new = x[windowed] + space.column[windowed, column]
+            y[windowed] = np.clip(new, space.lower[windowed], space.upper[windowed])
         if float(target.logdensity(y)) > -np.inf:
             return y
         share = share if attempt < 20 else 0.9 * share
@@ -165,6 +188,6 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
 
 
 def interval(lower: int, upper: int) -> str:
-    """Bounds as a reader would write them."""
+    """Bounds in mathematical notation, such as [0, inf)."""
     low = "(-inf" if lower == -UNBOUNDED else f"[{lower}"
     return f"{low}, inf)" if upper == UNBOUNDED else f"{low}, {upper}]"

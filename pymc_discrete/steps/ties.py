@@ -1,8 +1,10 @@
-"""Ties: a count that can only move together with something else.
+"""Ties: counts that can only move together with another quantity.
 
-Where N is drawn given p, p is drawn given N, and each is all but a function of the other, the two go along a
-ridge in small steps, however well each is drawn. The draws show it: few are effective, and the two are
-correlated.
+If N is drawn given p, p is drawn given N, and either nearly determines the other, the two move along a ridge
+in small steps, even though each conditional draw is exact. The draws show this: the effective sample size is
+small, and the two are correlated.
+
+A *series* is a scalar quantity followed along the draws.
 """
 
 from collections.abc import Mapping
@@ -12,23 +14,23 @@ import numpy as np
 from arviz_stats.base import array_stats
 from scipy.stats import rankdata
 
-CORRELATED = 0.9
-FEWEST = 100  # effective draws a chain below which a series is slow, as in PyMC's own checks
-LARGEST_RHAT = 1.01
-MOST = 50  # series of each kind that are compared with one another
-NAMED = 3  # of what a count is tied to
+CORRELATED = 0.9  # correlation above which two series are tied
+FEWEST = 100  # a series is slow with fewer effective draws per chain, as in PyMC's own checks
+LARGEST_RHAT = 1.01  # a series is slow with a larger R-hat
+MOST = 50  # largest number of series of each kind that are compared with one another
+NAMED = 3  # largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."
 
 
 class Tie(NamedTuple):
-    """Series that are tied to one another, and what to say of them."""
+    """The names of series that are tied to one another, and the message about them."""
 
     names: tuple[str, ...]
     text: str
 
 
 def called(name: str, shape: tuple[int, ...], i: int | None = None) -> str:
-    """What a message calls the total of a variable, or element i of it, counted flat."""
+    """The name of a series in a message: the sum of a variable, or its element with the flat index i."""
     if not shape:
         return repr(name)
     if i is None:
@@ -37,13 +39,13 @@ def called(name: str, shape: tuple[int, ...], i: int | None = None) -> str:
 
 
 def effective(draws: np.ndarray) -> np.ndarray:
-    """(series,) effective draws of all chains together, of draws (chains, draws, series)."""
+    """(series,) float, effective sample sizes over all chains, of draws (chains, draws, series)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(array_stats.ess(draws, chain_axis=0, draw_axis=1))
 
 
 def is_slow(draws: np.ndarray, ess: np.ndarray) -> np.ndarray:
-    """(series,) bool, of draws (chains, draws, series) and what `effective` says of them."""
+    """(series,) bool, whether series mix slowly, by draws (chains, draws, series) and `ess` (series,)."""
     few = ess < FEWEST * len(draws)
     if len(draws) == 1:
         return few
@@ -52,27 +54,30 @@ def is_slow(draws: np.ndarray, ess: np.ndarray) -> np.ndarray:
 
 
 def correlations(draws: np.ndarray) -> np.ndarray:
-    """(series, series) within chains, of draws (chains, draws, series) or of their ranks, whichever is
-    farther from 0.
+    """(series, series) float, correlations within chains, of draws (chains, draws, series).
+
+    Each is that of the values or that of the ranks, whichever is farther from 0.
     """
 
-    def of(a: np.ndarray) -> np.ndarray:
+    def pearson(a: np.ndarray) -> np.ndarray:
         centred = (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
         scale = np.sqrt((centred**2).sum(axis=0))
         scaled = centred / np.where(scale == 0, np.inf, scale)
         return scaled.T @ scaled
 
-    plain, ranked = of(draws), of(rankdata(draws, axis=1))
-    return np.where(np.abs(ranked) > np.abs(plain), ranked, plain)
+    of_values, of_ranks = pearson(draws), pearson(rankdata(draws, axis=1))
+    return np.where(np.abs(of_ranks) > np.abs(of_values), of_ranks, of_values)
 
 
 def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
-    """Which series (chains, draws, series) have the total that varies least beside them.
+    """The series of draws (chains, draws, series) whose total varies least compared with themselves.
+
+    They are found greedily, from the best pair.
 
     Returns
     -------
-    chosen : list of int
-    share : the variance of their total within chains, as a share of the sum of theirs
+    chosen : list of int, numbers of the series
+    share : variance of their total within chains, divided by the sum of their variances
     """
     centred = (draws - draws.mean(axis=1, keepdims=True)).reshape(-1, draws.shape[-1])
     cov = centred.T @ centred
@@ -80,44 +85,51 @@ def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
     def share(chosen: list[int]) -> float:
         return float(cov[np.ix_(chosen, chosen)].sum() / np.diag(cov)[chosen].sum())
 
-    every = range(len(cov))
-    chosen = min(([i, j] for i in every for j in range(i)), key=share)
+    numbers = range(len(cov))
+    chosen = min(([i, j] for i in numbers for j in range(i)), key=share)
     while len(chosen) < len(cov):
-        more = min(([*chosen, i] for i in every if i not in chosen), key=share)
-        if share(more) >= share(chosen):
+        with_one_more = min(([*chosen, i] for i in numbers if i not in chosen), key=share)
+        if share(with_one_more) >= share(chosen):
             break
-        chosen = more
+        chosen = with_one_more
     return sorted(chosen), share(chosen)
 
 
 def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> list[Tie]:
-    """Among counts, {what a message calls it: (chains, draws)}, that mix slowly, and of these to continuous
-    others.
+    """The ties of slowly mixing counts to one another and to continuous series.
+
+    Parameters
+    ----------
+    counts : {name in a message: (chains, draws)}, series that count something
+    others : {name in a message: (chains, draws)}, continuous series
     """
     counts = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
     if not counts:
         return []
-    together = np.stack([np.asarray(a, float) for a in counts.values()], axis=-1)
-    ess = effective(together)
-    slow = np.flatnonzero(is_slow(together, ess))
+    draws = np.stack([np.asarray(a, float) for a in counts.values()], axis=-1)
+    ess = effective(draws)
+    slow = np.flatnonzero(is_slow(draws, ess))
     slow = slow[np.argsort(ess[slow])][:MOST]
     if not len(slow):
         return []
-    names, ess, together = [[*counts][i] for i in slow], ess[slow], together[..., slow]
-    beside = dict([*others.items()][:MOST])
-    every = np.concatenate([together, *(np.asarray(a, float)[..., None] for a in beside.values())], axis=-1)
-    table, total = correlations(every), every.shape[0] * every.shape[1]
+    names, ess, draws = [[*counts][i] for i in slow], ess[slow], draws[..., slow]
+    others = dict([*others.items()][:MOST])
+    all_draws = np.concatenate([draws, *(np.asarray(a, float)[..., None] for a in others.values())], axis=-1)
+    total = all_draws.shape[0] * all_draws.shape[1]
     reported: list[Tie] = []
     tied: set[str] = set()
-    for name, effects, row in zip(names, ess, table, strict=False):
-        own = {
-            other: float(r) for other, r in zip([*names, *beside], row, strict=True) if abs(r) > CORRELATED
+    # the rows of the counts come first in the matrix of correlations, those of other series are not needed
+    for name, ess_of_name, correlation in zip(names, ess, correlations(all_draws), strict=False):
+        partners = {
+            other: float(r)
+            for other, r in zip([*names, *others], correlation, strict=True)
+            if abs(r) > CORRELATED
         }
-        own.pop(name)
-        if name in tied or not own:
+        partners.pop(name)
+        if name in tied or not partners:
             continue
-        strongest = sorted(own, key=lambda other: -abs(own[other]))[:NAMED]
-        shown = " and ".join(f"{other} (correlation {own[other]:.2f})" for other in strongest)
+        strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED]
+        shown = " and ".join(f"{other} (correlation {partners[other]:.2f})" for other in strongest)
         two_valued = all(
             other in counts and len(np.unique(counts[other])) <= 2 for other in [name, *strongest]
         )
@@ -128,14 +140,14 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
             else "each is drawn given the others, so that they go along a ridge in small steps."
         )
         text = (
-            f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {effects:.0f} effective draws of "
+            f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {ess_of_name:.0f} effective draws of "
             f"{total}: {why} {PAGE}"
         )
-        reported.append(Tie((name, *own), text))
+        reported.append(Tie((name, *partners), text))
         tied.update(reported[-1].names)
     free = [i for i, name in enumerate(names) if name not in tied]
     if len(free) > 1:
-        chosen, share = fixed_total(together[..., free])
+        chosen, share = fixed_total(draws[..., free])
         parts = [free[i] for i in chosen]
         if share < 1 - CORRELATED:
             group = tuple(name for name in counts if name in {names[i] for i in parts})

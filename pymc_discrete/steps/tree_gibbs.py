@@ -9,31 +9,31 @@ class TreeGibbs(BlockGibbs):
     """Tree Gibbs for discrete variables: exact joint draws of trees inside the model.
 
     Sites that the log density joins in pairs (neighbours in a hidden Markov chain, on a lattice, on a tree)
-    are drawn together, as many as have no cycle among them, given all others. Where a block is a chain or a
-    tree as a whole, every draw of it is independent of the one before, given the rest of the model. On a
-    graph with cycles a draw takes random forests in turn that cover all sites. What no pair joins (labels of
-    a mixture, counts with a window, sites of a dense term) is drawn as by `BlockGibbs`.
+    are drawn together in sets without cycles, given all others. If a whole block is a chain or a tree, every
+    draw of it is independent of the previous one, given the rest of the model. On a graph with cycles, a draw
+    takes in turn random forests that together cover all sites. Sites that no pair joins (labels of a mixture,
+    counts with a window, sites of a dense term) are drawn as by `BlockGibbs`.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is no constrained vector.
+        What to sample; by default every discrete free variable that is not a constrained vector.
     differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
         As in `BlockGibbs`.
 
     Raises
     ------
     ValueError
-        Where a conditional is not exact, and for variables or options that cannot be sampled so, each with
-        the reason and the remedy.
+        Where a conditional is not exact, and for variables or options that this step cannot take. The message
+        gives the reason and the remedy.
 
     Notes
     -----
-    A draw costs K^2 operations for every edge of a forest, in as many steps that wait for one another
-    as the forest is deep, there and back: 1000 for a chain of 1000 sites, which hangs from its middle. Many
-    chains at once hide that.
+    A draw costs K^2 operations for every edge of a forest. They run in successive steps, twice as many as the
+    forest is deep: 1000 for a chain of 1000 sites, whose root is its middle. With many chains at once this
+    latency matters less.
 
-    Sampler statistics: as of `BlockGibbs`.
+    Sampler statistics: those of `BlockGibbs`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Models with an Op that has no JAX version: what to tell their users."""
+"""Errors for models with an Op that has no JAX version."""
 
 import re
 from collections.abc import Iterator
@@ -10,6 +10,14 @@ from pymc_discrete.targets.names import shown
 def no_jax_version(
     names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis"
 ) -> NotImplementedError:
+    """The error for variables that enter a term with such an Op.
+
+    Parameters
+    ----------
+    names : the variables
+    error : what JAX or PyTensor raised
+    instead : a PyMC step that can sample them
+    """
     return NotImplementedError(
         f"A term that depends on {shown(names)} has an Op without a JAX version: "
         f"{str(error).splitlines()[0]} Write the term with other Ops, register one with "
@@ -19,13 +27,22 @@ def no_jax_version(
 
 @contextmanager
 def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
-    """Say what is wrong with a model that JAX cannot run, and what runs it."""
+    """Replace a NotImplementedError in the `with` block by one that names the Op and the remedy.
+
+    Parameters
+    ----------
+    who : the function that needs the whole model in JAX, as the message names it
+
+    Raises
+    ------
+    NotImplementedError
+    """
     try:
         yield
     except NotImplementedError as error:
         op = re.search(r"`Op`: (.*)", str(error))
-        said = str(error).splitlines()[0].rstrip(".")
-        what = f"the Op {op[1].strip()}, which has no JAX version" if op else f"what JAX cannot do ({said})"
+        line = str(error).splitlines()[0].rstrip(".")
+        what = f"the Op {op[1].strip()}, which has no JAX version" if op else f"what JAX cannot do ({line})"
         register = ", or register a version with pytensor.link.jax.dispatch.jax_funcify" if op else ""
         raise NotImplementedError(
             f"{who} runs the whole model in JAX, and the model has {what}. Use pm.sample, with "

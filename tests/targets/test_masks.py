@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.graph import masks as slices
+from pymc_discrete.targets.graph import masks
 from tests.tools.oracle import compare
 from tests.tools.running import FAST, QUIET
 
@@ -164,9 +164,9 @@ def test_differences(build):
 
 
 def test_a_wrong_end_is_found(monkeypatch):
-    place = slices.place
+    place = masks.place
     monkeypatch.setattr(
-        slices, "place", lambda end, length, missing: place(end if end is None else end + 1, length, missing)
+        masks, "place", lambda end, length, missing: place(end if end is None else end + 1, length, missing)
     )
     with pm.Model() as model:
         before_and_after()
@@ -175,8 +175,8 @@ def test_a_wrong_end_is_found(monkeypatch):
 
 
 def test_a_wrong_choice_is_found(monkeypatch):
-    mask = slices.Chosen.mask
-    monkeypatch.setattr(slices.Chosen, "mask", lambda cut, ndim: ~mask(cut, ndim))
+    mask = masks.Chosen.mask
+    monkeypatch.setattr(masks.Chosen, "mask", lambda cut, ndim: ~mask(cut, ndim))
     with pm.Model() as model:
         chosen()
     with pytest.raises(AssertionError):
