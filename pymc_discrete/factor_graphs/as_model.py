@@ -75,5 +75,5 @@ def density_of(wiring: Wiring, differences: str) -> ModelDensity:
     density = ModelDensity(
         model, [v.name for v in space.variables], model.initial_point(), differences, None, "auto", join=False
     )
-    density.width_of_jax = True  # the graph's own arrays have it too
+    density.width_of_jax = True  # use the precision that JAX is set to, as the graph's own arrays do
     return density

@@ -57,7 +57,7 @@ def check(density: ModelDensity) -> None:
             how = part.why_degree
             raise ValueError(
                 f"{name} is no factor graph: {f'{how} joins' if how else 'products join'} more "
-                f"than two of its sites, and what that says of rare states is no sum over pairs. {REMEDY}"
+                f"than two of its sites, which is no sum over pairs in rare states. {REMEDY}"
             )
     for group in plan.in_place.groups:
         values = (space.upper - space.lower + 1.0)[group.sites]

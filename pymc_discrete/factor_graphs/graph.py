@@ -229,7 +229,7 @@ def clamped(v: Variable, unary, given: Any):
         if not jnp.issubdtype(values.dtype, jnp.integer):
             raise TypeError(f"clamp holds {v.name!r} at traced values of {values.dtype}. Make them integers.")
     else:
-        broken = np.flatnonzero(values != np.round(values))  # nan too
+        broken = np.flatnonzero(values != np.round(values))  # true for nan too
         if len(broken):
             raise ValueError(
                 f"clamp holds element {broken[0]} of {v.name!r} at {values.reshape(-1)[broken[0]]}, which is "

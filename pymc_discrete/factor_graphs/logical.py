@@ -16,8 +16,9 @@ from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 
 
 class LogicalOr(Edges):
-    r"""Sites that are on if and only if one of their parents is: 0 nats where this holds, :math:`-\infty`
-    elsewhere.
+    r"""Sites that are on if and only if at least one of their parents is on.
+
+    The log potential is 0 where this holds, and :math:`-\infty` elsewhere.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def pmp(
         )
     if correlation and persistent is None:
         raise ValueError(
-            f"correlation={correlation!r} is with the perturbation of a draw before: pass it, "
+            f"correlation={correlation!r} is with the perturbation of a previous draw: pass it, "
             "persistent=draw."
         )
     normals = [

@@ -1,4 +1,4 @@
-"""The interface of a block of a compiled chain: what moves some of its variables, and how it is reported."""
+"""The interface of a block of a compiled chain: a sampler of some of its variables, and its statistics."""
 
 import operator
 from abc import ABC, abstractmethod

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -154,7 +154,7 @@ class Finding(NamedTuple):
 
     Attributes
     ----------
-    kind : "apart", "some" or "all"
+    kind
         "apart" if elements never moved in any chain and differ between chains, "some" if some chains never
         moved, "all" if no chain moved and all have the same values.
     elements : number of elements that have more than one possible value
@@ -163,7 +163,7 @@ class Finding(NamedTuple):
     why : the explanation: "labels" or nothing for "apart", text for "all"
     """
 
-    kind: str
+    kind: Literal["apart", "some", "all"]
     elements: int = 1
     differing: int = 1
     chains: tuple[tuple[int, ...], int] = ((), 0)

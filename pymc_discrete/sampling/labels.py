@@ -12,7 +12,7 @@ from xarray import DataTree
 from pymc_discrete.targets.names import alike, shown
 
 AGREE = 0.1  # two chains agree if the mean total variation distance of their labels is at most this
-# sites, and sites per label, that a permutation is estimated from: with fewer, one fits by chance
+# least number of sites, and of sites per label, to estimate a permutation: with fewer, one fits by chance
 FEWEST, EACH = 10, 3
 SITES, DRAWS = 1000, 1000  # at most so many, evenly spaced, are compared
 

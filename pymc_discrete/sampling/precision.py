@@ -17,7 +17,7 @@ def check_precision(dtype: str) -> None:
     """Refuse "float64" if PyTensor is set to a narrower type."""
     if dtype == "float64" and pytensor.config.floatX != "float64":
         raise ValueError(
-            f"dtype='float64' is not to be had under pytensor.config.floatX={pytensor.config.floatX!r}. Pass "
+            f"dtype='float64' is not available under pytensor.config.floatX={pytensor.config.floatX!r}. Pass "
             "dtype='float32'."
         )
 
@@ -32,7 +32,7 @@ def precision(dtype: str) -> Iterator[None]:
     jax.clear_caches()  # JAX caches some traces by shape only, and would reuse those made with other types
     try:
         with model_settings(wide=False), warnings.catch_warnings():
-            # JAX warns for every constant and cast of the graph to 64 bits, which are to have 32 bits here
+            # JAX warns of every constant and cast in the graph that asks for 64 bits; 32 are intended
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
             yield
     finally:

@@ -19,7 +19,11 @@ from pymc_discrete.steps.compiling import announced
 CHAINS = jax.sharding.PartitionSpec("chains")
 
 # the names of the compiled functions in messages
-WORK = {"run": "the chains", "settle": "the way out of a bad start", "pool": "what the chains share"}
+WORK = {
+    "run": "the chains",
+    "settle": "the moves of chains that are stuck",
+    "pool": "the pooling of the chains' adaptation",
+}
 
 
 class ChainState(NamedTuple):
@@ -74,12 +78,12 @@ class Program:
         }
         self._executables: dict[Any, Any] = {}
 
-    def compiled(self, what: str, *args: Any, **static: Any) -> Callable:
+    def compiled(self, function: str, *args: Any, **static: Any) -> Callable:
         """One of the functions in `WORK`, compiled for arguments of these shapes; any thread may call it."""
-        key = (what, *static.items())
+        key = (function, *static.items())
         if key not in self._executables:
-            with announced(f"{WORK[what]}: {'; '.join(b.named() for b in self.blocks)}"):
-                self._executables[key] = self._functions[what].lower(*args, **static).compile()
+            with announced(f"{WORK[function]}: {'; '.join(b.named() for b in self.blocks)}"):
+                self._executables[key] = self._functions[function].lower(*args, **static).compile()
         return self._executables[key]
 
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:

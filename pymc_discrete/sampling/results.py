@@ -50,8 +50,8 @@ def data_tree(
         attrs=dict.fromkeys(groups, attributes),
         save_warmup=warmup is not None,
     )
-    for what, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
-        asked = options.get(what, False)
+    for group, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
+        asked = options.get(group, False)
         if asked:
             names = None if asked is True else asked
             compute(tree, var_names=names, model=model, extend_inferencedata=True, progressbar=False)

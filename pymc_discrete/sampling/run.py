@@ -175,6 +175,7 @@ def warn_of_first(warnings: list[list[str]]) -> None:
     with_warnings = [(n, texts) for n, texts in enumerate(warnings) if texts]
     if with_warnings:
         n, texts = with_warnings[0]
-        more = f" So is it in {len(with_warnings) - 1} more." if len(with_warnings) > 1 else ""
+        others = len(with_warnings) - 1
+        more = f" {others} more chain{'s have' if others > 1 else ' has'} such warnings." if others else ""
         for text in texts:
             _log.warning(f"Chain {n}: {text}{more}")

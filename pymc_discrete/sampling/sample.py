@@ -238,8 +238,8 @@ def leaving(run: Run, dtype: str) -> dict[str, Leaving]:
 
 def resumed(checkpoint: Any, done: int, draws: int) -> str:
     """The log message when a run is resumed from a folder."""
-    what = "they are returned" if done == draws else "the run goes on"
-    return f"{checkpoint} holds {done} of {draws} draws: {what}."
+    outcome = "they are returned" if done == draws else "the run goes on"
+    return f"{checkpoint} holds {done} of {draws} draws: {outcome}."
 
 
 def store_of(

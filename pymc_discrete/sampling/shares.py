@@ -75,7 +75,7 @@ class Chains:
         self._numbers = shares_of(self.count, threads)
         several = len(self._numbers) > 1
         self._threads = (
-            [ThreadPoolExecutor(1, f"chains-{some[0]}-to-{some[-1]}") for some in self._numbers]
+            [ThreadPoolExecutor(1, f"chains-{numbers[0]}-to-{numbers[-1]}") for numbers in self._numbers]
             if several
             else [None]
         )
@@ -91,7 +91,9 @@ class Chains:
                 thread.shutdown(wait=False, cancel_futures=True)
 
     def _split(self, whole: Any) -> list[Any]:
-        return [jax.tree.map(lambda a, some=some: np.asarray(a)[some], whole) for some in self._numbers]
+        return [
+            jax.tree.map(lambda a, chosen=chosen: np.asarray(a)[chosen], whole) for chosen in self._numbers
+        ]
 
     def _joined(self, parts: list[Any]) -> Any:
         """(chains, ...), the parts of all shares joined; repeated chains are dropped."""

@@ -38,8 +38,8 @@ class Slow:
                 (w.extra[name], w.message.startswith("The rhat")) for w in measured if name in w.extra
             ]:
                 flat = np.asarray(values, float).reshape(-1)
-                # The score is the number of effective draws per chain. An element whose R-hat alone is too
-                # large gets one just below the limit, the lower the larger its R-hat.
+                # The score is the number of effective draws per chain. The score of an element
+                # whose R-hat alone is too large is just below the limit.
                 reported = np.where(flat > LARGEST_RHAT, FEWEST - 1 / flat, np.inf) if rhat else flat / chains
                 score = np.fmin(score, reported)
             self._scores.setdefault(str(name), []).append(score)

@@ -128,7 +128,7 @@ class EnergyPosterior:
         """
         stats = tree["sample_stats"].to_dataset()
         ratio = (stats["lp"] - stats["log_q"]).values.reshape(-1)
-        weights, khat = array_stats.psislw(-ratio)  # which asks for log q - log p
+        weights, khat = array_stats.psislw(-ratio)  # psislw takes log q - log p
         weights = np.exp(weights - weights.max())
         return {
             "fisher_divergence": float(stats["score_gap"].mean()),
