@@ -1,7 +1,8 @@
 """Convergence checks of draws: label switching, R-hat and ESS, variables that never moved, ties."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -29,44 +30,98 @@ SHOWN = 3  # at most so many chains are named one by one in a message
 AT_ONCE = 2**24  # numbers that are read into memory together: the draws of a checkpoint are on the disk
 
 
+class Run:
+    """The draws of a run, and what several checks ask of them.
+
+    Parameters
+    ----------
+    tree : DataTree with the groups posterior and sample_stats
+    leaving : see `check_convergence`
+    """
+
+    def __init__(
+        self, tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None
+    ):
+        self.tree, self.model, self.leaving = tree, model, leaving
+
+    @cached_property
+    def orders(self) -> dict[tuple[str, ...], np.ndarray]:
+        """{variables that share labels: permutations}, of labels that are switched between chains."""
+        return labels.switched(self.tree, self.model)
+
+    @cached_property
+    def warnings_of_pymc(self) -> list[SamplerWarning]:
+        """PyMC's own: divergences, tree depth, R-hat, few effective draws."""
+        by_message: dict[str, SamplerWarning] = {}
+        # R-hat of an element that never moves divides 0 by 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for part in parts(self.tree, self.model):
+                if part["posterior"].data_vars:
+                    warnings = run_convergence_checks(part, self.model)
+                else:
+                    warnings = [*warn_divergences(part), *warn_treedepth(part)]
+                by_message |= {w.message: w for w in warnings}
+                self._slow.note(warnings, part)
+        return with_tree_depth_in_one(list(by_message.values()), self.tree["posterior"].sizes["chain"])
+
+    @cached_property
+    def _slow(self) -> Slow:
+        return Slow()
+
+    @property
+    def slow(self) -> Slow:
+        """The elements of which PyMC's checks said that they mix slowly."""
+        _ = self.warnings_of_pymc
+        return self._slow
+
+
+def switched_labels(run: Run) -> list[str]:
+    """Labels that chains have in another order, which explains warnings that follow."""
+    return [labels.message(names, order) for names, order in run.orders.items()]
+
+
+def never_moved(run: Run) -> list[str]:
+    """Discrete variables that never moved, for which R-hat is not defined."""
+    return immobile_variables(run.tree, run.model, run.orders, run.leaving)
+
+
+def ties(run: Run) -> list[str]:
+    """Ties between variables, which explain few effective draws."""
+    return tied(run.tree, run.model, run.slow) if run.slow.checked else []
+
+
+def warnings_of_pymc(run: Run) -> list[SamplerWarning]:
+    """PyMC's own warnings, with those for every chain in one line."""
+    return run.warnings_of_pymc
+
+
+# In this order: each explains those after it. A new check is a function of a `Run` and a name here.
+CHECKS: tuple[Callable[[Run], Sequence[str | SamplerWarning]], ...] = (
+    switched_labels,
+    warnings_of_pymc,
+    never_moved,
+    ties,
+)
+OF_ONE_DRAW = (warnings_of_pymc,)  # the checks that a single draw of each chain allows
+
+
 def check_convergence(
     tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None
 ) -> None:
     """Log the warnings that the draws of a run give cause for, one line each.
-
-    First label switching, which explains the warnings after it; then PyMC's own warnings (divergences, tree
-    depth, R-hat, few effective draws); then discrete variables that never moved, for which R-hat is not
-    defined; last ties between variables, which explain few effective draws.
 
     Parameters
     ----------
     leaving : () -> {discrete variable: Leaving}, optional
         How probable it is that its sites leave their values at the ends of the chains. Called only if needed.
     """
-    if tree["posterior"].sizes["draw"] > 1:
-        orders = labels.switched(tree, model)
-        for names, order in orders.items():
-            _log.warning(labels.message(names, order))
-    by_message: dict[str, SamplerWarning] = {}
-    slow = Slow()
-    # R-hat of an element that never moves divides 0 by 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for part in parts(tree, model):
-            has_draws = bool(part["posterior"].data_vars)
-            warnings = (
-                run_convergence_checks(part, model)
-                if has_draws
-                else [*warn_divergences(part), *warn_treedepth(part)]
-            )
-            by_message |= {w.message: w for w in warnings}
-            slow.note(warnings, part)
-    log_warnings(with_tree_depth_in_one(list(by_message.values()), tree["posterior"].sizes["chain"]))
-    if tree["posterior"].sizes["draw"] > 1:
-        for text in [
-            *immobile_variables(tree, model, orders, leaving),
-            *(tied(tree, model, slow) if slow.checked else []),
-        ]:
-            _log.warning(text)
+    run = Run(tree, model, leaving)
+    for check in CHECKS if tree["posterior"].sizes["draw"] > 1 else OF_ONE_DRAW:
+        for warning in check(run):
+            if isinstance(warning, SamplerWarning):
+                log_warnings([warning])
+            else:
+                _log.warning(warning)
 
 
 def parts(tree: DataTree, model: pm.Model) -> Iterator[DataTree]:

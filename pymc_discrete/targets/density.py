@@ -25,7 +25,7 @@ from pymc_discrete.targets.model_settings import model_settings, refuse_another_
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
-from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.space import Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure.terms import Term
@@ -417,21 +417,3 @@ class ModelDensity(Density):
 
     def describe(self) -> dict[str, dict[str, Any]]:
         return self.plan.describe()
-
-
-def masked(d, values, inside, now):
-    """(r, K) differences, 0 at the current values and -inf where they are nan or outside the support.
-
-    Parameters
-    ----------
-    d : (r, K) float
-        Differences, nats.
-    values : (r, K) int
-        The values that the sites would take.
-    inside : (r, K) bool
-        Whether these are in the support.
-    now : (r,) int
-        The current values.
-    """
-    d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
-    return jnp.where(inside & (values == now[:, None]), 0.0, d)

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.targets.density import masked
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.space import Space, masked
 from pymc_discrete.targets.target import Density, Target
 
 WAYS = ("auto", "exact", "gradient")

@@ -407,6 +407,24 @@ class Space:
         return (x >= self.lower) & (x <= self.upper)
 
 
+def masked(d, values, inside, now):
+    """(r, K) differences, 0 at the current values and -inf where they are nan or outside the support.
+
+    Parameters
+    ----------
+    d : (r, K) float
+        Differences, nats.
+    values : (r, K) int
+        The values that the sites would take.
+    inside : (r, K) bool
+        Whether these are in the support.
+    now : (r,) int
+        The current values.
+    """
+    d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
+    return jnp.where(inside & (values == now[:, None]), 0.0, d)
+
+
 def shape_of(name: str, shape: Any) -> tuple[int, ...]:
     """A shape as a tuple; raises ValueError for one that is invalid."""
     sizes = (shape,) if np.ndim(shape) == 0 else tuple(shape)

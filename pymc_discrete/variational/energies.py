@@ -14,7 +14,7 @@ class TiltedNormal(eqx.Module):
     .. math:: E(z) = \tfrac12 |w|^2 - g(w), \qquad w = L (z - m) / s
 
     with :math:`L` unit lower triangular and :math:`g` a network of bounded, smooth units, initially 0.
-        exp(-E) is integrable for all parameters.
+    exp(-E) is integrable for all parameters.
 
     Parameters
     ----------
