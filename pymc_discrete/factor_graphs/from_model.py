@@ -168,11 +168,13 @@ class Pairs:
     def add(self, sites: np.ndarray, table: Any) -> None:
         """Add `table` (E, Ka, Kb) of `sites` (E, 2); each column holds sites of a single variable."""
         n, m = self.extraction.variable_of[sites[0]].tolist()
-        swapped = sites[:, 0] > sites[:, 1]  # variables are in the order of their sites
+        # The lower site of each pair comes first. The sites of a variable have consecutive numbers, so either
+        # all pairs of two different variables are swapped or none is; within one variable some may be.
+        swapped = sites[:, 0] > sites[:, 1]
         table = self.extraction.without_nan(table, sites)
         if swapped.all():
             n, m, table = m, n, table.swapaxes(1, 2)
-        elif swapped.any():  # only if both sites are of the same variable
+        elif swapped.any():
             table = jnp.where(swapped[:, None, None], table.swapaxes(1, 2), table)
         self.by_variables.setdefault((n, m), []).append((np.sort(sites, axis=1), table))
 

@@ -95,7 +95,7 @@ class SumOfFactors:
         )
 
     def places(self, x) -> list[Any]:
-        """[(n,) int], for every variable the indices of the values of x (d,) in the sites' supports."""
+        """For every variable, (n,) int: the positions of its values in x (d,) within the sites' supports."""
         return [jnp.asarray(x)[a : a + v.size] - v.lower for a, v in self.space.blocks]
 
     @default_settings()

@@ -73,7 +73,10 @@ class LogicalOr(Edges):
         )
 
     def _padded(self, edges, padding):
-        """(F, n) of (E,), with `padding` where a factor has fewer than n parents."""
+        """Arrange values of the E edges to parents, (E,), as a table (F, n) with one row for each factor.
+
+        Rows of factors with fewer than n parents are filled up with `padding`.
+        """
         if self.factors * self.width == len(self._place):
             return edges.reshape(self.factors, self.width)
         full = jnp.full(self.factors * self.width, padding, edges.dtype).at[self._place].set(edges)

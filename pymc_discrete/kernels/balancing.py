@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 BALANCING: dict[str, Callable] = {
-    "sqrt": lambda d: d / 2,  # Grathwohl et al. 2021, Eq. 2 at temperature 2
-    "barker": jax.nn.log_sigmoid,  # t / (1 + t)
-    "min": lambda d: jnp.minimum(d, 0.0),  # min(1, t)
-    "max": lambda d: jnp.maximum(d, 0.0),  # max(1, t)
+    "sqrt": lambda d: d / 2,  # g(t) = sqrt(t); Grathwohl et al. 2021, Eq. 2 at temperature 2
+    "barker": jax.nn.log_sigmoid,  # g(t) = t / (1 + t)
+    "min": lambda d: jnp.minimum(d, 0.0),  # g(t) = min(1, t)
+    "max": lambda d: jnp.maximum(d, 0.0),  # g(t) = max(1, t)
 }
 
 # The difference of leaving an impossible state is +inf. It is replaced by this finite number, large enough to

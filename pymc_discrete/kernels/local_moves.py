@@ -98,7 +98,8 @@ def updated(x, differences, space: Space, balancing: str, before: Weights, touch
     of_touched = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - before.top))
     weights = before.weights.at[touched].set(of_touched, mode="drop")
     total = weights.sum()
-    # `top` may be out of date: weights that come close to overflow or underflow are all computed again
+    # The weights are still divided by exp(`before.top`), but the largest log weight may have changed since.
+    # If the sum of the weights therefore comes close to overflow or underflow, all are computed again.
     limits = jnp.finfo(total.dtype)
     safe = (total > limits.tiny**0.5) & (total < limits.max**0.5)
     return jax.lax.cond(

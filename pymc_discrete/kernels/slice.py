@@ -16,14 +16,17 @@ import numpy as np
 
 # numbers of coordinates d for which random frames are used; a frame of d directions costs d^3 operations
 FRAMES = range(2, 501)
-# largest numbers in one update; 200 halvings reduce an interval from 1e8 to 1e-52
+# largest numbers of expansions and of shrinkages of the interval in one update; 200 halvings reduce an
+# interval from a length of 1e8 to one of 1e-52
 EXPANSIONS, SHRINKAGES = 100, 200
-# an update that changes the point by no more than so many units of rounding counts as staying in place
+# An update counts as staying in place if it changes no coordinate by more than this many machine epsilons,
+# relative to the coordinate.
 ROUNDINGS = 16.0
-# ratio of a width to the mean distance of an update: two uniform points of an interval are on average a third
-# of its length apart
+# ratio of a width to the mean distance moved in an update: two points drawn uniformly from an interval are on
+# average a third of its length apart
 SPREADS = 3.0
-# number of draws that the diagonal counts for when the covariance is shrunk to it, as in Stan's warm-up
+# The covariance of n draws is shrunk towards its diagonal with the weight PRIOR / (n + PRIOR), as in Stan's
+# warm-up.
 PRIOR = 5.0
 
 

@@ -13,7 +13,7 @@ from pymc_discrete.checks import check_count, check_not_negative
 from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadratic
 from pymc_discrete.targets.space import Space
 
-# standard deviation of the initial parameters: Lazaro-Gredilla et al. 2021, Algorithm 1, N(0, 0.01)
+# standard deviation of the initial parameters: Lazaro-Gredilla et al. 2021, Algorithm 1 (variance 0.01)
 SPREAD = 0.1
 
 

@@ -137,7 +137,7 @@ class Run:
         ]
 
     def leaving(self) -> dict[str, Leaving]:
-        """{discrete variable: how probable its sites leave their values} at the points of the chains."""
+        """For each discrete variable, how probable it is that its sites change from where the chains are."""
         points = self._points()
         return {name: leaving for b in self.program.blocks for name, leaving in b.leaving(points).items()}
 

@@ -10,7 +10,7 @@ from xarray import DataTree
 
 from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
 
-SHOWN = 3  # at most so many ties are reported
+SHOWN = 3  # largest number of ties that are reported
 
 
 class Slow:

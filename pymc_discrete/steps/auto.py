@@ -91,7 +91,8 @@ class AutoStep(DiscreteStep):
             if not names:
                 return pymc_steps[0] if len(pymc_steps) == 1 else CompoundStep(pymc_steps)
             step = cls(names, **{**options, **restricted(options, model, names)})
-            # our steps come last, since their statistics contain the model's log density after the draw
+            # Our steps come last, because their statistics contain the model's log density, which has to be
+            # that after all steps of the draw.
             return CompoundStep([*pymc_steps, *getattr(step, "methods", [step])])
         descriptions = target.describe()
         exact = [name for name in names if descriptions[name]["exact"]]

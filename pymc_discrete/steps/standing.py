@@ -24,7 +24,8 @@ CHANCE = 7.0
 # if fewer moves than this are expected in a chain where a variable never moves, and it moves in other chains,
 # the chain is in a mode of its own
 FEW = 1e-3
-TRIED = 4  # number of random states of the other sites at which a site's conditionals are compared
+# number of random states whose conditionals are compared, to find out whether they depend on other sites
+TRIED = 4
 SAME = 1e-4  # conditionals whose probabilities differ by no more than this count as equal
 
 

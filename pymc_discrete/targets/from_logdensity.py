@@ -66,7 +66,8 @@ class FunctionDensity(Density):
             # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
             slope = jax.grad(lambda y: self.function(y, *context))(x.astype(jnp.result_type(float)))
             d = slope[:, None] * (values - x[:, None])
-            # if the slope is infinite or nan, a proposal would give the neighbours weight 0 for ever
+            # Where the slope is infinite or nan, a neighbour could count as impossible although it is not.
+            # With an estimated difference of 0 it can still be proposed.
             d = jnp.where(jnp.isfinite(d), d, 0.0)
         else:
             sites = np.repeat(np.arange(self.space.d), self.space.K)

@@ -116,7 +116,17 @@ class Plan:
         return unary, pairs, joined
 
     def _tabulated(self, term: Term, sites: np.ndarray) -> tuple[list[Unary], list[Pair], np.ndarray]:
-        """The tables of a sparse term, and the elements that are in none of them."""
+        """Sort the elements of a term into tables of one site, tables of two sites, and the rest.
+
+        Parameters
+        ----------
+        sites : (n, J) int, the sites that each element of the term depends on, padded with -1
+
+        Returns
+        -------
+        unary, pairs : the tables of one site and of two sites
+        remaining : (m,) int, flat indices of the elements that are in no table
+        """
         dependence, space, blocks = self.dependence, self.space, self.space.blocks
         count = (sites >= 0).sum(1)
         number = np.zeros(space.d, int)
@@ -138,7 +148,7 @@ class Plan:
         for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
             members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]
-            # a table costs Ka Kb per context, evaluation in place costs Ka + Kb per transition
+            # A table costs Ka Kb evaluations in each context, and saves Ka + Kb in each transition.
             worth = (va.K + vb.K) * max(space.d, 10) / 2 >= va.K * vb.K
             if not (va.finite and vb.finite and worth and va.K * vb.K * len(members) <= LARGEST_TABLES):
                 remaining[members] = True

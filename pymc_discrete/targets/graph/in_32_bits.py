@@ -72,7 +72,8 @@ from pymc_discrete.targets.graph.rebuild import remade
 from pymc_discrete.targets.support import bounds_of
 
 LARGEST = float(np.iinfo(np.int32).max)
-# Above this magnitude the float approximation of a wide integer is used, below it the integer modulo 2^32.
+# If the float approximation of a wide integer (or of the difference of two) is smaller than this, the integer
+# modulo 2^32 is the exact value and is used; otherwise the float is used.
 FAR = 2.0**30
 # A variable without bounds is assumed to stay within +-UNBOUNDED; `check_in_32_bits` checks its draws.
 UNBOUNDED = 2**30

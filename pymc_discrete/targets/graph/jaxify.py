@@ -55,7 +55,8 @@ def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
     def function(*args):
         x64 = bool(jax.config.jax_enable_x64)
         if x64 not in converted:
-            # the first call may be traced; constants are kept, and must not be values of that trace
+            # The conversion creates the constants of the graph as JAX arrays, which are kept for later calls.
+            # If JAX is tracing a program now, they must not become tracers of that program.
             with jax.ensure_compile_time_eval():
                 converted[x64] = jax_funcify(fgraph)
         return converted[x64](*args)

@@ -92,7 +92,7 @@ class Stack:
 
     def __init__(self, leaf: Callable[[tuple[Variable, ...]], Variable]):
         self.leaf = leaf
-        # {members: (their stack, True), or (the one variable that all of them are equal to, False)}
+        # for each tuple of members: (their stack, True), or (x, False) if all members equal one variable x
         self._stacks: dict[tuple[Variable, ...], tuple[Variable, bool]] = {}
 
     def of(self, members: Sequence[Variable]) -> Variable:

@@ -55,8 +55,8 @@ class SlopedElements(Pointwise):
         change = jnp.where(slope == 0, 0.0, slope * (then.astype(slope.dtype) - now.astype(slope.dtype)))
         if self.linear:
             return change
-        # at an edge of the domain of the density the slope may be infinite or nan, and a proposal would give
-        # the neighbours beyond it weight 0 for ever
+        # At an edge of the density's domain the slope may be infinite or nan, which could exclude neighbours
+        # that are possible. With an estimated difference of 0 they can still be proposed.
         return jnp.where(jnp.isfinite(change), change, 0.0)
 
 
@@ -218,7 +218,7 @@ class Gradient(Part):
         return list(self._floats)
 
     def at(self, state: BlockState) -> dict[Variable, Any]:
-        """{float: the gradient of the rest with respect to it, (n,)}."""
+        """{float variable that stands in for a tensor: gradient of the terms with respect to it, (n,)}."""
         blocks = zip(self.space.blocks, self.graph.values, strict=True)
         xs = [state.arrays[value].reshape(v.shape) for (_, v), value in blocks]
         floats = [state.tensors[v].astype(pytensor.config.floatX) for v in self._floats]

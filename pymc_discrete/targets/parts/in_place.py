@@ -108,7 +108,8 @@ class Pointwise:
             change = self._moves_at(state, positions, candidates)
             return change if elements.complete else jnp.where((positions >= 0)[:, None], change, 0.0)
         if isinstance(rows, np.ndarray):
-            # a site may have several entries: evaluate those of the wanted sites and add them up by site
+            # `self.elements` may have several entries for one site. The entries of the wanted sites are
+            # evaluated, and the results of each site added up.
             positions = np.flatnonzero(np.isin(elements.local, rows))
             order = np.argsort(rows)
             where = order[np.searchsorted(rows, elements.local[positions], sorter=order)]
@@ -216,7 +217,10 @@ class InPlace(Part):
 
     @property
     def padded(self) -> bool:
-        """Whether the elements of every site stand in one entry of `SiteElements`."""
+        """Whether each site has only one entry in the tables `SiteElements`, padded to a common length.
+
+        If so, the differences of a few sites can be computed without those of the others.
+        """
         return all(p.elements.unique for p in self.pointwise)
 
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):

@@ -436,7 +436,8 @@ class Tables(Part):
 
     # ------------------------------------------------------------ cost
     def cost(self, share: float, values: list[int]) -> float:
-        # the tables of some of the sites are gathered, those of all sites are read in vectors
+        # Operations counted for each table entry: the tables of a few sites are fetched by index, which is
+        # slower than vectorised code that reads the tables of all sites in order.
         each = 4.0 if share < 1 else 0.5
         return share * sum(
             each * side.pair.size * p.widths[0] * p.widths[1] for p in self.pairs for side in p.sides

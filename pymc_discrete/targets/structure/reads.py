@@ -438,7 +438,8 @@ def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
     row = np.repeat(np.arange(rows), columns)
     column = np.tile(np.arange(columns), rows)
     inner = np.broadcast_to(np.arange(n), (rows * columns, n))
-    # zeros of a constant matrix, such as an adjacency matrix or a difference operator, are not read
+    # An element of the product does not depend on entries that are multiplied with a zero of a constant
+    # matrix, such as an adjacency matrix or a difference operator.
     left, right = constant(a), constant(b)
     live = np.ones(inner.shape, bool)
     if left is not None:

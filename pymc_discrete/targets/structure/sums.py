@@ -80,7 +80,9 @@ def _split_sums(
     if parts is None:
         return None
     if graph.size(var) > 1 and any(isinstance(factor, Variable) for _, factor in parts):
-        return None  # the elements of `var` are used as summands
+        # `var` is a tensor times a factor that is not a constant. It is not split: its own elements, which
+        # contain the factor, are used as summands.
+        return None
     weighted = [
         (part, weight if factor is None else pt.as_tensor(factor) if weight is None else weight * factor)
         for part, factor in parts
