@@ -13,7 +13,7 @@ from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.space import Variable
 
-# up to so many colours of a variable are compiled one by one; a larger number runs as a loop
+# Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
 UNROLLED = 8
 
 

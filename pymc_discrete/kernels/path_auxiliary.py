@@ -15,12 +15,13 @@ from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
 
-# The largest mean path lengths that "adapt" may take. Of PAFS with backtracking:
+# the largest mean path length that "adapt" may choose for PAFS with backtracking
 LARGEST = 1_000
-# Of PAS: every move computes a set of differences and nearly every path is accepted, so that the acceptance
-# does not limit the cost.
+# The same for PAS. Every move computes a set of differences, and nearly every path is accepted, so tuning to
+# an acceptance rate would not keep paths short enough to be affordable.
 LARGEST_RECOMPUTED = 20
-# Of PAFS without backtracking: the work is that of the longest possible path, whatever length is drawn.
+# The same for PAFS without backtracking, where a draw costs as much as the longest possible path, whatever
+# length is drawn.
 LARGEST_AT_ONCE = 100
 
 

@@ -1,12 +1,12 @@
 """All random numbers of the kernels: keys, uniforms, and draws by weight.
 
 A draw by weight inverts the cumulative distribution: it finds the first of the running sums of the weights
-that exceeds a uniform share of their total. An entry of weight 0 is never drawn, whatever is rounded.
+that exceeds t, a uniform share of their total. An entry of weight 0 is never drawn, even if t is rounded.
 
 ======================  ====================================================================================
 `pick`                  one entry of one list of weights
 `draw_categorical`      many entries of one list, in two levels, so that no draw looks at the whole list
-`entry_and_rest`        an entry and the remainder of t within it: one level of a `weight_tree.Sites`
+`entry_and_rest`        an entry, and t less the weights before it: one level of a `weight_tree.Sites`
 `choose_or_stay`        an entry of each row of a matrix of weights, or none of them
 `choose`                an entry of each row of a matrix of log weights
 `winners`               entries without replacement, in order

@@ -138,8 +138,8 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
 def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables):
     """(d + 1,) int, index of each site's value in its support, after the sites of the forest were drawn.
 
-    All messages are logarithms. A value whose probability underflows to 0 on the way up can be the only one
-    that is possible further up, where a forbidden transition excludes all others.
+    All messages are logarithms, because a probability that underflows to 0 may still be needed: closer to the
+    root, a forbidden transition may exclude all other values.
 
     Parameters
     ----------

@@ -26,12 +26,13 @@ from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
-SHOWN = 3  # at most so many chains are named one by one in a message
-AT_ONCE = 2**24  # numbers that are read into memory together: the draws of a checkpoint are on the disk
+SHOWN = 3  # largest number of chains that a message names one by one
+# how many numbers are read into memory together, because the draws of a checkpoint are on the disk
+AT_ONCE = 2**24
 
 
 class Run:
-    """The draws of a run, and what several checks ask of them.
+    """The draws of a run, and quantities that several checks use, each computed once.
 
     Parameters
     ----------
@@ -70,32 +71,33 @@ class Run:
 
     @property
     def slow(self) -> Slow:
-        """The elements of which PyMC's checks said that they mix slowly."""
+        """The elements that mix slowly by PyMC's checks, which are run first."""
         _ = self.warnings_of_pymc
         return self._slow
 
 
 def switched_labels(run: Run) -> list[str]:
-    """Labels that chains have in another order, which explains warnings that follow."""
+    """Warnings of labels that chains have in another order, which may be the cause of later warnings."""
     return [labels.message(names, order) for names, order in run.orders.items()]
 
 
 def never_moved(run: Run) -> list[str]:
-    """Discrete variables that never moved, for which R-hat is not defined."""
+    """Warnings of discrete variables that never moved, for which R-hat is not defined."""
     return immobile_variables(run.tree, run.model, run.orders, run.leaving)
 
 
 def ties(run: Run) -> list[str]:
-    """Ties between variables, which explain few effective draws."""
+    """Warnings of ties between variables, which may be the cause of few effective draws."""
     return tied(run.tree, run.model, run.slow) if run.slow.checked else []
 
 
 def warnings_of_pymc(run: Run) -> list[SamplerWarning]:
-    """PyMC's own warnings, with those for every chain in one line."""
+    """The warnings of PyMC's own checks, with those about the same matter in several chains in one line."""
     return run.warnings_of_pymc
 
 
-# In this order: each explains those after it. A new check is a function of a `Run` and a name here.
+# The checks are made in this order, so that a finding comes before the warnings that it may explain. To add a
+# check, write a function of a `Run` and list it here.
 CHECKS: tuple[Callable[[Run], Sequence[str | SamplerWarning]], ...] = (
     switched_labels,
     warnings_of_pymc,
@@ -113,7 +115,7 @@ def check_convergence(
     Parameters
     ----------
     leaving : () -> {discrete variable: Leaving}, optional
-        How probable it is that its sites leave their values at the ends of the chains. Called only if needed.
+        How probable it is that its sites change, at the last points of the chains. Called only if needed.
     """
     run = Run(tree, model, leaving)
     for check in CHECKS if tree["posterior"].sizes["draw"] > 1 else OF_ONE_DRAW:
@@ -235,7 +237,7 @@ def find(
     immobile : (chains, elements) bool, elements that never moved
     begin : (chains, elements) int, the first values
     draws : number of draws of a chain
-    leaving : how probable it is that the elements leave their values at the ends of the chains, if known
+    leaving : how probable it is that the elements change, at the last points of the chains, if known
     relabelled : (chains, elements) int, `begin` in the labels of chain 0
     """
     if leaving is not None:

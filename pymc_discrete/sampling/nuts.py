@@ -19,7 +19,7 @@ from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.names import shown
 
 OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
-# a warning is given if more than this share of the trajectories ends where the log density is -inf
+# a warning is given if more than this share of the trajectories diverges where the log density is -inf
 EDGE = 0.01
 SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1
 
@@ -246,7 +246,7 @@ class NutsBlock(Block):
 
 
 def edge_after(edge: Edge, info) -> Edge:
-    """The `Edge` after one more transition, of which `info` is blackjax's."""
+    """The `Edge` after one more transition, which `info` of blackjax describes."""
     ends = info.trajectory_leftmost_state, info.trajectory_rightmost_state
     left, right = (info.is_divergent & (end.logdensity == -jnp.inf) for end in ends)
     q = jnp.where(left, ends[0].position, jnp.where(right, ends[1].position, edge.q))

@@ -29,7 +29,8 @@ def precision(dtype: str) -> Iterator[None]:
         with model_settings(wide=True):
             yield
         return
-    jax.clear_caches()  # JAX caches some traces by shape only, and would reuse those made with other types
+    # JAX caches some traces by shape only, and would reuse those made with other types
+    jax.clear_caches()
     try:
         with model_settings(wide=False), warnings.catch_warnings():
             # JAX warns of every constant and cast in the graph that asks for 64 bits; 32 are intended

@@ -117,7 +117,10 @@ class Program:
         return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
 
     def _key(self, chain):
-        """The key of a chain. The n-th move of a block folds in 2 n, settling it after that 2 n + 1."""
+        """The key of a chain.
+
+        Numbers are folded into it: 2 n for the n-th move of a block, and 2 n + 1 to settle a block after it.
+        """
         return jax.random.fold_in(key_of(self.seed), chain)
 
     def _draw(self, key, t, state: ChainState):
@@ -158,7 +161,7 @@ class Program:
                 reductions = {name: self.statistics[name].reduction for name in now}
                 return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
 
-            # from the declared types, since asking JAX for the shapes would trace the whole draw again
+            # made from the declared types, because to get the shapes from JAX it would trace the draw again
             zeros = joined(
                 [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
             )

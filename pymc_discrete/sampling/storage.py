@@ -17,7 +17,7 @@ from pymc_discrete.sampling.seeds import new_seed
 # characters of a variable's name that become part of a file name, which many file systems limit to 255 bytes
 LONGEST_NAME = 100
 PROGRESS = "progress.json"
-BEFORE = "progress-before.json"  # the progress one chunk earlier, whose state is kept too
+BEFORE = "progress-before.json"  # the progress one chunk earlier; the states of the chains then are kept too
 
 
 class CheckpointError(RuntimeError):
@@ -206,7 +206,8 @@ class Checkpoint:
                     file = file_of(part, kind, name)
                     crc[file] = self._put(file, array, first, self.lengths[part])
             number = self.progress["chunks"] + 1
-            state_file = f"state-{number % 2}.npz"  # not the one that progress.json names
+            # two files are used in turn, so that the one named in progress.json is not overwritten
+            state_file = f"state-{number % 2}.npz"
             with (self.folder / state_file).open("wb") as out:
                 np.savez(out, allow_pickle=False, **leaves)
                 out.flush()

@@ -26,8 +26,8 @@ from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 
-# Time that a draw takes in PyMC's loop besides its transitions, in microseconds. By default a draw makes at
-# least as many transitions as fit into the same time.
+# The time in microseconds that PyMC's own loop takes for each draw. By default a draw makes at least as many
+# transitions as can be computed in this time.
 HOST_COST = 100.0
 OPERATIONS = 2500.0  # counted operations that a core executes in a microsecond
 
@@ -69,7 +69,7 @@ class JaxStep(BlockedStep):
         cls.check_options(options)
         model = modelcontext(options.get("model"))
         values = {v.name: v for v in model.value_vars}
-        # PyMC keeps the options and pickles them with the step, and the target is not to be pickled
+        # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)
         return super().__new__(cls, [values[name] for name in block_of(model, vars, cls.kind)], **options)
 

@@ -62,7 +62,7 @@ def neighbourhoods(links: np.ndarray, blocks: list[tuple[int, int]], d: int) -> 
 
 
 def colour_classes(links: np.ndarray, members: np.ndarray) -> list[np.ndarray]:
-    """Groups of sites without a link inside a group, the fewer of two greedy colourings.
+    """Groups of sites without a link inside a group: of two greedy colourings, the one with fewer groups.
 
     Colouring breadth first gives two groups wherever two suffice (lattices, chains, trees). On other graphs,
     colouring by decreasing degree may need fewer.

@@ -95,7 +95,7 @@ def greedy_forest(near, far, members: np.ndarray, wanted: set[int], rng: np.rand
     members : (m,) int
         The sites that may be in the forest.
     wanted : set of int
-        Those that are tried first.
+        The sites that are tried first.
     """
     tree = list(range(len(near)))  # union-find
 
@@ -170,13 +170,13 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
     node, column, edge = table[:, ::-1]
     inside = np.zeros(d, bool)
     inside[list(chosen)] = True
-    # the parent is the first site of the pair where the site itself is the second
+    # where the site is the second one of its pair, its parent is the first one
     second = np.append(pairs[:, 1], -1)
     return Forest(inside, node, column, edge, second[edge] == node, np.array(roots, int))
 
 
 def in_columns(level: list[tuple[int, int, int]], above: dict[int, int]) -> list[int]:
-    """A column for each site of a level: its parent's for the first child, else the first free one.
+    """A column for each site of a level: a parent's first child gets its column, the others get free ones.
 
     Parameters
     ----------

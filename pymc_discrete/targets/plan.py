@@ -19,10 +19,10 @@ from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.terms import Term, split
 
 WAYS = ("auto", "exact", "gradient")
-# Dense terms are evaluated exactly at every move if that takes no more counted operations than one of these:
-SMALL = 2e5  # in all
-CHEAP = 64.0  # for each element of the changed linear maps
-BEARABLE = 1e9  # in all, if the gradient is blind
+# The exact differences of a dense term are computed if they take at most one of these numbers of operations.
+SMALL = 2e5  # for all differences
+CHEAP = 64.0  # for each move and each element of the linear maps that it changes
+BEARABLE = 1e9  # for all differences, if the gradient does not show how the density changes ("blind")
 # Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
 # about 100 microseconds
 CHEAP_DRAW = 2.5e5
@@ -165,7 +165,8 @@ class Plan:
     def _add_dense(self, terms: list[Term], how: str) -> None:
         """Add the dense parts of a term, all with the same method.
 
-        The gradient of some of them would cost as much as that of all, and its errors would not cancel.
+        A gradient of some of the parts would cost as much as that of all, and errors of first-order estimates
+        that cancel in the sum of all parts would remain.
         """
         parts = [incremental(t, self.dependence, self.space) for t in terms]
         variables = set[int]().union(*(p.variables for p in parts))

@@ -9,10 +9,10 @@ import numpy as np
 
 from pymc_discrete.targets.indexing import picked
 
-# In a support of at most this many values all values are neighbours; in a wider one the neighbours are given
-# by offsets from the current value, except for variables in the argument `whole` of `Space.build`
+# In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
+# by offsets from the current value, except for variables in the argument `whole` of `Space.build`.
 LARGEST_SUPPORT = 256
-# Takes the place of a missing bound; actual bounds may lie beyond it
+# takes the place of a missing bound; a bound that the user gives may be larger, up to LARGEST_BOUND
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
 WIDTH = 8  # default of `Variable.width`
@@ -34,8 +34,8 @@ class Variable:
     nominal : bool
         Whether values are labels without an order.
     width : int
-        Number of steps in a stretch, a set of equally spaced values around the current one from which Gibbs
-        sampling draws, where offsets are geometric.
+        Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
+        of which one is the current value.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Variable:
         """
         offsets = np.asarray(self.offsets)
         steps = offsets[offsets > 0]
-        if len(steps) == steps[-1]:  # all of 1..w
+        if len(steps) == steps[-1]:  # the steps are 1, 2, ..., w
             return len(steps), np.ones(1, int)
         return self.width, steps[steps * self.width <= max(steps[-1], self.width)]
 
@@ -126,7 +126,7 @@ class Space:
     column : (d, K) int
         For each neighbour its offset, or its value less the lower bound where the variable is finite.
     exists : (d, K) bool
-        Whether the site has so many neighbours.
+        Whether the site has a neighbour in this column.
     opposite : (d, K) int
         The column of the negated offset.
     """
@@ -317,7 +317,9 @@ class Space:
         return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])
 
     def by_value(self, x, n: int, moves, rows=None):
-        """(r, K) nats by neighbour, 0 at the current value, from (r, moves) nats by move.
+        """Differences (r, K) with a column for each neighbour, from those with a column for each move.
+
+        The column of the current value is 0.
 
         Parameters
         ----------

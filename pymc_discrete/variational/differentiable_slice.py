@@ -147,7 +147,7 @@ class Ends(NamedTuple):
     alpha : (2,) float, differentiable
     known : (2,) bool, whether the derivative of `alpha` is known
     rounding : (2,) float, how far from `alpha` a search from another point may find the same end
-    again : () float -> (2,) float, the ends by a search from another point of the line
+    again : () float -> (2,) float, the ends that a search from another point of the line finds
     """
 
     alpha: Any
@@ -226,7 +226,7 @@ def smoothness(value, gradient, alpha, places, height, direction):
 
 
 def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
-    """`logdensity` as a function that closes over no arrays, and `params` with these arrays added."""
+    """`logdensity` with the arrays that it closes over as part of its parameters, and these parameters."""
     if not callable(logdensity):
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
     try:

@@ -230,7 +230,8 @@ def fit_energy_posterior(
         check_energy(energy, names, start)
         params, static = eqx.partition(energy, eqx.is_inexact_array)
         if optimizer is None:
-            # a small b2, because the first gradients are larger than the last by many orders of magnitude
+            # A small b2 makes Adam forget the first gradients soon, which are many orders of magnitude larger
+            # than the last.
             optimizer = optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95)
         ascent = Ascent(
             static,
@@ -313,7 +314,10 @@ class Ascent(NamedTuple):
         return factor @ path.x[-1], path.accepted.mean()
 
     def objective(self, params, keys, z, factor):
-        """Its gradient in `params` is minus that of the ELBO (Eq. 14), its value is not minus the ELBO."""
+        """A function whose gradient in `params` is minus that of the ELBO (Eq. 14); its value is not.
+
+        Besides, the new draws of q, the variance of log p - log q, and the share of accepted steps.
+        """
         z, accepted = jax.vmap(self.end_of_path, (None, 0, 0, None))(params, keys, z, factor)
         fixed = jax.lax.stop_gradient(params)
         ratio = jax.vmap(lambda z: self.logdensity(z) - self.minus_energy(fixed, z))(z)

@@ -55,11 +55,11 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """A simpler equivalent of a node that more rules support, or None.
 
-    Of sums and products of booleans, quadratic forms, squares, and conditions that are always true.
+    Simplified are sums and products of booleans, quadratic forms, squares, and conditions that always hold.
     """
     out, op = node.outputs[0], node.op.scalar_op if isinstance(node.op, Elemwise) else None
     booleans = {Add: pt.or_, Mul: pt.and_}
-    if type(op) in booleans and out.type.dtype == "bool":  # where JAX would add integers
+    if type(op) in booleans and out.type.dtype == "bool":  # JAX would compute with integers instead
         return reduce(booleans[type(op)], inputs)
     if isinstance(op, OR | AND) and out.type.dtype == "bool" and None not in out.type.shape:
         return without_constants(op, inputs, out.type.shape)
@@ -157,7 +157,7 @@ def elementwise(node: Apply, inputs: list[Variable], moving: Depends) -> Variabl
     ):
         return None
     if len(selections) > 1 and isinstance(node.op.scalar_op, Switch):
-        return None  # only one of the two branches may be a selection
+        return None  # a switch is handled only if a single one of its inputs is a selection
 
     def inside(*parts: Variable) -> Variable:
         ndim = parts[0].type.ndim

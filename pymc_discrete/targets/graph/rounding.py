@@ -37,8 +37,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 
 from pymc_discrete.targets.graph.analysis import Analysis
 
-# How many times the error of one rounding is allowed for each operation: functions of XLA are less accurate
-# than one rounding, and it adds in another order.
+# For each operation, an error of this many roundings is allowed: XLA's functions have larger errors than one
+# rounding, and it may add terms in another order.
 ROUNDINGS = 64.0
 NOT_WORTH_IT = 1e-8  # nats; smaller deviations of a log density are never reported
 

@@ -29,7 +29,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pymc_discrete.targets.graph.rebuild import rebuild
 from pymc_discrete.targets.names import shown
 
-LEAST = 3  # graphs of equal structure that are worth stacking; fewer are left as they are
+LEAST = 3  # smallest number of graphs of equal structure that are stacked; fewer are left as they are
 
 Term = tuple[str, Variable]
 

@@ -56,7 +56,9 @@ class Choice(NamedTuple):
 
 
 def common_condition(values: list[Any], reads: list[np.ndarray | None]):
-    """The condition through which alone all the values depend on the candidate, or None.
+    """The condition of the `Choice`s among the values, if nothing else in them depends on the candidate.
+
+    None if there is no `Choice`, if their conditions differ, or if another value depends on the candidate.
 
     Parameters
     ----------
@@ -185,13 +187,13 @@ class Reader:
         return jnp.broadcast_to(value, shape)
 
     def _of_entries(self, rule: Entries, var: Variable, index: np.ndarray):
-        """Elements of an Op that computes several at once (an entry), as the rows of a softmax.
+        """Elements of an Op that computes several of them together (an entry), such as a row of a softmax.
 
         Each entry is computed once, however many of its elements are read.
         """
         n = var.owner.outputs.index(var)
         entry, place = rule.entry[n][index], rule.place[n][index]
-        # the axes along which the entry does not vary are read from one computation
+        # along the last axes of `index` the entry may be the same: it is then computed once for these axes
         while entry.ndim > 1 and (entry == entry[..., :1]).all():
             entry = entry[..., 0]
         key = (var.owner, entry.shape, entry.tobytes())

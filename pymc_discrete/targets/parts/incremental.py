@@ -90,7 +90,7 @@ def frontier_of(total: Variable, dependence: Dependence, space: Space) -> list[F
 
 
 class Incremental(Part):
-    """A term whose rest, the graph beyond the frontier, is evaluated on every move's changed frontier.
+    """A term of which only the rest, from the frontier to the term, is evaluated again for each move.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class Incremental(Part):
         return self.space.by_value(state.x, n, self._moves(n, state, at, context, rows, candidates), rows)
 
     def _moves(self, n: int, state: BlockState, at: Any, context: Any, rows, candidates):
-        """(r, moves) nats, as `differences`, by move."""
+        """(r, moves) nats, as `differences`, with a column for each move of a site and not for each value."""
         v, inputs = self.space.variables[n], self._input_values(state.arrays)
         reference_summands = reference(at) if isinstance(at, tuple) else None
 

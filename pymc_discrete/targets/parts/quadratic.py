@@ -45,7 +45,7 @@ class Quadratic(Incremental):
 
     @cached_property
     def _u(self) -> Variable:
-        """A float that takes the place of the map, whose gradient would be 0 if it has integers."""
+        """A float variable in place of the map: if the map is of integers, its own gradient would be 0."""
         return pt.tensor(shape=self.frontier[0].var.type.shape, dtype=pytensor.config.floatX)
 
     @cached_property

@@ -77,9 +77,9 @@ LARGEST_FACTOR = 1e8  # the largest magnitude of a constant in a map that may be
 def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
     """Whether the output of a linear node may be updated by adding the change that its column gives.
 
-    Not where elements of the source, the input that depends on the block, may be infinite or very large: an
-    infinite element gives inf - inf when it is subtracted, and the rounding error that a very large element
-    has left in the sum stays there after it is subtracted.
+    That is not so if elements of the source, the input that depends on the block, may be infinite or very
+    large. Subtracting an infinite element gives inf - inf. A very large element leaves a rounding error in
+    the sum, which stays there after the element is subtracted.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """The degree of a tensor as a polynomial, derived from its graph.
 
-Two notions of degree share the rules in this file. `Degree` is that in the sites of a block: a product of n
-sites has degree n, and any function of n sites at most n, so that a sum of tables over pairs of sites has
-degree 2. `is_separable_quadratic` is about the degree in the elements of a tensor, where a square has degree
-2 too. An Op without a rule has infinite degree. The degree is never tested by evaluating a term at some
-points: a term may agree with a polynomial at nearly all of them.
+Two notions of degree share the rules in this file. `Degree` is the degree in the sites of a block: a product
+of n sites has degree n, and any function of n sites has at most degree n, so that a sum of tables over pairs
+of sites has degree 2. `is_separable_quadratic` is about the degree in the elements of a tensor, where a
+square has degree 2 too. The degree of an Op without a rule counts as infinite. The degree is not found by
+evaluating a term at some points, because a term that is no polynomial may agree with one at all of them.
 """
 
 import math

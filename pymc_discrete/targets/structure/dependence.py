@@ -58,7 +58,7 @@ class Dependence(Analysis[np.ndarray | None]):
         return [sites[rule.entry[n]] for n in range(len(node.outputs))]
 
     def _merged(self, node: Apply, values: list[np.ndarray | None]) -> np.ndarray | None:
-        """The union of the sites of what is read, for every element, or entry, of a node's outputs."""
+        """For each element (or entry, see `Entries`) of a node's outputs, the sites of all that it reads."""
         moving = [(j, values[j]) for j, i in enumerate(node.inputs) if self.graph.depends(i)]
         if any(sites is None for _, sites in moving):
             return None

@@ -45,7 +45,7 @@ from pytensor.tensor.subtensor import (
 from pymc_discrete.targets.graph.integers import is_integer_log_gamma, log_gamma
 from pymc_discrete.targets.graph.logp_graph import LogpGraph, adds_up
 
-LARGEST_TABLE = 4_000_000  # the most entries of an array of the elements that are read
+LARGEST_TABLE = 4_000_000  # largest number of entries of an array in `reads`; a larger one is not made
 
 
 @dataclass
@@ -118,7 +118,8 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     for i in node.inputs:
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
-    # for an argument that does not depend on the block XLA computes log Gamma once, and a table gains nothing
+    # `log_gamma` looks values up in a table. That is not worthwhile for an argument that does not depend on
+    # the block, of which log Gamma is computed only once.
     depends = graph.depends(node.inputs[0])
     scalar = log_gamma if depends and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
@@ -213,7 +214,7 @@ def _(op: Split, node: Apply, graph: LogpGraph) -> Elements | None:
 
 @elements_of.register
 def _(op: Join, node: Apply, graph: LogpGraph) -> Elements | None:
-    # not by its own `perform`, which casts the numbers of the elements to the dtype of the result
+    # `np.concatenate` is run, because the Op itself would cast the numbers of the elements to its own dtype
     return rearranged(
         node, graph, tuple(range(len(node.inputs))), lambda *args: np.concatenate(args, axis=op.axis)
     )
@@ -303,8 +304,8 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
         )
         return np.broadcast_to(number, coordinate_shape)[where].reshape(-1)
 
-    # `which`: the element of the broadcast indices that each output element uses. `base`: the flat index in x
-    # that the sliced dimensions contribute to.
+    # `which`: the element of the broadcast indices that each output element uses. `base`: the part of its
+    # flat index in x that comes from the sliced dimensions.
     small = [1 if d in index else n for d, n in enumerate(shape)]
     numbered = list(small)
     numbered[arrays[0]] = n_wide

@@ -1,6 +1,6 @@
 """Splits a log density into terms whose elements depend on as few sites as possible.
 
-A sum over everything depends on every site; the terms that it is a sum of do not.
+The total log density depends on every site, but each of the terms that it is a sum of may depend on a few.
 """
 
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term],
     Returns
     -------
     sparse : terms whose elements depend on few sites each
-    dense : terms whose `Dependence` is not known, or of too many sites
+    dense : terms whose elements depend on too many sites, or on sites that are not known (see `Dependence`)
     """
     sparse: list[Term] = []
     dense: list[Term] = []
