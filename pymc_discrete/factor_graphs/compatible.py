@@ -52,7 +52,8 @@ def check(density: ModelDensity) -> None:
                 "such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
                 f"{REMEDY}"
             )
-        # products of three sites that matter in rare states only, which the random points have missed
+        # The random points may miss products of three sites that are not 0 in rare states only. The degree,
+        # which is derived from the graph, reveals them.
         if part.degree > 2:
             how = part.why_degree
             raise ValueError(

@@ -60,7 +60,7 @@ class Quadratic:
         return 0.5 * xp.dot(v, xp.dot(self._weights(parameters, xp), v))
 
     def start(self, parameters: dict[str, Any], widths: list[int]):
-        """N (n, n), whose entry n_ij is the message from i to j."""
+        """Uniform messages N (n, n), whose entry n_ij is the message from i to j."""
         return jnp.zeros((len(self.sites[0]),) * 2)
 
     def received(self, parameters: dict[str, Any], messages) -> list[Any]:
@@ -128,7 +128,7 @@ class Bipartite:
         return xp.dot(a, xp.dot(parameters["weights"], b))
 
     def start(self, parameters: dict[str, Any], widths: list[int]):
-        """(A, B) from a to b, and (A, B) from b to a."""
+        """Uniform messages: (A, B) from the sites a to the sites b, and (A, B) from b to a."""
         shape = tuple(map(len, self.sites))
         return jnp.zeros(shape), jnp.zeros(shape)
 

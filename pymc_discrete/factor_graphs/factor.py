@@ -56,7 +56,10 @@ class Factor(Protocol):
     hard: bool
 
     def degrees(self) -> list[int]:
-        """For each argument, the number of factors that one of its edges stands for."""
+        """For each argument, how many factors `bethe_log_partition` counts for one of its edges.
+
+        One for most kinds; several for a quadratic form, which is a factor for every pair of its sites.
+        """
 
     def check(self, widths: list[int]) -> None:
         """Refuse parameters that do not fit the arguments; `widths` are the numbers of values of each."""

@@ -302,7 +302,8 @@ def slots_of(space: Space, factor: Factor) -> list[Slot]:
                     "Table or Pairwise."
                 )
         sizes = np.array([v.size for v in variables])
-        # the index of a slot runs through its own variables only: subtract the sites of all others before
+        # The index of a slot counts the sites of its own variables only. The number of sites of other
+        # variables that come before is subtracted.
         skipped = np.asarray(space.starts)[numbers] - (np.cumsum(sizes) - sizes)
         slots.append(
             Slot(

@@ -151,7 +151,7 @@ def or_max_product(parents, child):
     all_gains = gains.sum(axis=1)
     gains_of_others = sums_of_others(gains)
     best_of_others = jnp.where(is_first, second[:, None], best[:, None])
-    # if the child is on and this parent is off, another one has to be on: the best of them, at its own odds
+    # if the child is on and this parent is off, another parent must be on: the one with the largest odds
     to_parents = jnp.minimum(child[:, None] + gains_of_others, jnp.maximum(0.0, -best_of_others))
     # if the child is on, every parent with positive odds is on, or else the one with the largest odds
     return to_parents, all_gains + jnp.minimum(best, 0.0)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-# Up to so many values, the element-wise maximum of their arrays is faster than a reduction over the axis,
-# which XLA computes in a separate pass.
+# For at most this many values, an element-wise maximum of one array per value is faster than a reduction over
+# the axis, which XLA computes in a separate pass.
 FEW = 8
 
 

@@ -89,7 +89,10 @@ class Table(Edges):
 
 
 def eliminated(table, cavities: list[Any], keep: int, semiring: Semiring):
-    """(K_keep, F), of a table (K1, ..., Kn, F), with all arguments except `keep` eliminated."""
+    """(K_keep, F), from tables (K1, ..., Kn, F): the sum or maximum over all arguments except `keep`.
+
+    Before that, the messages `cavities` of these arguments are added to the tables.
+    """
     for axis in reversed(range(len(cavities))):
         if axis != keep:
             shape = [1] * (table.ndim - 1)

@@ -6,7 +6,7 @@ from functools import cached_property
 import jax.numpy as jnp
 import numpy as np
 
-PADDING = 4  # a padded table of edges is used if it is at most so many times as large as the list of edges
+PADDING = 4  # a padded table of edges is used if it is at most this many times as large as the list of edges
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ def jumps(d, time, balancing: str) -> SiteProposals:
     else:
         weights, stayer = jnp.exp(move), jnp.exp(-likeliest)
     stay = jnp.exp(-time) + jump * stayer / (1 + odds)
-    # the logarithm of the sum is accurate unless the sum comes close to underflow
+    # If the sum comes close to underflow, its logarithm is computed from the logarithms of its terms instead.
     representable = stay.min() > 1e10 * jnp.finfo(stay.dtype).tiny
     log_stay = jax.lax.cond(
         representable, lambda: jnp.log(stay), lambda: jnp.logaddexp(-time, log_jump - log_rest - likeliest)

@@ -76,9 +76,9 @@ def evaluate(x, target, carry: Callable) -> State:
 def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tuple[State, Info]:
     """Run `transitions` steps in one compiled loop; with probability 1/2, one more, unless steps are sweeps.
 
-    Proposals that are always accepted alternate: on a flat target an even number of flips never changes the
-    parity of x. The random number of steps is drawn independently of x, so that the target stays invariant.
-    Sweeps conserve no such parity.
+    On a flat target every proposal is accepted, and an even number of flips never changes the parity of x.
+    With a random number of steps both parities are reached. It is drawn independently of x, so that the
+    target stays invariant. Sweeps conserve no such parity.
 
     Returns
     -------

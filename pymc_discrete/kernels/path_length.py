@@ -10,7 +10,8 @@ from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.targets.space import Space
 
 LARGEST_MEAN = 10_000  # a compiled proposal has room for twice as many moves
-# lower bound of a tuned mean: where single moves are never accepted (parity), longer paths are still tried
+# Lower bound of a tuned mean. Single moves may never be accepted, as under a parity constraint; with this
+# bound longer paths are still tried.
 SMALLEST_TUNED = 1.5
 START = 3.0  # the tuned mean before the first draw
 
@@ -18,8 +19,8 @@ START = 3.0  # the tuned mean before the first draw
 class PathLength:
     """The distribution of the number L of moves in a proposal.
 
-    L is random and independent of x. It is 1 with a probability of at least 1/(2 mean - 1), so that no parity
-    of the moves is conserved.
+    L is random and independent of x. It is 1 with a probability of at least 1/(2 mean - 1). If L were always
+    even, for example, binary states with an odd number of changed sites would never be reached.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ import numpy as np
 from pymc_discrete.targets.space import Space
 
 SMALLEST = 0.5  # lower bound of a unit
-FEWEST = 20  # fewest draws from which a standard deviation is estimated
+FEWEST = 20  # smallest number of draws from which a standard deviation is estimated
 
 
 def has_units(space: Space) -> bool:

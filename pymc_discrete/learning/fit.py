@@ -128,7 +128,7 @@ def fit(
         minus, kept = sampler.draw(key_model, graph, kept, chains)
 
         def likelihood(params):
-            """A function with the gradient of the log likelihood; its value is another one."""
+            """A function whose gradient estimates that of the log likelihood; its value does not."""
             logdensity = jax.vmap(model.graph(params).logdensity)
             return weights @ logdensity(plus) - logdensity(minus).mean()
 

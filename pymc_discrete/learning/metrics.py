@@ -31,8 +31,8 @@ def squared_mmd(x, y):
 
     References
     ----------
-    Lazaro-Gredilla, Dedieu and George 2021, section 5 (whose formula gives all three sums the
-    arguments of the third: Gretton et al. 2012).
+    Lazaro-Gredilla, Dedieu and George 2021, section 5. In the formula there, all three sums have the
+    arguments of the third one; here they are those of Gretton et al. 2012.
     """
     x, y = jnp.asarray(x), jnp.asarray(y)
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not x.shape[1]:

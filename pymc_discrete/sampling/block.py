@@ -120,5 +120,5 @@ class Block(ABC):
         return []
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
-        """{discrete variable: how probable its sites leave their values} at the points of the chains."""
+        """For each discrete variable, how probable it is that its sites change from these `points`."""
         return {}

@@ -31,7 +31,7 @@ class DiscreteBlock(Block):
     """
 
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
-        # a target caches compiled functions for the precision of its first use
+        # A target keeps functions compiled for the precision of its first use, so float32 needs a new one.
         target = step.fresh_target() if floats_are_32_bit() else step.target
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()

@@ -12,9 +12,10 @@ from xarray import DataTree
 from pymc_discrete.targets.names import alike, shown
 
 AGREE = 0.1  # two chains agree if the mean total variation distance of their labels is at most this
-# least number of sites, and of sites per label, to estimate a permutation: with fewer, one fits by chance
+# smallest numbers of sites, and of sites per label, from which a permutation is estimated; with fewer sites,
+# some permutation fits by chance
 FEWEST, EACH = 10, 3
-SITES, DRAWS = 1000, 1000  # at most so many, evenly spaced, are compared
+SITES, DRAWS = 1000, 1000  # largest numbers of sites and of draws that are compared; they are evenly spaced
 
 
 def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarray]:
@@ -68,7 +69,8 @@ def groups(posterior: Any, model: pm.Model) -> list[tuple[str, ...]]:
 def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     """(chains, K) int, the label in chain 0 of each label of a chain.
 
-    None if all chains have their labels in the order of chain 0, or some chain differs by more than that.
+    None if all chains have their labels in the order of chain 0, or if some chain differs from chain 0 in
+    more than the order of its labels.
 
     Parameters
     ----------

@@ -18,11 +18,12 @@ from pymc_discrete.steps.standing import Leaving
 _log = logging.getLogger("pymc.discrete")
 
 WARMUP, POSTERIOR = "warmup", "posterior"
-# Tuning draws after which chains that do not move are settled: fixed, so that draws do not depend on `chunk`.
+# Chains that do not move are settled each time this many tuning draws are done. The number is fixed, so that
+# the draws do not depend on `chunk`.
 TUNING_CHUNK = 50
-UPDATES = 20  # of the progress bar, at most
-SMALLEST_CHUNK = 50  # draws
-LARGEST_CHUNK = 2**27  # bytes of draws on the device
+UPDATES = 20  # largest number of updates of the progress bar
+SMALLEST_CHUNK = 50  # smallest number of draws in a chunk
+LARGEST_CHUNK = 2**27  # largest size in bytes of the draws of a chunk, which are kept on the device
 
 
 class Run:
@@ -72,7 +73,7 @@ class Run:
             _log.warning(f"Interrupted after {done} of {self.draws} draws; they are returned.{more}")
 
     def tune_all(self, keep: bool) -> None:
-        """Tune in stretches; after each, settle chains that do not move and pool adapted parameters.
+        """Tune in stretches; after each, move chains that are stuck and pool adapted parameters.
 
         If the tuning draws are not kept, a stretch records its last draw only.
         """

@@ -231,7 +231,7 @@ def sample(
 
 
 def leaving(run: Run, dtype: str) -> dict[str, Leaving]:
-    """{discrete variable: how probable its sites leave their values} at the ends of the chains."""
+    """For each discrete variable, how probable it is that its sites change, at the chains' last points."""
     with precision(dtype):
         return run.leaving()
 
@@ -249,7 +249,7 @@ def store_of(
     var_names: Sequence[str] | None,
     initvals: Any,
 ) -> Memory | Checkpoint:
-    """The storage of the draws; a folder accepts one run, identified by settings, model, data and starts."""
+    """The storage of the draws; a folder takes one run, known by its settings, model, data and starts."""
     if checkpoint is None:
         return Memory()
     fingerprints = {

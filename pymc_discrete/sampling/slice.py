@@ -34,7 +34,7 @@ class SliceBlock(Block):
 
     def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
-        # a density caches compiled functions for the precision of its first use
+        # A density keeps functions compiled for the precision of its first use, so float32 needs a new one.
         self.density = step.fresh_density() if floats_are_32_bit() else step.density
         self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)

@@ -56,7 +56,7 @@ class Memory:
             for name, array in group.items():
                 draws = array.swapaxes(0, 1)
                 if name in kept:
-                    # no reference check: `read` is not called before the last `write`
+                    # NumPy need not look for views of the array: `read` is called after the last `write` only
                     kept[name].resize((first + count, *draws.shape[1:]), refcheck=False)
                     kept[name][first:] = draws
                 else:
@@ -193,7 +193,7 @@ class Checkpoint:
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
         """Write the next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and their state."""
         first, crc = self.done(part), {}
-        # gathered from all processes, so every process must get here
+        # `on_host` gathers arrays from all processes, so every process must call it
         leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
         if jax.process_index():  # only the first process writes
             names = {f"{part}-{kind}": list(group) for kind, group in groups.items()}

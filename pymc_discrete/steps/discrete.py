@@ -188,7 +188,7 @@ class DiscreteStep(JaxStep):
         self.watch: Watch | None = None
 
     def _auto_transitions(self, n_moves: float) -> int:
-        """Transitions per draw: one pass over the sites, or more as long as PyMC's overhead costs more."""
+        """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
         microseconds = TRANSITION * self._rounds + self._cost() / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
 

@@ -25,7 +25,9 @@ from pymc_discrete.targets.names import shown
 
 UPDATE = 2.0  # overhead of an update besides its evaluations of the density, in microseconds
 EVALUATIONS = 8.0  # mean number of evaluations of the density in an update
-MOST_SWEEPS = 4  # if draws stay correlated with so many sweeps, another step helps more than further sweeps
+# largest number of sweeps that "auto" chooses; if draws stay correlated, another step helps more than further
+# sweeps
+MOST_SWEEPS = 4
 STILL = 0.9  # if a larger share of updates stays in place, the user is warned
 
 

@@ -22,7 +22,7 @@ RARE = 1e-9
 # or 1 in 1,100
 CHANCE = 7.0
 # if fewer moves than this are expected in a chain where a variable never moves, and it moves in other chains,
-# the chain is in a mode of its own
+# the chain is in another mode than those
 FEW = 1e-3
 # number of random states whose conditionals are compared, to find out whether they depend on other sites
 TRIED = 4

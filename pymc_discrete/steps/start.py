@@ -108,7 +108,8 @@ def check_differences(
             usual = np.maximum(
                 1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1), NOT_WORTH_IT
             )
-            # errors larger than that are compared with the rounding of the single terms, which may cancel
+            # Larger errors may come from the rounding of large terms that cancel in the log density, so they
+            # are compared with a bound that takes the size of each term into account.
             large = np.flatnonzero(~(error <= usual))
             neighbours = {n: with_value(x, site[of_variable][n], value[of_variable][n]) for n in large}
             if not all(error[n] <= rounding_room(target, x, y, eps) for n, y in neighbours.items()):

@@ -70,7 +70,7 @@ def correlations(draws: np.ndarray) -> np.ndarray:
 
 
 def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
-    """The series of draws (chains, draws, series) whose total varies least compared with themselves.
+    """The series of draws (chains, draws, series) whose total has the least variance, relative to their own.
 
     They are found greedily, from the best pair.
 

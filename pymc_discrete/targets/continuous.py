@@ -102,11 +102,11 @@ class ContinuousDensity:
         return jnp.asarray(self._total(*self.parts(q), *others)[0], float).reshape(())
 
     def rest(self, others: list[Any]):
-        """() float, the sum of the terms that do not depend on the block, as far as they are in JAX."""
+        """() float, the sum of those terms that do not depend on the block and that JAX can compile."""
         return jnp.asarray(self._rest(*others)[0], float).reshape(())
 
     def logdensity(self, point: Mapping[str, Any]):
-        """() float, the log density of the whole model, as far as it is in JAX."""
+        """() float, the log density of the whole model, without the terms that JAX cannot compile."""
         others = [jnp.asarray(o) for o in self.others(point)]
         return self.block(self.ravel(point), others) + self.rest(others)
 

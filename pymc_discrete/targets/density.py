@@ -41,7 +41,7 @@ class Context(NamedTuple):
     leaves : list of flat arrays
         The values of `ModelDensity.leaves`.
     untouched : () nats
-        The sum of the terms that do not depend on the block, as far as they are in JAX.
+        The sum of those terms that do not depend on the block and that JAX can compile.
     parts : list
         The context of each part.
     since : list of arrays
@@ -203,7 +203,8 @@ class ModelDensity(Density):
         values = self._values_of_leaves(*others)
         leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
         untouched = values[len(self.leaves) :]
-        # the contexts of the parts are valid for every x; values of x that padding reads are masked later
+        # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
+        # indices may read its values, but what is computed from them is masked later.
         arrays = self._arrays(jnp.asarray(self.space.lower), leaves)
         parts = [p.context(arrays) for p in self.parts]
         return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), parts)
@@ -240,7 +241,7 @@ class ModelDensity(Density):
     def logdensity(self, x, context: Context):
         """() nats, the sum of the terms that depend on the block.
 
-        In a centred context, less that at the state where it is centred.
+        In a centred context, the log density at the state where it is centred is subtracted.
         """
         if context.since is not None:
             return change(self._summands(*self._values(x, context)), context.since)
@@ -303,7 +304,7 @@ class ModelDensity(Density):
         return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
     def _masked(self, x, d, sites=None):
-        """Differences d (m, K) of some sites, None for all, after `masked`."""
+        """`masked`, applied to differences d (m, K) of some sites; None means all sites."""
         values, inside = self.space.neighbours(x, sites)
         now = x if sites is None else x[sites]
         return masked(d, values, inside, now)
@@ -379,12 +380,12 @@ class ModelDensity(Density):
         return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
 
     def _shortened(self, n: int, rows):
-        """None if `rows` are all sites of the variable in order: slices then take the place of gathers."""
+        """`rows`, or None (read by slices instead of a gather) if they are all of the variable's sites."""
         size = self.space.variables[n].size
         return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
 
     def _masked_rows(self, n: int, x, d, rows, candidates):
-        """Differences d (r, K) of some sites of variable n, where None counts as 0, after `masked`."""
+        """`masked`, applied to differences d (r, K) of some sites of variable n; None means zeros."""
         values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
         return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
 

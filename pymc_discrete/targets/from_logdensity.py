@@ -58,7 +58,7 @@ class FunctionDensity(Density):
         return jnp.asarray(self.function(x, *context)).reshape(())
 
     def centred(self, x, context):
-        return context  # the summands of a function are not known
+        return context  # not centred: that takes a sum of known terms, and this is an arbitrary function
 
     def differences(self, x, context):
         values, inside = self.space.neighbours(x)

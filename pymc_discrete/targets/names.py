@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-ALIKE = 4  # at least so many names that differ only in their numbers are shown as a range
+ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
 LISTED = 8  # largest number of entries that a list shows
 
 

@@ -26,7 +26,7 @@ BEARABLE = 1e9  # for all differences, if the gradient does not show how the den
 # Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
 # about 100 microseconds
 CHEAP_DRAW = 2.5e5
-WIDEST = 4096  # largest reach of a stretch of values
+WIDEST = 4096  # largest number of steps in a stretch of values, see `Variable.width`
 
 
 def check_way(differences: Any) -> None:
@@ -148,7 +148,8 @@ class Plan:
         for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
             members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]
-            # A table costs Ka Kb evaluations in each context, and saves Ka + Kb in each transition.
+            # A table costs Ka Kb evaluations in each context and saves Ka + Kb in each transition. A context is
+            # assumed to have d / 2 transitions, and at least 5.
             worth = (va.K + vb.K) * max(space.d, 10) / 2 >= va.K * vb.K
             if not (va.finite and vb.finite and worth and va.K * vb.K * len(members) <= LARGEST_TABLES):
                 remaining[members] = True
@@ -203,12 +204,12 @@ class Plan:
             self._note_reason(part.sites, 2, way, reason)
 
     def _gradient_of_all(self, terms: list[Term]) -> Gradient:
-        """The gradient of all terms, which the user asks for.
+        """The gradient of all terms, for users who ask for it with differences="gradient".
 
         Raises
         ------
         ValueError
-            If the gradient is blind for some variables.
+            If the gradient does not show how the density changes when some of the variables move.
         """
         gradient = Gradient(terms, self.dependence, self.space)
         unseen = [v.name for n, v in enumerate(self.space.variables) if n not in gradient.variables]
@@ -244,7 +245,7 @@ class Plan:
 
     @cached_property
     def interactions(self) -> Interactions:
-        """Which sites interact, as far as the parts say."""
+        """Which sites interact: those that any part joins."""
         mixed = np.zeros(self.space.d, bool)
         for part in [*self.incremental, *self.gradients]:
             mixed[part.sites] = True

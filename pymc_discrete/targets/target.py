@@ -72,7 +72,7 @@ class Density(ABC):
 
     @abstractmethod
     def centred(self, x, context) -> Any:
-        """The context in which `logdensity` is counted from that at x, as a sum of changes."""
+        """A context in which `logdensity` is the difference from that at x, a sum of changes of summands."""
 
     @abstractmethod
     def differences(self, x, context): ...
@@ -168,7 +168,7 @@ class Target:
             return Target(self.density, self.density.prepare(inputs))
 
     def centred(self, x) -> "Target":
-        """The same target with its log density counted from that at x, as a sum of changes.
+        """The same target, whose log density is the difference from that at x, a sum of changes of summands.
 
         In float32 this keeps small differences of large log densities. May be called inside a traced program.
         """

@@ -33,7 +33,7 @@ _log = logging.getLogger("pymc.discrete")
 FORGET = 0.02  # weight of an iteration in the running averages of the mean and covariance of q
 RATE = 0.02  # initial learning rate of Adam
 BEGIN = 50  # sweeps from the initial point to the first draws of q
-UPDATES = 50  # of the progress bar, at most
+UPDATES = 50  # largest number of updates of the progress bar
 REFUSED = 0.1  # an error is raised if the gradient is not finite in more than this share of the iterations
 # Shares of slice steps that are accepted, in the last tenth of the iterations: below the first an error is
 # raised, below the second a warning is given.

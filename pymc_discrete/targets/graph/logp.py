@@ -33,7 +33,8 @@ from pymc_discrete.targets.graph.sparse import refuse_sparse
 from pymc_discrete.targets.graph.stacking import Stacked
 
 
-# PyTensor would record a traceback for every node; they are not used, and take a tenth of the time.
+# PyTensor would record a traceback for every node. The tracebacks are not used here, and recording them would
+# take a tenth of the time.
 @pytensor.config.change_flags(traceback__limit=0)
 def logp_graph(
     model: pm.Model,

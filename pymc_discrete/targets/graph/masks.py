@@ -124,7 +124,7 @@ class Sliced(NamedTuple):
 
 
 def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
-    """The error that `masked` raises for a term whose inputs are all variable, or None."""
+    """The error that `masked` raises for a term if none of its inputs is constant; None if it raises none."""
     try:
         masked([output], list(explicit_graph_inputs([output])))
     except NotImplementedError as error:
@@ -257,7 +257,7 @@ def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Vari
         if len(y.cuts) != 1 or not choice.same(y.cuts[0].on(y.cuts[0].axis + ahead)):
             raise refused(node)
     elif axis >= ahead and not whole.type.broadcastable[axis - ahead]:
-        raise refused(node)  # one value for each True, and the number of these varies
+        raise refused(node)  # y has one value for each True, and the number of these varies
     new = whole if node.op.set_instead_of_inc else x + whole
     return pt.switch(choice.mask(x.type.ndim), new, x).astype(x.dtype)
 
@@ -407,7 +407,7 @@ def applied(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable |
         if not (isinstance(before, Cut) and isinstance(after, Cut)):
             raise refused(node)
         axis = op.axis % parts[0].whole.ndim
-        # a[:k] joined with b[k:], where a and b have one length, is a switch between a and b
+        # if a and b have the same length, a[:k] joined with b[k:] is a switch between a and b
         fits = (
             before.axis == after.axis == axis
             and before.length == after.length

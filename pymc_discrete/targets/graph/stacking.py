@@ -272,7 +272,7 @@ def summands(term: Variable) -> list[tuple[Variable, bool]]:
 
 
 class Alike:
-    """Groups graphs by structure: those of which there are enough to be worth stacking."""
+    """Finds groups of at least `LEAST` graphs of equal structure."""
 
     def __init__(self) -> None:
         self._signatures = Signatures()
@@ -490,7 +490,7 @@ class Stacked:
 
 
 def similar_summands(term: Variable, alike: Alike) -> list[Variable]:
-    """The summands of a term of which enough have one structure, followed by the sum of the others."""
+    """Those summands of a term that share their structure with enough others, then the sum of the rest."""
     parts = [-part if minus else part for part, minus in summands(term)]
     similar = {n for numbers in alike.of(parts) for n in numbers} if len(parts) >= LEAST else set()
     if not similar:

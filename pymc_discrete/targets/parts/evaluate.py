@@ -211,7 +211,7 @@ class Reader:
         values = self._memo[key][n]  # (r, ..., c, k)
         place = place.reshape(*entry.shape, -1)
         places = place.reshape(-1, place.shape[-1])
-        if (places == places[:1]).all():  # the same elements of every entry
+        if (places == places[:1]).all():  # the same elements are read of every entry
             values = (
                 values
                 if np.array_equal(places[0], np.arange(values.shape[-2]))

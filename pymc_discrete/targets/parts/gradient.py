@@ -35,7 +35,7 @@ from pymc_discrete.targets.structure.terms import Term
 
 @dataclass
 class SlopedElements(Pointwise):
-    """Elements whose changes are multiplied by the gradient of the rest of the graph.
+    """Elements whose changes are multiplied by the gradient of the rest of the graph with respect to them.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Gradient(Part):
         super().__init__(dependence, space)
         total = pt.add(*(t.total for t in terms)) if len(terms) > 1 else terms[0].total
         self.blind = ""
-        # tensor that is evaluated exactly -> the float that takes its place in the rest
+        # {tensor that is evaluated exactly: the float variable that takes its place in the rest of the graph}
         self._floats: dict[Variable, Variable] = {}
         self._slopes: list[Variable] = []
         rest = self._with_floats(total)
@@ -118,11 +118,11 @@ class Gradient(Part):
         return np.unique(np.concatenate(sites))
 
     def _note_blind(self, why: str) -> None:
-        """Set `blind`, of which the first reason is kept."""
+        """Set `blind` to a reason, unless an earlier one was noted."""
         self.blind = self.blind or why
 
     def _float(self, var: Variable) -> Variable:
-        """The float that takes the place of a tensor."""
+        """The float variable that takes the place of a tensor."""
         if var not in self._floats:
             self._floats[var] = pt.tensor(shape=self.graph.shape(var), dtype=pytensor.config.floatX)
         return self._floats[var]
@@ -143,7 +143,7 @@ class Gradient(Part):
         return rule is not None and (rule.passes or relabels)
 
     def _with_floats(self, total: Variable) -> Variable:
-        """The graph of `total` with floats in place of the tensors that are evaluated exactly."""
+        """The graph of `total` with float variables in place of the tensors that are evaluated exactly."""
         exact = set(self.graph.values)
         copies: dict[Variable, Variable] = {}
         for node in toposort([total]):
@@ -170,7 +170,7 @@ class Gradient(Part):
         return rest
 
     def _check_leaves(self, rest: Variable) -> None:
-        """Note as blind where a float reaches the density only through Ops without a useful derivative.
+        """Set `blind` if one of the floats affects the density only through Ops without a useful derivative.
 
         A float that only guards the support of the density needs no derivative.
         """

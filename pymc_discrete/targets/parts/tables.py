@@ -25,7 +25,7 @@ from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.terms import Term
 
-LARGEST_TABLES = 5_000_000  # entries
+LARGEST_TABLES = 5_000_000  # largest number of entries of the tables of one variable, or of a pair, in a term
 
 
 # ---------------------------------------------------------------- elements of one site
@@ -383,7 +383,7 @@ class Tables(Part):
             weights = self._log_weights(n, x, tables)
             if weights is None:
                 weights = jnp.zeros((v.size if rows is None else rows.shape[0], 1 if binary else v.K))
-            # log odds are nan where both values are impossible: the values then count as equally likely
+            # the log odds are nan where both values are impossible; both then count as equally likely
             if binary:
                 return jnp.where(jnp.isnan(weights), 0.0, weights)
             weights = jnp.where(jnp.isnan(weights), -jnp.inf, weights)

@@ -156,7 +156,8 @@ def rearranged(
         return None  # the Op has cast its data, and the numbers may have been rounded or truncated
     starts = np.array([s for _, s in source_of])
     source = np.searchsorted(starts, ids, side="right") - 1
-    # an empty input has the same offset as the next one: searchsorted returns the last, the non-empty one
+    # An empty input has the same offset as the next one. Of inputs with equal offsets, `searchsorted` with
+    # side="right" finds the last, which is not empty.
     reads: list[np.ndarray | None] = [np.full((ids.size, 1), -1) for _ in node.inputs]
     for s, (j, start) in enumerate(source_of):
         reads[j] = np.where(source == s, ids - start, -1)[:, None]
