@@ -148,8 +148,8 @@ class Plan:
         for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
             members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]
-            # A table costs Ka Kb evaluations in each context and saves Ka + Kb in each transition. A context is
-            # assumed to have d / 2 transitions, and at least 5.
+            # A table costs Ka Kb evaluations in each context and saves Ka + Kb in each transition. A context
+            # is assumed to have d / 2 transitions, and at least 5.
             worth = (va.K + vb.K) * max(space.d, 10) / 2 >= va.K * vb.K
             if not (va.finite and vb.finite and worth and va.K * vb.K * len(members) <= LARGEST_TABLES):
                 remaining[members] = True
