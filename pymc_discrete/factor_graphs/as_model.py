@@ -46,7 +46,7 @@ def summed(
 
 
 def to_target(graph: SumOfFactors, differences: str) -> Target:
-    """The target of the graph, its log potentials the context; see `FactorGraph.to_target`."""
+    """The target of the graph, with its log potentials as the context; see `FactorGraph.to_target`."""
     check_way(differences)
     inputs = [*graph.unary, *(a for of_factor in graph.parameters for a in of_factor.values())]
     return Target(density_of(graph.wiring, differences)).with_inputs(inputs)

@@ -52,7 +52,7 @@ class Run:
 
     @cached_property
     def warnings_of_pymc(self) -> list[SamplerWarning]:
-        """PyMC's own: divergences, tree depth, R-hat, few effective draws."""
+        """The warnings of PyMC's own checks: divergences, tree depth, R-hat, few effective draws."""
         by_message: dict[str, SamplerWarning] = {}
         # R-hat of an element that never moves divides 0 by 0
         with np.errstate(divide="ignore", invalid="ignore"):

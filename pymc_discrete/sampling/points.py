@@ -57,7 +57,7 @@ class Points:
         return parts
 
     def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A mapping that gives each vector, and also each of its parts, of {variable or vector: array}."""
+        """`values` {variable or vector: array} as a mapping that also has the parts of every vector."""
         return ByName(self._places, values)
 
 

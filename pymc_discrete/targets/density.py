@@ -273,7 +273,7 @@ class ModelDensity(Density):
         return self.plan.local is not None
 
     def differences(self, x, context: Context):
-        """(d, K) nats."""
+        """(d, K) nats, see `Target.differences`."""
         state = self._state_with_tensors(x, context)
         ats = [p.at(state) for p in self.parts]
         blocks = []

@@ -44,7 +44,7 @@ class Reason(NamedTuple):
 
 
 class Plan:
-    """The part that every term of the log density belongs to.
+    """Assigns every term of the log density to a part, which computes the differences of the term.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Plan:
                 self._reasons[m] = Reason(rank, way, reason)
 
     def _sort_sparse(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
-        """The elements of sparse terms: those of one and of two sites to tabulate, and the others."""
+        """Sort the elements of sparse terms: those of one and of two sites are tabulated, others are not."""
         unary: list[Unary] = []
         pairs: list[Pair] = []
         joined: list[Joined] = []

@@ -198,7 +198,7 @@ def row_selection(var: Variable, moving: Depends) -> RowSelection | None:
 
 
 def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """`x[i][j, k]` as `x[i[j], k]`, and `x[i].T` as `x[i.T]`."""
+    """A selection from a selection, `x[i][j, k]`, as `x[i[j], k]`, and `x[i].T` as `x[i.T]`; else None."""
     inner = (
         row_selection(inputs[0], moving)
         if isinstance(node.op, AdvancedSubtensor | Subtensor | DimShuffle)
@@ -231,7 +231,7 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
 
 
 def row_by_row(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """A function that is applied to each row of a selection of rows, applied to all rows before it."""
+    """A function of each selected row, computed for all rows before the selection; None where that fails."""
     numbers = [j for j, i in enumerate(inputs) if i in moving]
     inner = row_selection(inputs[numbers[0]], moving) if len(numbers) == 1 else None
     if inner is None:

@@ -351,7 +351,7 @@ class Vectors:
 
 
 def joined_alike(outputs: list[Variable], vectors: Vectors, stack: Stack, alike: Alike) -> list[Variable]:
-    """The graph as a function of the vectors, with joined inputs of equal structure stacked."""
+    """The graph as a function of the vectors; inputs of a Join that have equal structure are stacked."""
 
     def join(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         groups = alike.inputs(node)

@@ -113,7 +113,10 @@ class Part(ABC):
 
     # ------------------------------------------------------------ differences, pure JAX functions
     def context(self, arrays: dict[Variable, Any]) -> Any:
-        """What does not depend on x, computed once per context; `arrays` as in `BlockState`, at any x."""
+        """All that `differences` needs and that does not depend on x, computed once per context.
+
+        `arrays` is as in `BlockState`, at any x.
+        """
         return ()
 
     def context_of(self, n: int, context: Any, rows: Any) -> Any:
@@ -121,7 +124,7 @@ class Part(ABC):
         return context
 
     def at(self, state: BlockState) -> Any:
-        """What depends on x but not on a move, computed once for all moves from x."""
+        """All that `differences` needs and that depends on x but not on the move, computed once per x."""
         return ()
 
     @abstractmethod

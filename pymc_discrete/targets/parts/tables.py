@@ -219,7 +219,7 @@ class Pair:
 
 
 def entries_at(table, index, axis: int):
-    """`table[..., index, ...]` along one axis, which `index` lacks."""
+    """The entries of `table` at the positions `index` along one axis; `index` has all axes but this one."""
     length = table.shape[axis]
     if length <= 8:  # a chain of selects vectorises, a gather does not
         slices = [jax.lax.index_in_dim(table, value, axis, keepdims=False) for value in range(length)]
