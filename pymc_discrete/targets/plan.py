@@ -18,7 +18,6 @@ from pymc_discrete.targets.structure import costs
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.terms import Term, split
 
-WAYS = ("auto", "exact", "gradient")
 # Dense terms are evaluated exactly at every move if that takes no more counted operations than one of these:
 SMALL = 2e5  # in all
 CHEAP = 64.0  # for each element of the changed linear maps
@@ -27,12 +26,6 @@ BEARABLE = 1e9  # in all, if the gradient is blind
 # about 100 microseconds
 CHEAP_DRAW = 2.5e5
 WIDEST = 4096  # largest reach of a stretch of values
-
-
-def check_way(differences: Any) -> None:
-    """Raise ValueError for a value of `differences` that is none of `WAYS`."""
-    if differences not in WAYS:
-        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
 
 
 class Reason(NamedTuple):
