@@ -80,6 +80,5 @@ WAYS = ("auto", "exact", "gradient")
 
 
 def check_way(differences: Any) -> None:
-    """Raise ValueError for a value of `differences` that is none of `WAYS`."""
-    if differences not in WAYS:
-        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    """Raise a ValueError for a value of `differences` that is none of `WAYS`."""
+    check_choice("differences", differences, WAYS)
