@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from pymc_discrete.checks import check_count, check_switch, check_way, check_way
+from pymc_discrete.checks import check_count, check_switch, check_way
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import check_correlation, pmp
