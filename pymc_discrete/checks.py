@@ -73,3 +73,12 @@ def check_entries(name: str, given: Any, known: Iterable[str]) -> None:
     for key in given or {}:
         if key not in known:
             raise ValueError(f"{name} has no entry {key!r}; it has {', '.join(known)}.")
+
+
+# the ways to find differences that a user may ask for
+WAYS = ("auto", "exact", "gradient")
+
+
+def check_way(differences: Any) -> None:
+    """Raise a ValueError for a value of `differences` that is none of `WAYS`."""
+    check_choice("differences", differences, WAYS)

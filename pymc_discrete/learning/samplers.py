@@ -6,12 +6,11 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from pymc_discrete.checks import check_count, check_switch
+from pymc_discrete.checks import check_count, check_switch, check_way
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import check_correlation, pmp
 from pymc_discrete.kernels import Kernel, loop
-from pymc_discrete.targets.plan import check_way
 
 
 @runtime_checkable

@@ -39,8 +39,9 @@ class Slow:
             ]:
                 flat = np.asarray(values, float).reshape(-1)
                 # The score is the number of effective draws per chain. The score of an element
-                # whose R-hat alone is too large is just below the limit.
-                reported = np.where(flat > LARGEST_RHAT, FEWEST - 1 / flat, np.inf) if rhat else flat / chains
+                # whose R-hat alone is too large is just below the limit, and the lower the larger R-hat.
+                below = np.where(flat > LARGEST_RHAT, FEWEST - 1 + 1 / flat, np.inf)
+                reported = below if rhat else flat / chains
                 score = np.fmin(score, reported)
             self._scores.setdefault(str(name), []).append(score)
 

@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.checks import check_way
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.space import Space, masked
 from pymc_discrete.targets.target import Density, Target
-
-WAYS = ("auto", "exact", "gradient")
 
 
 class FunctionDensity(Density):
@@ -170,8 +169,7 @@ def target_from_logdensity(
         )
     if not isinstance(space, Space):
         raise TypeError(f"space must be a Space, got {type(space).__name__}. Build one with pmd.Space.build.")
-    if differences not in WAYS:
-        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
+    check_way(differences)
     if not isinstance(inputs, tuple | list):
         raise TypeError(
             f"inputs must be a tuple of arrays, which fn takes after x, got {type(inputs).__name__}. One is "

@@ -6,10 +6,10 @@ import numpy as np
 import pymc as pm
 from pymc.model import modelcontext
 
+from pymc_discrete.checks import check_way
 from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.plan import check_way
 from pymc_discrete.targets.target import Target
 
 

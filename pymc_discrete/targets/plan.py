@@ -18,7 +18,6 @@ from pymc_discrete.targets.structure import costs
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.terms import Term, split
 
-WAYS = ("auto", "exact", "gradient")
 # The exact differences of a dense term are computed if they take at most one of these numbers of operations.
 SMALL = 2e5  # for all differences
 CHEAP = 64.0  # for each move and each element of the linear maps that it changes
@@ -27,12 +26,6 @@ BEARABLE = 1e9  # for all differences, if the gradient does not show how the den
 # about 100 microseconds
 CHEAP_DRAW = 2.5e5
 WIDEST = 4096  # largest number of steps in a stretch of values, see `Variable.width`
-
-
-def check_way(differences: Any) -> None:
-    """Raise ValueError for a value of `differences` that is none of `WAYS`."""
-    if differences not in WAYS:
-        raise ValueError(f"differences must be one of {', '.join(map(repr, WAYS))}, got {differences!r}.")
 
 
 class Reason(NamedTuple):
@@ -98,7 +91,7 @@ class Plan:
                 self._reasons[m] = Reason(rank, way, reason)
 
     def _sort_sparse(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
-        """Sort the elements of sparse terms: those of one and of two sites are tabulated, others are not."""
+        """Sort the elements of sparse terms into tables of one site, tables of two sites, and the rest."""
         unary: list[Unary] = []
         pairs: list[Pair] = []
         joined: list[Joined] = []

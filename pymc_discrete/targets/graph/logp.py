@@ -83,46 +83,10 @@ def logp_graph(
     )
     block = {str(v.name): v for v in typed.values() if v.name in names}
     others = [v for v in typed.values() if v.name not in names]
-    guards: list[tuple[Apply, Variable]] = []
-
-    def without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        if isinstance(node.op, OpFromGraph | SymbolicOp):
-            return opened(node, inputs, without_checks)
-        if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
-            return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
-        if not isinstance(node.op, CheckAndRaise):
-            return None
-        expr, *checked = inputs
-        for cond in (c for condition in checked for c in conditions(condition)):
-            if (
-                isinstance(node.op, CheckParameterValue)
-                and expr.type.dtype.startswith("float")
-                and fits(cond, expr)
-            ):
-                expr = pt.switch(cond, expr, -np.inf)
-            else:
-                guards.append((node, pt.switch(cond, 0.0, -np.inf)))
-        return [expr]
-
-    terms = rebuild(raw, replace, without_checks)
-    first: dict[Apply, str] = {}  # a check counts as part of the first term it guards
-    for name, term in zip(labels, raw, strict=True):
-        for node in toposort([term], blockers=[out for n in first for out in n.outputs]):
-            if isinstance(node.op, CheckAndRaise):
-                first.setdefault(node, name)
-    named = [
-        *zip(labels, terms, strict=True),
-        *((first.get(node, labels[0]), guard) for node, guard in guards),
-    ]
+    named = without_checks(labels, raw, replace)
     named = fixed_in_size(named, list(block.values()), others)
     stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
-    fg = FunctionGraph([*stacked.values, *stacked.others], [t for _, t in stacked.terms], clone=False)
-    rewrite(fg)
-    # copy the graph, since variables of a FunctionGraph may not be used in another one
-    memo = {v: v.clone() for v in fg.inputs}
-    values, others = [memo[v] for v in stacked.values], [memo[v] for v in stacked.others]
-    # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
-    outputs = rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
+    values, others, outputs = canonical(stacked)
     labels = [name for name, _ in stacked.terms]
     bounds = {
         v: widest([supports[name] for name in members])
@@ -150,6 +114,65 @@ def logp_graph(
     return LogpGraph(
         values, others, touched, untouched, shared, point, groups, stacked.written_as_one, out_of_bounds
     )
+
+
+def without_checks(
+    labels: list[str], terms_with_checks: list[Variable], replace: dict[Variable, Variable]
+) -> list[tuple[str, Variable]]:
+    """[(name, term)] of the log density, in terms of other inputs and without checks of parameters.
+
+    A term is -inf where a check of its parameters fails. A check that is not elementwise becomes a term of
+    its own, under the name of the first term that it guards.
+
+    Parameters
+    ----------
+    labels : the names of the terms
+    replace : {input: what stands in its place}
+    """
+    guards: list[tuple[Apply, Variable]] = []
+
+    def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if isinstance(node.op, OpFromGraph | SymbolicOp):
+            return opened(node, inputs, replaced)
+        if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
+            return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
+        if not isinstance(node.op, CheckAndRaise):
+            return None
+        expr, *checked = inputs
+        for cond in (c for condition in checked for c in conditions(condition)):
+            if (
+                isinstance(node.op, CheckParameterValue)
+                and expr.type.dtype.startswith("float")
+                and fits(cond, expr)
+            ):
+                expr = pt.switch(cond, expr, -np.inf)
+            else:
+                guards.append((node, pt.switch(cond, 0.0, -np.inf)))
+        return [expr]
+
+    terms = rebuild(terms_with_checks, replace, replaced)
+    first: dict[Apply, str] = {}  # a check counts as part of the first term it guards
+    for name, term in zip(labels, terms_with_checks, strict=True):
+        for node in toposort([term], blockers=[out for n in first for out in n.outputs]):
+            if isinstance(node.op, CheckAndRaise):
+                first.setdefault(node, name)
+    return [
+        *zip(labels, terms, strict=True),
+        *((first.get(node, labels[0]), guard) for node, guard in guards),
+    ]
+
+
+def canonical(stacked: Stacked) -> tuple[list[Variable], list[Variable], list[Variable]]:
+    """The values, the other variables and the terms in PyTensor's canonical form, with work lifted out of
+    selections (see `lifting`).
+    """
+    fg = FunctionGraph([*stacked.values, *stacked.others], [t for _, t in stacked.terms], clone=False)
+    rewrite(fg)
+    # copy the graph, since variables of a FunctionGraph may not be used in another one
+    memo = {v: v.clone() for v in fg.inputs}
+    values, others = [memo[v] for v in stacked.values], [memo[v] for v in stacked.others]
+    # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
+    return values, others, rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
 
 
 def fixed_in_size(
