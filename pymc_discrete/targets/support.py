@@ -90,6 +90,11 @@ def _(rv):
     return 0, None
 
 
+@rule("pymc_extras.distributions.discrete.GeneralizedPoissonRV")
+def _(rv):
+    return 0, None
+
+
 @rule(prb.GeometricRV)
 def _(rv):
     return 1, None
@@ -218,11 +223,11 @@ def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None)
 
 
 # ---------------------------------------------------------------- scales of distributions without bounds
-_deviations: dict[type, Callable[[Variable], Variable | None]] = {}
+_deviations: dict[type | str, Callable[[Variable], Variable | None]] = {}
 
 
-def deviation(*ops: type):
-    """Register the scale of random variables of these Ops, as a graph of their parameters.
+def deviation(*ops: type | str):
+    """Register the scale of random variables of these Ops (see `rule`), as a graph of their parameters.
 
     The scale is the standard deviation, or, if that is longer, four times the distance over which the tail
     falls by a factor e.
@@ -239,9 +244,7 @@ def deviation(*ops: type):
 def deviation_of(rv: Variable) -> Variable | None:
     """The scale of a random variable by the rule of its Op, or None if there is no rule."""
     rule = (
-        None
-        if rv.owner is None
-        else next((_deviations[c] for c in type(rv.owner.op).__mro__ if c in _deviations), None)
+        None if rv.owner is None else next((_deviations[key] for key in keys(rv) if key in _deviations), None)
     )
     return None if rule is None else rule(rv)
 
@@ -250,6 +253,12 @@ def deviation_of(rv: Variable) -> Variable | None:
 def _(rv):
     (mu,) = parameters(rv)
     return pt.sqrt(mu)
+
+
+@deviation("pymc_extras.distributions.discrete.GeneralizedPoissonRV")
+def _(rv):
+    mu, lam = parameters(rv)
+    return pt.sqrt(mu / (1 - lam) ** 3)
 
 
 @deviation(prb.NegBinomialRV)

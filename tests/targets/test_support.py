@@ -7,11 +7,15 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.random.op import RandomVariable
 from scipy import stats
 
 import pymc_discrete as pmd
+from pymc_discrete.targets.support import bounds_of, deviation, known, parameters, rule
+from tests.posteriors import probabilities
 from tests.tools.oracle import compare
-from tests.tools.running import FAST
+from tests.tools.running import FAST, draws_of, sample_with_pymc
+from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
 
@@ -134,3 +138,89 @@ def test_a_heavy_tail():
     grid = np.arange(top)
     mean = stats.nbinom.sf(grid, 0.05, 0.05 / 300.05).sum()
     assert abs(draws.mean() - mean) < 5 * draws.std() / np.sqrt(float(az.ess(draws, method="mean")))
+
+
+# ---------------------------------------------------------------- distributions of others
+class ShiftedPoissonRV(RandomVariable):
+    name = "shifted_poisson"
+    signature = "(),()->()"
+    dtype = "int64"
+    _print_name = ("ShiftedPoisson", "\\operatorname{ShiftedPoisson}")
+
+    @classmethod
+    def rng_fn(cls, rng, mu, shift, size):
+        return shift + rng.poisson(mu, size)
+
+
+class ShiftedPoisson(pm.Discrete):
+    """A Poisson count plus a known integer."""
+
+    rv_op = ShiftedPoissonRV()
+
+    @classmethod
+    def dist(cls, mu, shift, **options):
+        return super().dist([pt.as_tensor(mu), pt.as_tensor(shift)], **options)
+
+    def support_point(rv, size, mu, shift):
+        return pt.zeros_like(rv) + shift + pt.floor(mu).astype("int64")
+
+    def logp(value, mu, shift):
+        return pm.logp(pm.Poisson.dist(mu), value - shift)
+
+
+@rule(ShiftedPoissonRV)
+def _(rv):
+    _, shift = parameters(rv)
+    return known(shift), None
+
+
+@deviation(ShiftedPoissonRV)
+def _(rv):
+    mu, _ = parameters(rv)
+    return pt.sqrt(mu)
+
+
+def shifted():
+    with pm.Model() as model:
+        k = ShiftedPoisson("k", 1.5, np.array([2, -1]), shape=2)
+        pm.Normal("y", k[0] - k[1] * k[0], 1.0, observed=1.3)
+    return model
+
+
+def test_the_bounds_of_a_distribution_of_the_user():
+    low, high = bounds_of(ShiftedPoisson.dist(1.5, [2, -1]))
+    assert list(low) == [2, -1]
+    assert high is None
+    assert bounds_of(ShiftedPoisson.dist(1.5, pm.Poisson.dist(2.0))) == (None, None)
+    compare(shifted())
+
+
+def test_offsets_reach_as_far_as_the_distribution_of_the_user():
+    with pm.Model() as model:
+        ShiftedPoisson("k", 1e4, -10_000, shape=2)  # of which the value at the start, 0, says nothing
+    assert variable(model).offsets.max() == 128
+
+
+def test_a_distribution_of_the_user_against_enumeration():
+    model = shifted()
+    draws = draws_of(sample_with_pymc(model, pmd.AutoStep, draws=2000, tune=200))["k"]
+    states, prob = probabilities(model, {"k": [range(2, 16), range(-1, 13)]})
+    assert (draws.min((0, 1)) >= states.min(0)).all()
+    zs = zs_of_proportions(draws, states, prob)
+    assert len(zs) >= 5
+    assert np.abs(zs).max() < LARGEST_Z
+
+
+def test_a_distribution_of_pymc_extras_against_enumeration():
+    discrete = pytest.importorskip("pymc_extras.distributions.discrete")
+    with pm.Model() as model:
+        discrete.GeneralizedPoisson("k", 1e4, 0.0, initval=0)
+    assert variable(model).offsets.max() == 128
+    with pm.Model() as model:
+        k = discrete.GeneralizedPoisson("k", 1.5, 0.2, shape=2)
+        pm.Normal("y", k[0] - 2 * k[1], 1.0, observed=0.7)
+    draws = draws_of(sample_with_pymc(model, pmd.AutoStep, draws=2000, tune=200))["k"]
+    states, prob = probabilities(model, {"k": [range(25)] * 2})
+    zs = zs_of_proportions(draws, states, prob)
+    assert len(zs) >= 5
+    assert np.abs(zs).max() < LARGEST_Z
