@@ -61,6 +61,9 @@ GRAPHS = {
     ),
     "log Gamma of large integers": lambda x: pt.sqrt(1 + pt.gammaln(1 + 3000 * x.sum())),
     "a log of a sum of exponentials": lambda x: pm.math.logsumexp(x * X[0]),
+    "the order of each column": lambda x: (
+        pt.constant(X[0])[pt.argsort(x.reshape((4, 5)), axis=0, stable=True)] * X[:4, :5]
+    ).sum(),
     "a sparse matrix": lambda x: pt.tanh(ps.structured_dot(SPARSE, as_float(x)[:, None])).sum(),
     "a sparse matrix of integers, from the right": lambda x: (
         -pt.sqr(ps.dot(x[None], SPARSE.astype(int).T) - 1.0).sum()

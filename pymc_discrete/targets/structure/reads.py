@@ -32,7 +32,7 @@ from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.sort import SortOp
+from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -552,6 +552,11 @@ def _(op: CumOp, node: Apply, graph: LogpGraph) -> Entries | None:
 @elements_of.register
 def _(op: SortOp, node: Apply, graph: LogpGraph) -> Entries | None:
     return along(node, graph, (op.axis,), lambda v: jnp.sort(v, axis=-2))
+
+
+@elements_of.register
+def _(op: ArgSortOp, node: Apply, graph: LogpGraph) -> Entries | None:
+    return along(node, graph, (op.axis,), lambda v: jnp.argsort(v, axis=-2, stable=op.kind == "stable"))
 
 
 # ---------------------------------------------------------------- everything else
