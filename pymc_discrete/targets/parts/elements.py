@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from pytensor.graph.basic import Constant, Variable
 
+from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.terms import Term
 
 
@@ -106,6 +109,26 @@ def elements_per_variable(
     return by_variable
 
 
+@dataclass
+class TermElements:
+    """Elements of one term, by the sites of one variable that they depend on.
+
+    Attributes
+    ----------
+    term : Term
+    elements : SiteElements
+        The elements that depend on each site.
+    n : int
+        The number of the variable.
+    """
+
+    term: Term
+    elements: SiteElements
+    n: int
+    dependence: Dependence
+    space: Space
+
+
 def weighted(values, term: Term, arrays):
     """Values of elements of a term as floats, multiplied by the term's weight."""
     values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
@@ -132,3 +155,15 @@ def difference(then, now):
     then = jnp.where(jnp.isnan(then), -jnp.inf, then)
     change = jnp.where(then == now, 0.0, then - now)
     return jnp.where(jnp.isneginf(then), jnp.where(jnp.isneginf(now), 0.0, -jnp.inf), change)
+
+
+def sum_of(arrays):
+    """The sum of one or more arrays, added in their order."""
+    first, *others = arrays
+    return sum(others, first)
+
+
+def leaves_of(terms: list[Term], values: list[Variable]) -> list[Variable]:
+    """The variables that sparse terms read and that do not depend on the block's values."""
+    weights = [t.weight for t in terms if t.weight is not None and not isinstance(t.weight, Constant)]
+    return [*weights, *context_inputs([t.var for t in terms], values)] if terms else []

@@ -22,9 +22,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.rebuild import context_inputs, remade, rewritten
-from pymc_discrete.targets.parts.elements import elements_per_variable
+from pymc_discrete.targets.parts.elements import elements_per_variable, sum_of
 from pymc_discrete.targets.parts.evaluate import Reader
-from pymc_discrete.targets.parts.in_place import Pointwise, sum_of
+from pymc_discrete.targets.parts.in_place import Pointwise
 from pymc_discrete.targets.parts.part import BlockState, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
@@ -99,10 +99,6 @@ class Gradient(Part):
     @cached_property
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([np.zeros(0, int), *(p.elements.site for p in self.pointwise)]))
-
-    @cached_property
-    def variables(self) -> set[int]:
-        return {p.n for p in self.pointwise}
 
     @property
     def choosing(self) -> np.ndarray:

@@ -2,23 +2,23 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 
 from pymc_discrete.targets.graph.analysis import Depends
-from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.parts.elements import (
-    SiteElements,
+    TermElements,
     difference,
     elements_per_variable,
+    leaves_of,
     masked_sum,
+    sum_of,
     weighted,
 )
 from pymc_discrete.targets.parts.evaluate import Moves, Reader
@@ -71,24 +71,8 @@ class Group(NamedTuple):
     pairwise: bool
 
 
-@dataclass
-class Pointwise:
-    """Elements of one term, evaluated at the moves of one variable's sites.
-
-    Attributes
-    ----------
-    term : Term
-    elements : SiteElements
-        The elements that depend on each site.
-    n : int
-        The number of the variable.
-    """
-
-    term: Term
-    elements: SiteElements
-    n: int
-    dependence: Dependence
-    space: Space
+class Pointwise(TermElements):
+    """Elements of one term, evaluated at the moves of one variable's sites."""
 
     def moves(self, state: BlockState, rows=None, candidates=None):
         """(r, moves) nats, the change of the sum of each site's elements at each of its moves.
@@ -203,12 +187,9 @@ class InPlace(Part):
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([np.zeros(0, int), *(p.elements.site for p in self.pointwise)]))
 
-    @cached_property
-    def variables(self) -> set[int]:
-        return {p.n for p in self.pointwise}
-
     @property
     def links(self) -> list[np.ndarray]:
+        """[(n, J) int], the sites that each element joins, padded with -1."""
         return [sites for *_, sites in self.joined]
 
     @property
@@ -314,15 +295,3 @@ class InPlace(Part):
 
     def cost_of_value(self, n: int) -> float:
         return sum(p.cost_of_value for p in self.pointwise if p.n == n)
-
-
-def sum_of(arrays):
-    """The sum of one or more arrays, added in their order."""
-    first, *others = arrays
-    return sum(others, first)
-
-
-def leaves_of(terms: list[Term], values: list[Variable]) -> list[Variable]:
-    """The variables that sparse terms read and that do not depend on the block's values."""
-    weights = [t.weight for t in terms if t.weight is not None and not isinstance(t.weight, Constant)]
-    return [*weights, *context_inputs([t.var for t in terms], values)] if terms else []

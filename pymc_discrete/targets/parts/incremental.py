@@ -122,10 +122,6 @@ class Incremental(Part):
             np.concatenate([e.site[e.mask.any(axis=1)] for f in self.frontier for e in f.elements.values()])
         )
 
-    @cached_property
-    def variables(self) -> set[int]:
-        return {n for f in self.frontier for n in f.elements}
-
     @property
     def tensors(self) -> list[Variable]:
         return [f.var for f in self.frontier]

@@ -13,6 +13,7 @@ Code that needs differences, conditionals or factors loops over the parts.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -90,15 +91,11 @@ class Part(ABC):
     def sites(self) -> np.ndarray:
         """(m,) int, numbers of the sites that the part depends on, sorted."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def variables(self) -> set[int]:
         """Numbers of the variables that these sites belong to."""
-
-    @property
-    def links(self) -> list[np.ndarray]:
-        """[(n, J) int], the sites that each element joins, padded with -1; empty for a `mixing` part."""
-        return []
+        numbers = np.searchsorted(self.space.starts, self.sites, side="right") - 1
+        return set(np.unique(numbers).tolist())
 
     # ------------------------------------------------------------ the variables of the graph that it reads
     @property

@@ -6,7 +6,6 @@ Where sites have finitely many values, the log density of such elements is a sum
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,9 +16,15 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.float32 import relative_to_largest
 from pymc_discrete.targets.indexing import picked, take
-from pymc_discrete.targets.parts.elements import SiteElements, difference, masked_sum, weighted
+from pymc_discrete.targets.parts.elements import (
+    SiteElements,
+    TermElements,
+    difference,
+    leaves_of,
+    masked_sum,
+    weighted,
+)
 from pymc_discrete.targets.parts.evaluate import Moves, Reader
-from pymc_discrete.targets.parts.in_place import leaves_of
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
@@ -29,24 +34,8 @@ LARGEST_TABLES = 5_000_000  # largest number of entries of the tables of one var
 
 
 # ---------------------------------------------------------------- elements of one site
-@dataclass
-class Unary:
-    """The elements of a term that depend on one site of a finite variable each.
-
-    Attributes
-    ----------
-    term : Term
-    elements : SiteElements
-        The elements that depend on each site.
-    n : int
-        The number of the variable.
-    """
-
-    term: Term
-    elements: SiteElements
-    n: int
-    dependence: Dependence
-    space: Space
+class Unary(TermElements):
+    """The elements of a term that depend on one site of a finite variable each."""
 
     def table(self, arrays: dict[Variable, Any]):
         """(size, K) nats, the sum of the elements of each site, at each of its values."""
@@ -295,14 +284,6 @@ class Tables(Part):
         return np.unique(
             np.concatenate([np.zeros(0, int), *single, *(p.pairs.reshape(-1) for p in self.pairs)])
         )
-
-    @cached_property
-    def variables(self) -> set[int]:
-        return {u.n for u in self.unary} | {n for p in self.pairs for n in p.numbers}
-
-    @property
-    def links(self) -> list[np.ndarray]:
-        return [p.pairs for p in self.pairs]
 
     @property
     def leaves(self) -> list[Variable]:
