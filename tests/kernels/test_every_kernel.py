@@ -4,6 +4,8 @@ here.
 The exact transition matrices of the paper's kernels are in their own files.
 """
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from pymc_discrete.kernels import (
@@ -13,6 +15,8 @@ from pymc_discrete.kernels import (
     path_auxiliary,
     tree_gibbs,
 )
+from pymc_discrete.kernels.kernel import State
+from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from tests.models import SMALL, binary, mixed
 from tests.tools.enumeration import check_kernel, small
 
@@ -49,3 +53,17 @@ def test_the_check_sees_an_unadjusted_kernel():
     """Of Langevin without accept or reject, whose bias is large at a long step."""
     with pytest.raises(AssertionError, match="not distributed as those before"):
         check_kernel(small(binary, "exact"), *discrete_langevin("dlp", 5.0, adjusted=False))
+
+
+def test_the_check_sees_a_kernel_that_keeps_parity():
+    """Two flips in every step: the target is invariant, and half of its states are never reached."""
+
+    def two_flips(key, target, state, params):
+        sites = jax.random.choice(key, target.space.d, (2,), replace=False)
+        y = state.x.at[sites].set(1 - state.x[sites])
+        there = State(y, target.logdensity(y), target.differences(y), ())
+        return Proposed(there, jnp.zeros(()), jnp.zeros(()), jnp.asarray(2))
+
+    kernel = metropolis(two_flips, lambda x, differences, space: ())
+    with pytest.raises(AssertionError, match="never comes to"):
+        check_kernel(small(binary, "exact"), kernel, {})
