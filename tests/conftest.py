@@ -1,5 +1,9 @@
-"""`--runslow` adds the statistical tests. Compilation takes most of the time; settings make it cheaper."""
+"""`--runslow` adds the statistical tests, and the cases of a test that its `by_default` mark does not name.
 
+Compilation takes most of the time; settings make it cheaper.
+"""
+
+import gc
 import os
 import tempfile
 
@@ -14,18 +18,36 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
+# By default Python looks for unreachable cycles after every 700 new objects, of which tracing makes millions.
+gc.set_threshold(20_000, 20, 50)
+
 # failed assertions of what tests share show their values too
 pytest.register_assert_rewrite("tests.models", "tests.tools")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--runslow", action="store_true", help="run the statistical tests too")
+    parser.addoption("--runslow", action="store_true", help="run the slow tests, and all cases of the others")
 
 
 def pytest_collection_modifyitems(config, items):
+    unknown = unknown_cases(items)
+    if unknown and not any("::" in argument for argument in config.args):
+        raise pytest.UsageError(f"by_default names cases that do not exist: {', '.join(sorted(unknown))}")
     if config.getoption("--runslow"):
         return
-    left_out = pytest.mark.skip(reason="statistical; needs --runslow")
+    left_out = pytest.mark.skip(reason="slow, or one more case of a test; needs --runslow")
     for item in items:
-        if "slow" in item.keywords:
+        chosen = item.get_closest_marker("by_default")
+        if "slow" in item.keywords or (chosen and item.callspec.id not in chosen.args):
             item.add_marker(left_out)
+
+
+def unknown_cases(items):
+    """The names of cases in `by_default` marks that no collected test has."""
+    named, found = set(), set()
+    for item in items:
+        for mark in item.iter_markers("by_default"):
+            test = item.nodeid.split("[")[0]
+            named |= {f"{test}[{case}]" for case in mark.args}
+            found.add(f"{test}[{item.callspec.id}]")
+    return named - found

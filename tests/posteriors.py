@@ -120,9 +120,6 @@ CASES = [
 ]
 
 
-DEFAULT = ("bernoulli_binomial", "overdispersed", "bounded")
-
-
 def probabilities(model, values):
     """(n, sites) int, all states, and (n,) their probabilities."""
     f, point = model.compile_logp(mode="FAST_COMPILE"), model.initial_point()

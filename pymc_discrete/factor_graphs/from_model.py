@@ -58,7 +58,8 @@ class Extraction:
     def of(cls, density: ModelDensity) -> "Extraction":
         """The extraction of a density, made once."""
         if density not in _extractions:
-            with jax.ensure_compile_time_eval():
+            # it is kept, so its arrays must not be tracers of a program that is being traced now
+            with jax.core.eval_context():
                 _extractions[density] = cls(density)
         return _extractions[density]
 
@@ -71,7 +72,7 @@ class Extraction:
         self.constant = not set(density.graph.others) & set(ancestors(totals))
         rng = np.random.default_rng(1)
         others = [jittered(density, rng) for _ in range(2)]
-        contexts = [density.prepare(values) for values in others]
+        contexts = [density.compiled("prepare")(values) for values in others]
         blocks = jax.tree.map(np.asarray, jax.jit(lambda c: joined(self._factors(c)))(contexts[0]))
         # unless the blocks are constant, pairs that do not interact in this context may do so in another one
         interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import logging
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, ClassVar
@@ -35,10 +36,9 @@ OPERATIONS = 2500.0  # counted operations that a core executes in a microsecond
 class JaxStep(BlockedStep):
     """A PyMC step for a block of variables, whose draws are compiled by JAX.
 
-    A subclass defines `name`, `kind`, its sampler statistics and state, and the methods below that raise
-    NotImplementedError. Everything that it builds from the model and its options is a
-    `functools.cached_property`: it is built on first use, dropped when pm.Data has changed, and built again
-    in another process.
+    A subclass defines `name`, `kind`, its sampler statistics and state, and the abstract methods. Everything
+    that it builds from the model and its options is a `functools.cached_property`: it is built on first use,
+    dropped when pm.Data has changed, and built again in another process.
 
     Parameters
     ----------
@@ -128,9 +128,9 @@ class JaxStep(BlockedStep):
 
     # ------------------------------------------------------------ built on first use, without starting JAX
     @property
+    @abstractmethod
     def density(self) -> Any:
         """The model's log density over the block, with its `graph`."""
-        raise NotImplementedError
 
     def check_density(self) -> None:
         """Refuse a density that the step cannot sample."""
@@ -188,6 +188,7 @@ class JaxStep(BlockedStep):
             raise SamplingError(impossible(self.density.graph, new, self._names))
         return new, [{**stats, "model_logp": logp}]
 
+    @abstractmethod
     def check_start(self, point: PointType) -> None:
         """Refuse a start that the step cannot move from.
 
@@ -197,8 +198,8 @@ class JaxStep(BlockedStep):
         NotImplementedError
             Where the model has an Op without a JAX version.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
         """Make a draw.
 
@@ -213,12 +214,12 @@ class JaxStep(BlockedStep):
         logp : float, nats, the model's log density there
         stats : {name: value} of the sampler statistics
         """
-        raise NotImplementedError
 
     def _seed(self) -> np.ndarray:
         """(2,) uint32, the seed of one draw."""
         return self.rng.integers(2**32, size=2, dtype=np.uint32)
 
+    @abstractmethod
     def complaints(self, learned: Any, tune_draws: int) -> list[str]:
         """Warnings about a chain when its tuning ends.
 
@@ -227,7 +228,6 @@ class JaxStep(BlockedStep):
         learned : what tuning has learned of the chain
         tune_draws : number of tuning draws
         """
-        raise NotImplementedError
 
     def stop_tuning(self) -> None:
         super().stop_tuning()

@@ -149,29 +149,34 @@ class Target:
     def ready(self) -> Any:
         """The context, prepared from the density's default inputs where there is none yet."""
         if self.context is None:
-            # `ensure_compile_time_eval`: the context is kept, so it must not consist of tracers of a program
-            # that is being traced now
-            with self.density.running(traced=False), jax.ensure_compile_time_eval():
-                self.context = self.density.prepare(self.density.default_inputs())
+            # `eval_context`: the context is kept, so it must not consist of tracers of a program that is being
+            # traced now
+            with self.density.running(traced=False), jax.core.eval_context():
+                self.context = self.density.compiled("prepare")(self.density.default_inputs())
         return self.context
 
-    def _run(self, name: str, x):
-        """The density's method of this name at x: compiled, or as it is inside a program that JAX traces."""
-        function, context = getattr(self.density, name), self.ready()
-        traced = is_traced((x, context))
+    def _run(self, name: str, *arguments: Any) -> Any:
+        """The density's method of this name: compiled, or as it is inside a program that JAX traces."""
+        traced = is_traced(arguments)
         with self.density.running(traced):
-            return (function if traced else self.density.compiled(name))(jnp.asarray(x), context)
+            return (getattr(self.density, name) if traced else self.density.compiled(name))(*arguments)
+
+    def _run_at(self, name: str, x) -> Any:
+        """The density's method of this name at x in the target's context."""
+        context = self.ready()
+        with self.density.running(is_traced((x, context))):
+            return self._run(name, jnp.asarray(x), context)
 
     def with_inputs(self, inputs: Any) -> "Target":
         """The same density in the context of other inputs; may be called inside a traced program."""
-        with self.density.running(is_traced(inputs)):
-            return Target(self.density, self.density.prepare(inputs))
+        return Target(self.density, self._run("prepare", inputs))
 
     def centred(self, x) -> "Target":
         """The same target, whose log density is the difference from that at x, a sum of changes of summands.
 
         In float32 this keeps small differences of large log densities. May be called inside a traced program.
         """
+        # not compiled: fused, summands that do not change would be rounded otherwise than in `logdensity`
         context = self.ready()
         with self.density.running(is_traced((x, context))):
             return Target(self.density, self.density.centred(jnp.asarray(x), context))
@@ -189,8 +194,7 @@ class Target:
         target : Target, in the context of the point's other values
         """
         x, inputs, full = self.density.split(point)
-        with self.density.running(traced=False):
-            target = Target(self.density, self.density.compiled("prepare")(inputs))
+        target = self.with_inputs(inputs)
         target._point = full
         return x, target
 
@@ -200,14 +204,14 @@ class Target:
 
     def logdensity(self, x):
         """() float, nats: log density at x, without the terms that do not depend on the block."""
-        return self._run("logdensity", x)
+        return self._run_at("logdensity", x)
 
     def differences(self, x):
         """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
 
         0 at the current value, -inf outside the support.
         """
-        return self._run("differences", x)
+        return self._run_at("differences", x)
 
     @property
     def local(self) -> bool:
@@ -276,7 +280,7 @@ class Target:
 
         Entries beyond a site's own values are -inf.
         """
-        return self.density.joint(self.ready())
+        return self._run("joint", self.ready())
 
     def unaries(self, n: int, x, inside):
         """(size, K) log conditional probabilities of the sites of finite variable n.

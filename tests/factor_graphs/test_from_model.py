@@ -78,6 +78,7 @@ def random_points(model, space, n, seed=0):
 
 
 @pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
+@pytest.mark.by_default("ising", "mixture", "spike_and_slab")
 def test_factors_add_up_to_the_model(build):
     """At random points of all variables, against PyMC's own log density."""
     with pm.Model() as model:
@@ -197,6 +198,7 @@ def test_refused(build):
 
 # ---------------------------------------------------------------- the other way
 @pytest.mark.parametrize("build", [hard_table, gates, counted, loops], ids=lambda build: build.__name__)
+@pytest.mark.by_default("counted")
 def test_target_and_potential_are_the_graph(build):
     """Log densities, exact differences, and the same from a potential inside a model."""
     graph, r = build(np.random.default_rng(0)), np.random.default_rng(1)

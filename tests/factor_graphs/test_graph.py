@@ -141,6 +141,7 @@ RANDOM = range(8)
 
 
 @pytest.mark.parametrize("seed", RANDOM)
+@pytest.mark.by_default("7")
 def test_random_trees_are_exact(seed):
     check_exact(random_tree(np.random.default_rng(seed))[0])
 
@@ -150,6 +151,7 @@ def test_random_trees_have_every_kind_of_factor():
 
 
 @pytest.mark.parametrize("build", TREES, ids=lambda build: build.__name__)
+@pytest.mark.by_default("chain", "counted", "hard_table", "held_sites")
 def test_trees_are_exact(build):
     check_exact(build(np.random.default_rng(0)))
 
@@ -183,6 +185,9 @@ def check_exact(graph: FactorGraph) -> None:
 @pytest.mark.parametrize(
     "build", [hard_table, gates, counted, held_sites, loops], ids=lambda build: build.__name__
 )
+@pytest.mark.by_default(
+    "gates-sum-product", "gates-max-product", "hard_table-sum-product", "hard_table-max-product"
+)
 def test_messages_of_every_sweep(build, semiring):
     """What the sites receive, after each of the first sweeps, is what the direct implementation sends."""
     graph = build(np.random.default_rng(1))
@@ -207,6 +212,9 @@ def test_messages_of_every_sweep(build, semiring):
 @pytest.mark.parametrize("semiring", [MAX, SUM], ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["or", "and", "exactly half", "at most half"])
 @pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.by_default(
+    "5-and-sum-product", "5-or-max-product", "5-at most half-sum-product", "2-and-sum-product"
+)
 def test_gates_and_counts_with_sites_that_are_known(n, kind, semiring):
     """Log odds of plus and minus infinity among the incoming, in every arrangement that is not impossible."""
     s = pmd.Space.build({"x": (0, 1)}, shapes={"x": (n + 1,)})

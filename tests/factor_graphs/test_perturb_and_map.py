@@ -67,6 +67,7 @@ def test_unaries_alone_are_exact():
     assert abs(value.mean() - logp) < 5 * value.std() / np.sqrt(N)
 
 
+@pytest.mark.slow
 def test_clamped_sites_are_held_and_what_is_left_is_exact():
     given = unaries(1)
     x = space().numbers("x")
@@ -129,6 +130,7 @@ QUIET = {"progressbar": False, "random_seed": 1, "compute_convergence_checks": F
 @pytest.mark.parametrize(
     "build", [ising, potts, hidden_markov, boltzmann, mixture], ids=lambda build: build.__name__
 )
+@pytest.mark.by_default("ising", "hidden_markov")
 def test_in_pm_sample(build):
     with pm.Model() as model:
         build()
@@ -141,9 +143,10 @@ def test_in_pm_sample(build):
 
 @pytest.mark.parametrize(
     "build",
-    [ising, mixture, *(pytest.param(b, marks=pytest.mark.slow) for b in (boltzmann, potts, hidden_markov))],
+    [ising, mixture, boltzmann, potts, hidden_markov],
     ids=lambda build: build.__name__,
 )
+@pytest.mark.by_default("ising")
 def test_in_pmd_sample(build):
     with pm.Model():
         build()

@@ -28,15 +28,12 @@ from tests.models import (
     mixed,
     mixture,
     n_mixture,
-    quadratic,
-    softplus,
-    totals,
     visited,
     wide,
     windowed,
 )
 from tests.tools.enumeration import Enumerated, check_runs, enumerate_target, run_steps
-from tests.tools.oracle import assert_close
+from tests.tools.oracle import assert_close, neighbours
 from tests.tools.transition_matrices import groups_of, site_matrix
 
 
@@ -102,27 +99,19 @@ CASES = [
     *itertools.product((wide, far), ("as it is", "function")),
     *((uneven, form) for form in FORMS[:2]),
 ]
-FEW = [
-    (binary, "as it is"),
-    (bounded, "loop of colours"),
-    (mixed, "as it is"),
-    (windowed, "scan"),
-    (quadratic, "as it is"),
-    (softplus, "as it is"),
-    (totals, "as it is"),
-    (visited, "as it is"),
-    (wide, "as it is"),
-]
+IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 
 
-def marked(cases):
-    return [
-        pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}")
-        for c in cases
-    ]
-
-
-@pytest.mark.parametrize(("build", "form"), marked(CASES))
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default(
+    "binary-as it is",
+    "bounded-loop of colours",
+    "mixed-as it is",
+    "windowed-scan",
+    "quadratic-as it is",
+    "totals-as it is",
+    "visited-as it is",
+)
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, P, forward = small(build, form)
     assert bool(e.target.scanned) == (form in ("scan", "function") or build in DENSE)
@@ -134,7 +123,8 @@ def test_sweep_is_reversible_and_irreducible(build, form):
         assert (np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum() == 1
 
 
-@pytest.mark.parametrize(("build", "form"), marked(CASES))
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("mixed-as it is", "windowed-scan")
 def test_compiled_sweeps_do_what_was_enumerated(build, form, monkeypatch):
     if form == "loop of colours":
         monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
@@ -142,7 +132,8 @@ def test_compiled_sweeps_do_what_was_enumerated(build, form, monkeypatch):
     check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
 
 
-@pytest.mark.parametrize(("build", "form"), marked(CASES))
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("mixed-as it is", "windowed-scan")
 def test_sweeps_of_a_draw_keep_their_order(build, form, monkeypatch):
     if form == "loop of colours":
         monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
@@ -260,6 +251,7 @@ def test_colours_have_no_link_inside(edges):
 
 
 @pytest.mark.parametrize("build", CONDITIONALS)
+@pytest.mark.by_default("hub", "mixed", "hidden_markov")
 def test_conditionals_equal_differences(build):
     """Colour by colour from static and from traced sites, site by site with what is carried, moving on the
     way.
@@ -281,7 +273,7 @@ def test_conditionals_equal_differences(build):
                 assert_close(logits, fresh[:, 1:] - fresh[:, :1])
             else:
                 assert_close(logits - logits.max(1, keepdims=True), fresh - fresh.max(1, keepdims=True))
-        values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+        values, inside = (np.asarray(a) for a in neighbours(target, x))
         x = x.copy()
         for i in start + sites[::2]:
             possible = np.flatnonzero(inside[i] & (np.asarray(want(target, x))[i] > -np.inf))
@@ -295,7 +287,7 @@ def test_conditionals_equal_differences(build):
         )
         for i in sites:
             assert_close(row(target, i, x, carried), want(target, x)[start + i, : v.K][None])
-            values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+            values, inside = (np.asarray(a) for a in neighbours(target, x))
             value = values[start + i, np.flatnonzero(inside[start + i])[-1]]
             carried = moved(target, i, value, x, carried)
             x = x.copy()
@@ -309,6 +301,9 @@ WINDOWED = [
 
 
 @pytest.mark.parametrize(("build", "form"), WINDOWED)
+@pytest.mark.by_default(
+    "hub-as it is", "n_mixture-as it is", "mixed-as it is", "partly_dense-function", "visited-function"
+)
 def test_differences_at_candidates_equal_changes_of_the_log_density(build, form):
     """Any values, also the present one, one twice and some outside the support; static and traced sites,
     drawn together and scanned.
@@ -354,6 +349,7 @@ def test_differences_at_candidates_equal_changes_of_the_log_density(build, form)
 
 
 @pytest.mark.parametrize("build", [ising, n_mixture, partly_dense])
+@pytest.mark.by_default("ising", "n_mixture")
 def test_no_stale_cache(build):
     target, x = target_of(build)
     kernel, params = block_gibbs()

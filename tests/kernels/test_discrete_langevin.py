@@ -30,6 +30,15 @@ def scale_of(e):
 
 
 @pytest.mark.parametrize(("build", "how", "proposal"), CASES, ids=IDS)
+@pytest.mark.by_default(
+    "mixed-exact-dlp",
+    "mixed-exact-dlmc",
+    "windowed-gradient-dlp",
+    "bounded-gradient-dlmc",
+    "binary-exact-dlp",
+    "categorical-exact-dlp",
+    "geometric-gradient-dlp",
+)
 def test_matrix(build, how, proposal):
     e = small(build, how)
     for h, balancing, scale in itertools.product(STEPS, BALANCINGS, (1.0, scale_of(e))):
@@ -43,7 +52,7 @@ def test_categories_are_nominal_and_counts_are_not():
     np.testing.assert_array_equal(nominal(small(mixed, "exact")), [False, True, False])
 
 
-FEW = [
+CHOSEN = [
     (binary, "exact", "dlp", 1.0, "sqrt", False),
     (binary, "gradient", "dlmc", 0.2, "barker", False),
     (categorical, "exact", "dlmc", 1.0, "sqrt", False),
@@ -54,18 +63,15 @@ FEW = [
 ]
 # the matrices above are of every step size; what is compiled takes them in turn
 MORE = [(b, how, p, STEPS[i % 3], BALANCINGS[i % 4], bool(i % 2)) for i, (b, how, p) in enumerate(CASES)]
-ALL = FEW + [c for c in MORE if c not in FEW]
+ALL = CHOSEN + [c for c in MORE if c not in CHOSEN]
 
 
 @pytest.mark.parametrize(
     ("build", "how", "proposal", "h", "balancing", "scaled"),
-    [
-        pytest.param(
-            *c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{'-'.join(map(str, c[1:]))}"
-        )
-        for c in ALL
-    ],
+    ALL,
+    ids=[f"{c[0].__name__}-{'-'.join(map(str, c[1:]))}" for c in ALL],
 )
+@pytest.mark.by_default("categorical-exact-dlmc-1.0-sqrt-False", "mixed-exact-dlp-1.0-sqrt-True")
 def test_compiled_steps_do_what_was_enumerated(build, how, proposal, h, balancing, scaled):
     e = small(build, how)
     scale = scale_of(e) if scaled else 1.0
@@ -73,12 +79,13 @@ def test_compiled_steps_do_what_was_enumerated(build, how, proposal, h, balancin
     case = ALL.index((build, how, proposal, h, balancing, scaled))
     ends = run_steps(e, kernel, {**params, "scale": scale}, seed=case)
     check_runs(ends, langevin_matrix(e, proposal, h, balancing, scale, nominal(e))[0])
-    if case < len(FEW):
+    if case < len(CHOSEN):
         with pytest.raises(AssertionError):
             check_runs(ends, langevin_matrix(e, proposal, h, balancing, scale, nominal(e), ratio=False)[0])
 
 
 @pytest.mark.parametrize(("proposal", "h"), [("dlp", 200.0), ("dlmc", 1.0)])
+@pytest.mark.by_default("dlmc-1.0")
 def test_more_than_64_values(proposal, h):
     """Half of the draws lie beyond 64, and most proposals are accepted."""
     e = small(wide, "exact")
@@ -140,6 +147,7 @@ def test_the_unadjusted_chain_reports_what_its_acceptance_would_have_been():
 
 @pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
 @pytest.mark.parametrize("build", [mixed, bounded])
+@pytest.mark.by_default("mixed-dlp", "bounded-dlmc")
 def test_no_stale_cache(build, proposal):
     e = small(build, "exact")
     kernel, params = discrete_langevin(proposal, 1.0)
@@ -165,6 +173,7 @@ def test_a_bad_start_is_left(proposal, cliff):
 
 @pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
 @pytest.mark.parametrize("build", [mixed, bounded])
+@pytest.mark.by_default("bounded-dlmc")
 def test_what_is_known_of_a_state_belongs_to_its_step_size(build, proposal):
     e = small(build, "exact")
     kernel, params = discrete_langevin(proposal, 0.5)

@@ -17,7 +17,7 @@ from pymc_discrete.kernels import (
 )
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from tests.models import SMALL, binary, mixed
+from tests.models import SMALL, binary
 from tests.tools.enumeration import check_kernel, small
 
 KERNELS = {
@@ -31,15 +31,17 @@ KERNELS = {
     "tree gibbs": tree_gibbs(),
 }
 FINITE: set[str] = set()  # names of kernels that refuse sites with a window
-OTHERS = [build for build in SMALL if build not in (binary, mixed)]
 
 
-@pytest.mark.parametrize(
-    "build",
-    [binary, mixed, *(pytest.param(b, marks=pytest.mark.slow) for b in OTHERS)],
-    ids=lambda b: b.__name__,
-)
+@pytest.mark.parametrize("build", SMALL, ids=lambda build: build.__name__)
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.by_default(
+    "gibbs with gradients, several-binary",
+    "path auxiliary-binary",
+    "langevin-binary",
+    "block gibbs-binary",
+    "tree gibbs-binary",
+)
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(name, build):
     e = small(build, "exact")
     if name in FINITE and e.target.space.windowed.any():

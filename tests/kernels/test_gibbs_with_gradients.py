@@ -29,7 +29,7 @@ from tests.models import (
     wide,
 )
 from tests.tools.enumeration import check_matrix, check_runs, enumerate_target, run_steps, small
-from tests.tools.oracle import assert_close
+from tests.tools.oracle import assert_close, neighbours
 from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import gwg_matrix
 
@@ -57,9 +57,9 @@ def test_the_checks_see_a_missing_proposal_ratio(build):
         check_matrix(P, e.pi, proposed)
 
 
-# every kind of site and every value of every option; --runslow adds every n_flips and every balancing on
-# every kind of site, with exact differences and with gradients
-FEW = [
+# Every kind of site and every value of every option; then every n_flips and every balancing on every kind of
+# site, with exact differences and with gradients.
+CHOSEN = [
     (binary, "exact", 1, "max"),
     (bounded, "exact", 3, "barker"),
     (geometric, "gradient", 2, "min"),
@@ -70,18 +70,15 @@ for i, build in enumerate(SMALL):
     for j, n_flips in enumerate(N_FLIPS):
         how = "exact" if (j in (0, 3)) == (i % 2 == 0) else "gradient"
         MORE.append((build, how, n_flips, BALANCINGS[(i + j) % 4]))
-ALL = FEW + [c for c in MORE if c not in FEW]
+ALL = CHOSEN + [c for c in MORE if c not in CHOSEN]
 
 
 @pytest.mark.parametrize(
     ("build", "how", "n_flips", "balancing"),
-    [
-        pytest.param(
-            *c, marks=() if c in FEW else pytest.mark.slow, id=f"{c[0].__name__}-{c[1]}-{c[2]}-{c[3]}"
-        )
-        for c in ALL
-    ],
+    ALL,
+    ids=[f"{c[0].__name__}-{'-'.join(map(str, c[1:]))}" for c in ALL],
 )
+@pytest.mark.by_default("mixed-exact-2.5-sqrt")
 def test_compiled_steps_do_what_was_enumerated(build, how, n_flips, balancing):
     e = small(build, how)
     ends = run_steps(
@@ -93,7 +90,8 @@ def test_compiled_steps_do_what_was_enumerated(build, how, n_flips, balancing):
             check_runs(ends, gwg_matrix(e, n_flips, balancing, proposal_ratio=False)[0])
 
 
-@pytest.mark.parametrize("mean", [2.5, *(pytest.param(m, marks=pytest.mark.slow) for m in (1.5, 2.2))])
+@pytest.mark.parametrize("mean", [1.5, 2.2, 2.5])
+@pytest.mark.by_default("2.5")
 def test_a_tuned_number_of_flips(mean):
     """A kernel made to adapt, at the ends of its bounds and between."""
     e = small(five, "exact")
@@ -150,6 +148,7 @@ def at_the_edges(name):
 
 
 @pytest.mark.parametrize("name", EDGES)
+@pytest.mark.by_default("a power", "a logarithm", "Mixture", "Poisson")
 def test_estimates_leave_no_state_unreachable(name):
     """Where a slope is no number (a gamma function at 0, a mixture with a point mass), the states beyond keep
     a weight.
@@ -175,10 +174,8 @@ ONE_MOVE = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n if n in ("GWG", "PA-False-True") else pytest.param(n, marks=pytest.mark.slow) for n in ONE_MOVE],
-)
+@pytest.mark.parametrize("name", ONE_MOVE)
+@pytest.mark.by_default("GWG")
 def test_one_move_among_2070(name):
     """Independent sites, as sums over all moves go through several pieces: one row of the matrix, the same
     for all that make one move.
@@ -276,9 +273,7 @@ def test_nowhere_to_go():
     [
         (3, lambda x: pt.switch(x < 3, -np.inf, 0.0).sum()),
         (3, lambda x: pt.switch(x.sum() < 8, -np.inf, 0.0)),
-        pytest.param(
-            *(2, lambda x: pt.switch(x < 3, -np.inf, 0.0).sum()),
-        ),
+        (2, lambda x: pt.switch(x < 3, -np.inf, 0.0).sum()),
     ],
     ids=["site by site", "all together", "pair"],
 )
@@ -365,6 +360,7 @@ CACHES = (
 @pytest.mark.parametrize(
     ("build", "how", "n_flips"), CACHES, ids=[f"{b.__name__}-{how}-{n}" for b, how, n in CACHES]
 )
+@pytest.mark.by_default("mixed_local-auto-2", "imputed-auto-1")
 def test_no_stale_cache(build, how, n_flips):
     """After 100 transitions everything that the state carries equals what is computed afresh."""
     target, x = target_of(build, how)
@@ -387,15 +383,16 @@ def test_no_stale_cache(build, how, n_flips):
 
 
 @pytest.mark.parametrize("build", LOCAL)
+@pytest.mark.by_default("mixed_local", "hidden_markov", "potts")
 def test_update_equals_differences(build):
     """Every site in turn, changed to a random neighbour, from a random state."""
     target, x = target_of(build)
     r = np.random.default_rng(8)
-    values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+    values, inside = (np.asarray(a) for a in neighbours(target, x))
     x = np.array(
         [r.choice(v[i & (v >= n)]) for v, i, n in zip(values, inside, x, strict=True)]
     )  # upwards: N stays above the data
-    values, inside = (np.asarray(a) for a in target.space.neighbours(x))
+    values, inside = (np.asarray(a) for a in neighbours(target, x))
     to = np.array([r.choice(v[i & (v != n)]) for v, i, n in zip(values, inside, x, strict=True)])
 
     @jax.jit

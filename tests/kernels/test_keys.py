@@ -58,14 +58,6 @@ def continuous():
     pm.Normal("y", a.sum(), b, observed=1.0)
 
 
-SLOW = (
-    "gwg",
-    "pafs of flips",
-    "pas",
-    "dula",
-    "tree gibbs",
-    "tree gibbs beside others",
-)  # whose parts are in others
 STEPS = {
     "gwg": (sites, pmd.GibbsWithGradients, {}),
     "gwg several": (sites, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
@@ -94,9 +86,8 @@ STEPS = {
 @pytest.mark.filterwarnings(
     "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
 )
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in STEPS]
-)
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.by_default("pafs")
 def test_steps(name):
     build, kind, options = STEPS[name]
     with pm.Model() as model:
@@ -114,6 +105,7 @@ def test_steps(name):
     keys.check(least=4 * DRAWS)
 
 
+@pytest.mark.slow
 def test_settling():
     with pm.Model() as model:
         sites()
@@ -129,6 +121,7 @@ def test_settling():
 
 
 @pytest.mark.parametrize("step", ["kernels", "sweeps"])
+@pytest.mark.slow
 def test_sample(step, monkeypatch):
     """Several blocks and chains, tuning with chains that are helped on, thinned and in chunks."""
     monkeypatch.setattr("pymc_discrete.sampling.run.TUNING_CHUNK", 5)
@@ -170,6 +163,7 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.slow
 def test_learning(name):
     sampler, chains = SAMPLERS[name]
     data = {"v": np.eye(3, dtype=int)}
@@ -189,6 +183,7 @@ def test_learning(name):
     keys.check(least=3 * chains)
 
 
+@pytest.mark.slow
 def test_energy_posterior():
     with pm.Model(), collected() as keys:
         pm.Normal("x", shape=2)

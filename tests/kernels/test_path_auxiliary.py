@@ -45,6 +45,9 @@ def check(e, P, proposed, backtrack):
 
 
 @pytest.mark.parametrize(("build", "how", "recompute", "backtrack"), CASES, ids=[name(*c) for c in CASES])
+@pytest.mark.by_default(
+    "binary-gradient-PAS", "binary-exact-PAFS", "bounded-exact-PAFS", "bounded-gradient-PAS"
+)
 def test_matrix(build, how, recompute, backtrack):
     """Every length, the balancings in turn; --runslow of the next test adds what is compiled."""
     e = small(build, how)
@@ -54,7 +57,7 @@ def test_matrix(build, how, recompute, backtrack):
             check(e, P, proposed, backtrack)
 
 
-FEW = [
+CHOSEN = [
     (binary, "exact", False, True, 3, "sqrt"),
     (categorical, "gradient", False, True, 2.5, "barker"),
     (mixed, "exact", False, True, 2, "max"),
@@ -70,22 +73,21 @@ for i, build in enumerate(SMALL):
         how = "exact" if (j in (0, 3)) == (i % 2 == 0) else "gradient"
         lengths = LENGTHS[build][1:3]
         MORE.append((build, how, *way, lengths[(i + j // 2) % len(lengths)], BALANCINGS[(i + j) % 4]))
-ALL = FEW + [c for c in MORE if c not in FEW]
+ALL = CHOSEN + [c for c in MORE if c not in CHOSEN]
 
 
 @pytest.mark.parametrize(
     ("build", "how", "recompute", "backtrack", "length", "balancing"),
-    [
-        pytest.param(*c, marks=() if c in FEW else pytest.mark.slow, id=f"{name(*c[:4])}-{c[4]}-{c[5]}")
-        for c in ALL
-    ],
+    ALL,
+    ids=[f"{name(*c[:4])}-{c[4]}-{c[5]}" for c in ALL],
 )
+@pytest.mark.by_default("binary-exact-PAFS-3-sqrt")
 def test_compiled_steps_do_what_was_enumerated(build, how, recompute, backtrack, length, balancing):
     e = small(build, how)
     case = ALL.index((build, how, recompute, backtrack, length, balancing))
     ends = run_steps(e, *path_auxiliary(length, recompute, backtrack, balancing), seed=case)
     check_runs(ends, matrix(e, length, recompute, backtrack, balancing)[0])
-    if length > 1 and case < len(FEW) and not (recompute and how == "exact"):
+    if length > 1 and case < len(CHOSEN) and not (recompute and how == "exact"):
         with pytest.raises(AssertionError):
             check_runs(ends, matrix(e, length, recompute, backtrack, balancing, ratio=False)[0])
 
@@ -100,6 +102,7 @@ def test_a_range_of_lengths():
 
 
 @pytest.mark.parametrize(("recompute", "backtrack"), WAYS)
+@pytest.mark.by_default("True-False")
 def test_a_tuned_length(recompute, backtrack):
     """A kernel made to adapt, at the upper bound of its lengths."""
     e = small(five, "exact")
@@ -111,6 +114,7 @@ def test_a_tuned_length(recompute, backtrack):
 
 
 @pytest.mark.parametrize("balancing", BALANCINGS)
+@pytest.mark.by_default("barker", "max")
 def test_property_1(balancing):
     """Along any path the acceptance of PAS is Z(x) / Z(y) (Sun et al. 2022, Eq. 4)."""
     kernel, _ = path_auxiliary(4, recompute=True, balancing=balancing)
@@ -175,6 +179,7 @@ def counts():
 
 @pytest.mark.parametrize(("recompute", "backtrack"), WAYS)
 @pytest.mark.parametrize("build", [lattice, counts])
+@pytest.mark.by_default("lattice-True-False")
 def test_no_stale_cache(build, recompute, backtrack):
     with pm.Model() as model:
         build()
@@ -195,6 +200,7 @@ def test_no_stale_cache(build, recompute, backtrack):
 # ---------------------------------------------------------------- differences beyond what floats can hold
 @pytest.mark.parametrize(("recompute", "backtrack"), WAYS)
 @pytest.mark.parametrize("cliff", [50.0, 800.0, 5000.0])
+@pytest.mark.by_default("800.0-False-False", "5000.0-True-True", "50.0-False-True")
 def test_cliffs_are_not_climbed(recompute, backtrack, cliff):
     """Where every flip from the mode costs more than a float can tell from nothing, nothing may leave the
     mode.

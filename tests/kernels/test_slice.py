@@ -81,6 +81,7 @@ def sweeper(logdensity):
 
 
 @pytest.mark.parametrize("name", DENSITIES)
+@pytest.mark.by_default("small", "stairs")
 def test_one_sweep_leaves_exact_draws_exact(name):
     """Kolmogorov and Smirnov on coordinates, sums and log densities, each against as many draws
     of its own.

@@ -119,6 +119,7 @@ def small(build):
 
 
 @pytest.mark.parametrize("build", MODELS)
+@pytest.mark.by_default("torus", "several", "contradicted", "hard_core", "chain")
 def test_sweep_is_reversible_and_irreducible(build):
     e, P, forward = small(build)
     flow = e.pi[:, None] * P
@@ -129,12 +130,14 @@ def test_sweep_is_reversible_and_irreducible(build):
 
 
 @pytest.mark.parametrize("build", MODELS)
+@pytest.mark.by_default("torus", "hard_core")
 def test_compiled_sweeps_do_what_was_enumerated(build):
     e, P, _ = small(build)
     check_runs(run_steps(e, *tree_gibbs(), seed=MODELS.index(build)), P)
 
 
 @pytest.mark.parametrize("build", [torus, partly_dense])
+@pytest.mark.by_default("torus")
 def test_sweeps_of_a_draw_keep_their_order(build):
     e, _, forward = small(build)
     kernel, params = tree_gibbs()
@@ -182,6 +185,7 @@ def broom():
 
 
 @pytest.mark.parametrize("build", [one_way, broom])
+@pytest.mark.by_default("one_way")
 def test_what_seems_impossible_on_the_way_may_be_all_that_is_left(build):
     """Marginals against sum-product, which is in logarithms throughout."""
     draws = 4000

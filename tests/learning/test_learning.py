@@ -41,6 +41,7 @@ def tied_probabilities(theta: float) -> np.ndarray:
     return softmax(theta * 0.5 * (s.sum(1) ** 2 - 4))
 
 
+@pytest.mark.slow
 def test_toy_of_section_5_1():
     """theta = 0.5 of the data; learned 0.331, which samples nearly the same distribution.
 
@@ -105,6 +106,7 @@ def moved(model, amount: float):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.by_default("potts")
 def test_gradient_is_that_of_the_likelihood(name):
     """Many exact draws, one step of gradient ascent: the step is the enumerated gradient, the hidden units
     summed out.
@@ -164,6 +166,7 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.by_default("reset gibbs")
 def test_every_sampler_matches_the_statistics_of_the_data(name):
     """Pairs of spins of the model, drawn by the sampler it was learned with, agree with the data's."""
     model, true = (

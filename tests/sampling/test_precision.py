@@ -71,6 +71,7 @@ print("held", held)
 """
 
 
+@pytest.mark.slow
 def test_float32():
     assert "held True" in run_python(SCRIPT, PYTENSOR_FLAGS="floatX=float32")
 
@@ -94,6 +95,7 @@ def test_no_64_bits_in_the_program():
 
 
 @pytest.mark.parametrize("build", [*SMALL, *DENSE, visited], ids=lambda build: build.__name__)
+@pytest.mark.by_default("mixed")
 def test_differences_of_every_kind_of_site(build):
     with pm.Model() as model:
         ranges, options = build()

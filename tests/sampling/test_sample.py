@@ -20,7 +20,7 @@ from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import REFUSED
 from pymc_discrete.sampling.points import Points
 from tests.models import labels_and_count
-from tests.posteriors import CASES, DEFAULT, Case, probabilities
+from tests.posteriors import CASES, Case, probabilities
 from tests.tools.running import FAST, QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
@@ -33,9 +33,10 @@ STEPS = {
 }
 
 
+EVERY_STEP = ("bernoulli_binomial", "bounded")
 # whose supports are of a kind of their own; the same targets as all others are sampled by pm.sample in
 # test_posteriors
-OTHERS = ("categorical", "counts", "cut", "given_support", "support_of_another")
+OTHERS = ("overdispersed", "categorical", "counts", "cut", "given_support", "support_of_another")
 
 
 def pairs():
@@ -43,18 +44,15 @@ def pairs():
     found = []
     for case in CASES:
         name = case.build.__name__
-        if name not in DEFAULT + OTHERS:
+        if name not in EVERY_STEP + OTHERS:
             continue
-        for label, step in STEPS.items() if case in (CASES[0], CASES[5]) else [("auto", pmd.AutoStep)]:
-            found.append(
-                pytest.param(
-                    case, step, id=f"{name}-{label}", marks=() if name in DEFAULT else pytest.mark.slow
-                )
-            )
+        for label, step in STEPS.items() if name in EVERY_STEP else [("auto", pmd.AutoStep)]:
+            found.append(pytest.param(case, step, id=f"{name}-{label}"))
     return found
 
 
 @pytest.mark.parametrize(("case", "step"), pairs())
+@pytest.mark.by_default("bounded-auto", "overdispersed-auto")
 def test_against_enumeration(case: Case, step):
     with pm.Model() as model:
         case.build()
@@ -115,6 +113,7 @@ def test_mixed_against_the_sum():
     assert np.abs(zs).max() < LARGEST_Z
 
 
+@pytest.mark.slow
 def test_variables_that_are_drawn_as_one():
     """A list of scalars, which a chain holds in one array: their draws, what is made of them, and another
     step that reads them.
@@ -372,6 +371,7 @@ def test_impossible_draws_are_never_returned(tmp_path):
                 pmd.sample(20, chains=2, random_seed=1, step=pmd.BlockGibbs(), **options, **QUIET)
 
 
+@pytest.mark.slow
 def test_one_step_in_both_widths():
     mu, where = np.array([0.1, -0.4, 0.6]), np.array([0.3, 1.2, -0.7])
     with pm.Model():
@@ -388,6 +388,7 @@ def test_one_step_in_both_widths():
     assert_same_draws(seen[0], seen[2])
 
 
+@pytest.mark.slow
 def test_statistics_of_all_transitions():
     with labels_and_count():
         pm.Deterministic("fixed", pt.constant(2.0) * 3)

@@ -143,6 +143,7 @@ def test_every_core_is_used_though_jax_runs(watched, monkeypatch):
     assert_same_draws(*found)
 
 
+@pytest.mark.slow
 def test_threads_share_what_pooled_chains_learn(watched):
     threads, programs = watched
     options = {"tune": 40, "chains": 3, "nuts": {"pooled": True}, "random_seed": 5, **QUIET}

@@ -51,6 +51,7 @@ def test_what_is_chosen(mixed, caplog):
         pmd.AutoStep("mu", model=mixed)
 
 
+@pytest.mark.slow
 def test_several_blocks_sample():
     with pm.Model() as model:
         partly_dense()

@@ -69,6 +69,7 @@ def step(kind, discrete):
     return STEPS[kind](model=discrete)
 
 
+@pytest.mark.by_default("gwg", "auto")
 def test_draws_and_statistics(kind, step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=5, draws=5)
     before = discrete.initial_point()
@@ -81,6 +82,7 @@ def test_draws_and_statistics(kind, step, discrete):
     assert all(np.array_equal(kept[k], before[k]) for k in kept)
 
 
+@pytest.mark.by_default("gwg", "auto")
 def test_setup_chain_starts_anew(step, discrete):
     def chain(seed, tune):
         step.setup_chain(np.random.default_rng(seed), tune=tune, draws=5)
@@ -93,6 +95,7 @@ def test_setup_chain_starts_anew(step, discrete):
     assert equal_walks(first, chain(0, 10))
 
 
+@pytest.mark.by_default("gwg", "auto")
 def test_saved_and_sent(step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=20, draws=5)
     point = walk(step, discrete.initial_point(), 8)[-1][0]
@@ -105,6 +108,7 @@ def test_saved_and_sent(step, discrete):
 
 
 @pytest.mark.parametrize("name", TUNED)
+@pytest.mark.by_default("gwg", "dlmc")
 def test_tuning(name, discrete):
     """The acceptance goes where it should, the value stays where it was put, and the statistics say so."""
     step = STEPS[name](model=discrete)
@@ -125,6 +129,7 @@ def test_tuning(name, discrete):
     assert at_bound or abs(accept - 0.574) < 0.06
 
 
+@pytest.mark.by_default("pafs")
 def test_beside_nuts(kind, mixed):
     idata = sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30, progressbar=True)
     # float64 sums of a few terms

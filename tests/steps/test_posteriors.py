@@ -9,19 +9,13 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from tests.posteriors import CASES, DEFAULT, probabilities
+from tests.posteriors import CASES, probabilities
 from tests.tools.running import FAST
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
 
-def params(cases):
-    return [
-        pytest.param(c, id=c.build.__name__, marks=() if c.build.__name__ in DEFAULT else pytest.mark.slow)
-        for c in cases
-    ]
-
-
-@pytest.mark.parametrize("case", params(CASES))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.build.__name__)
+@pytest.mark.by_default("bounded")
 def test_against_enumeration(case):
     with pm.Model() as model:
         case.build()
@@ -54,6 +48,7 @@ def network():
     pm.Potential("energy", 0.5 * pt.tanh(c @ pt.tanh(b @ pt.tanh(0.3 * a @ (x - 2)))).sum())
 
 
+@pytest.mark.slow
 def test_automatic_choice_by_gradient():
     with pm.Model() as model:
         network()

@@ -110,6 +110,7 @@ def test_changed_data_are_seen():
         assert abs(walk(step, point, 20)[-1]["mu"] - 7) < 0.1
 
 
+@pytest.mark.slow
 def test_two_routes_and_nuts(model):
     """The posterior of a mixed model by pm.sample, by pmd.sample, and by NUTS with the labels beside it."""
     with model:

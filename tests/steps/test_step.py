@@ -235,8 +235,6 @@ BLOCKS = {
     "NUTS first": lambda m: [NUTS(m), GWG()],
     "Metropolis": lambda m: [pm.Metropolis([m["mu"], m["s"]], **FAST), GWG()],
     "Slice and two of ours": lambda m: [pm.Slice([m["mu"], m["s"]], **FAST), GWG("x"), GWG("z")],
-}
-SLOW = {
     "between": lambda m: [GWG("x"), NUTS(m), GWG("z", n_flips=2)],
     "PyMC's discrete": lambda m: [
         pm.Slice([m["mu"], m["s"]], **FAST),
@@ -248,9 +246,10 @@ SLOW = {
 
 @pytest.mark.parametrize(
     "steps",
-    [pytest.param(v, id=k) for k, v in BLOCKS.items()]
-    + [pytest.param(v, id=k, marks=pytest.mark.slow) for k, v in SLOW.items()],
+    BLOCKS.values(),
+    ids=BLOCKS,
 )
+@pytest.mark.by_default("NUTS first", "Metropolis")
 def test_beside_other_steps(mixed, steps):
     idata = sample_with_pymc(mixed, lambda: steps(mixed), draws=25, tune=15)
     assert np.allclose(lp_of(idata), logp_of(mixed, idata), atol=1e-10)
@@ -350,7 +349,8 @@ def forkserver():
     return context
 
 
-@pytest.mark.parametrize("start", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("start", ["forkserver", "spawn"])
+@pytest.mark.by_default("forkserver")
 def test_parallel_chains_equal_sequential_ones(small, start):
     context = forkserver() if start == "forkserver" else start
     one = sample_with_pymc(small, pmd.GibbsWithGradients, random_seed=5)
@@ -400,10 +400,12 @@ def forks(tmp_path_factory):
     return dict(map(json.loads, out.splitlines()))
 
 
+@pytest.mark.slow
 def test_fork_before_jax_has_run(forks):
     assert forks["fresh"] == forks["one"]
 
 
+@pytest.mark.slow
 def test_fork_after_jax_has_run_is_refused(forks):
     assert "after" in forks, "the forked worker hung"
     assert re.search(r"forked after JAX.*cores=1.*mp_ctx='forkserver'", str(forks["after"]))
@@ -421,6 +423,7 @@ def with_data():
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["the same step", "a new step"])
+@pytest.mark.by_default("the same step")
 def test_changed_data_are_seen(again):
     model = with_data()
     step = pmd.GibbsWithGradients(model=model)
@@ -475,8 +478,9 @@ def n_mixture():
     return model
 
 
-@pytest.mark.parametrize("differences", ["auto", pytest.param("exact", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("differences", ["auto", "exact"])
 @pytest.mark.parametrize("start", [[0, 0, 0, 0], [3, 7, 5, 24], [10, 6, 0, 90]], ids=str)
+@pytest.mark.by_default("[0, 0, 0, 0]-auto", "[3, 7, 5, 24]-auto", "[10, 6, 0, 90]-auto")
 def test_an_impossible_start_is_left(start, differences):
     model = n_mixture()
     step, f = ready(model, vars="N", differences=differences), model.compile_logp(mode="FAST_COMPILE")

@@ -16,6 +16,16 @@ from tests.tools.oracle import compare
 
 
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.by_default(
+    "a log of a sum of exponentials",
+    "an infinite source",
+    "a sparse matrix",
+    "the order of each column",
+    "narrow integers wrap",
+    "a map of each of two parts",
+    "log Gamma of large integers",
+    "a source that spans 20 orders",
+)
 def test_exact(name):
     target, *_ = compare(model_of(lambda: add(GRAPHS[name](binary()))))
     assert target.exact

@@ -146,6 +146,7 @@ LINEAR = {
 
 
 @pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.by_default("a sum is met", "running sums are met", "two sums are in order")
 def test_linear_maps(name):
     """Of many sites, so that a move adds a column to what is there."""
 
@@ -268,6 +269,7 @@ def test_counts_are_watched(monkeypatch):
 
 
 # ---------------------------------------------------------------- what is recorded
+@pytest.mark.slow
 def test_recorded_integers_are_whole():
     with pm.Model():
         k = pm.Poisson("k", 50_000.0)

@@ -86,9 +86,8 @@ def by_energy(model):
     return [fit.history["gradient_norm"], tree["posterior"]["x"].values]
 
 
-@pytest.mark.parametrize(
-    "way", [by_steps, by_target, by_sample, pytest.param(by_energy, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("way", [by_steps, by_target, by_sample, by_energy])
+@pytest.mark.by_default("by_target")
 def test_models_do_not_see_the_settings(way, model, changed):
     before, made = way(model), steps_of(model)
     changed(jax_enable_x64=False, **CHANGED)
@@ -102,6 +101,7 @@ def test_models_do_not_see_the_settings(way, model, changed):
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")  # 64 bits are what a graph's casts ask for
+@pytest.mark.slow
 def test_graphs_and_kernels_see_the_width_only(changed):
     space = pmd.Space.build({"x": (0, 1)}, shapes={"x": (3,)})
     weights = np.array([[0, 1.0, 0], [1.0, 0, -2.0], [0, -2.0, 0]])

@@ -55,6 +55,7 @@ def sampled(model, step=None):
 
 
 @pytest.mark.parametrize("bessel", [False, True], ids=["Python", "Bessel"])
+@pytest.mark.by_default("Bessel")
 def test_elsewhere_in_the_model(bessel):
     with pm.Model() as model:
         elsewhere(bessel)

@@ -190,6 +190,7 @@ def built(build):
 
 
 @pytest.mark.parametrize("build", MODELS, ids=[b.__name__ for b in MODELS])
+@pytest.mark.by_default("shared_factor", "along_an_axis", "of_matrices")
 def test_exact_and_on_the_right_step(build):
     model, chosen = built(build)
     names = [str(v.name) for v in model.discrete_value_vars]
@@ -301,6 +302,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("plant", "build"), PLANTED, ids=[p.__name__ for p, _ in PLANTED])
+@pytest.mark.by_default("another_place", "indices_exchanged")
 def test_planted_errors_are_found(plant, build, monkeypatch):
     model, _ = built(build)
     compare(model)

@@ -156,6 +156,15 @@ MODELS += [written_beyond_the_end, increased_beyond_the_end]
 
 
 @pytest.mark.parametrize("build", MODELS, ids=[b.__name__ for b in MODELS])
+@pytest.mark.by_default(
+    "chosen_by_data",
+    "of_a_matrix",
+    "columns_and_elements_chosen",
+    "increased_beyond_the_end",
+    "between_two",
+    "before_and_after",
+    "summed",
+)
 def test_differences(build):
     with pm.Model() as model:
         build()

@@ -76,6 +76,7 @@ def off_by(error):
 
 
 @pytest.mark.parametrize("build", LARGE, ids=lambda build: build.__name__)
+@pytest.mark.by_default("poisson", "gamma")
 def test_large_counts_raise_no_alarm(build, monkeypatch):
     step, point = checked(build)
     # the analysis bounds the error that single precision shows, and by no more than what is to be found here

@@ -118,6 +118,7 @@ def test_what_cannot_be_written_as_one_is_left():
 
 # ---------------------------------------------------------------- models
 @pytest.mark.parametrize("build", LOOPS, ids=[b.__name__ for b in LOOPS])
+@pytest.mark.by_default("captures", "places_of_a_vector", "edges", "with_own_parameters")
 def test_models_in_loops(build):
     """Differences are those of PyMC's own log density, and the program does not grow with the number of
     variables.

@@ -148,6 +148,7 @@ DISTRIBUTIONS = (
 
 
 @pytest.mark.parametrize("build", DISTRIBUTIONS)
+@pytest.mark.by_default("categorical", "nested", "imputed", "ordered", "hypergeometric", "truncated")
 def test_distributions(build):
     with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyMC's own, where it imputes
@@ -352,6 +353,17 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("build", "way"), WAYS, ids=[b.__name__ for b, _ in WAYS])
+@pytest.mark.by_default(
+    "changepoints",
+    "covariance",
+    "pairs",
+    "network",
+    "sorted_",
+    "indexed",
+    "triples",
+    "parity",
+    "negative_index",
+)
 def test_ways(build, way):
     target, got, want = compare(model_of(build))
     rows = target.describe()
@@ -413,6 +425,7 @@ def test_exact_never_takes_the_gradient(build):
         determinant,
     ],
 )
+@pytest.mark.by_default("binomial", "categorical", "cumulative", "set_and_stack")
 def test_gradients_are_alive(build):
     """The estimate varies and points the right way; a grad on the integers themselves would be 0
     everywhere.

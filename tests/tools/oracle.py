@@ -8,6 +8,7 @@ import pymc_discrete as pmd
 
 RNG = lambda seed: np.random.default_rng(seed)
 both = jax.jit(lambda target, x: (target.logdensity(x), target.differences(x)))
+neighbours = jax.jit(lambda target, x: target.space.neighbours(x))
 densities_at = jax.jit(jax.vmap(lambda target, x: target.logdensity(x), (None, 0)))
 
 
@@ -37,7 +38,7 @@ def random_points(model, target, r, n=2):
             for k, v in model.initial_point().items()
         }
         x, at = target.at(start)
-        values, inside = (np.asarray(a) for a in at.space.neighbours(x))
+        values, inside = (np.asarray(a) for a in neighbours(at, x))
         y = np.array([r.choice(np.append(v[i], now)) for v, i, now in zip(values, inside, x, strict=True)])
         for z in (y, np.where(r.random(len(x)) < 0.3, y, x)):
             point = at.point(z)
@@ -63,7 +64,7 @@ def compare(model, names=None, *, how="auto", tolerance=1e-9, **options):
     for point in points:
         x, at = target.at(point)
         density, d = map(np.asarray, both(at, x))
-        values, inside = (np.asarray(a) for a in at.space.neighbours(x))
+        values, inside = (np.asarray(a) for a in neighbours(at, x))
         assert d.shape == values.shape == inside.shape == (at.space.d, at.space.K)
         assert not np.isnan(d).any()
         current = values == x[:, None]

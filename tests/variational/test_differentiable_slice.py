@@ -119,6 +119,7 @@ def compare(logdensity, params, x, lengths, support=ENDLESS):
 
 
 @pytest.mark.parametrize("name", LOG_CONCAVE)
+@pytest.mark.by_default("normal", "correlated")
 def test_gradient_of_a_path(name):
     errors, path = compare(*LOG_CONCAVE[name], (1, 10, 100))
     assert errors.max() < 1e-5
@@ -132,6 +133,7 @@ def test_gradient_of_a_path_between_modes(x):
 
 
 @pytest.mark.parametrize("name", EDGED)
+@pytest.mark.by_default("exponential", "beta, infinite at an edge")
 def test_gradient_at_an_edge_of_the_support(name):
     *given, support = EDGED[name]
     errors, path = compare(*given, (10,), support)
@@ -161,6 +163,7 @@ def assert_same(a, b):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), a, b)
 
 
+@pytest.mark.slow
 def test_chains_together_equal_each_alone(chains):
     one, keys, x, together = chains
     alone = jax.jit(one)
@@ -173,6 +176,7 @@ def test_compiled_equals_eager(chains):
     assert_same(one(keys[0], x[0]), jax.tree.map(lambda a: a[0], together))
 
 
+@pytest.mark.slow
 def test_checkpoints_change_nothing(chains):
     one, keys, x, together = chains
     assert_same(jax.jit(jax.vmap(partial(one, checkpoint=True)))(keys, x), together)
@@ -196,6 +200,7 @@ def test_parameters_may_differ_between_chains_and_be_closed_over():
     assert (jnp.abs(of_params[1]) > 0.1).all()
 
 
+@pytest.mark.slow
 def test_memory_is_of_the_path_alone():
     """What a step keeps for the backward pass does not grow with the parameters, nor with the search."""
     params = jnp.ones(20_000)
@@ -245,6 +250,7 @@ def test_ends_are_roots_and_nothing_is_rejected():
 
 
 @pytest.mark.parametrize("name", ["laplace", "quartic", "nearly a box"])
+@pytest.mark.by_default("laplace")
 def test_no_log_concave_density_rejects(name):
     """A value that the compiler rounds in two ways once lost the bracket of 1 in 20 quartic roots."""
     power = {"laplace": 1, "quartic": 4, "nearly a box": 20}[name]
@@ -360,6 +366,7 @@ def three_steps():
 
 
 @pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.by_default("one within another")
 def test_draws_stay_draws(name, three_steps):
     params, x, cdf = drawn(name)
     path = three_steps(jax.random.split(KEY, N_CHAINS), params, x)
@@ -370,6 +377,7 @@ def test_draws_stay_draws(name, three_steps):
 
 
 @pytest.mark.parametrize("wide", [True, False], ids=["float64", "float32"])
+@pytest.mark.slow
 def test_a_thin_piece_beside_a_wide_one_keeps_its_mass(wide):
     """Ends that lie near one another are not the same: uniform on (0, 1) and (1.005, 1.015)."""
 

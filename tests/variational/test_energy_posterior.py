@@ -55,6 +55,7 @@ def regression():
     return model, covariance @ X.T @ y / 0.49, covariance
 
 
+@pytest.mark.slow
 def test_normal_posterior_is_found():
     model, mean, covariance = regression()
     fit = pmd.fit_energy_posterior(model, Normal(np.zeros(3)), iterations=500, chains=16, **QUIET)
@@ -91,6 +92,7 @@ def test_no_gradient_where_q_is_the_posterior():
     assert (fit.history["log_ratio_variance"] < 1e-12).all()
 
 
+@pytest.mark.slow
 def test_bias_of_the_gradient_falls_with_the_length_of_the_chain():
     """For q = N(0, s^2) and p = N(0, 1) the gradient of KL(q, p) by log s is s^2 - 1, and 1 - 3^-n of it
     after n steps.
@@ -121,6 +123,7 @@ def test_bias_of_the_gradient_falls_with_the_length_of_the_chain():
     assert (share.mean(0)[0] - 1) / (share.std(0)[0] / np.sqrt(chains)) < -20  # one step is plainly biased
 
 
+@pytest.mark.slow
 def test_diagnostics_of_a_normal_beside_the_truth():
     """q one standard deviation off in one of three coordinates: Fisher divergence 1/3 per coordinate."""
     model, mean, covariance = regression()
@@ -142,6 +145,7 @@ def test_diagnostics_of_a_normal_beside_the_truth():
     )  # E[w]^2 / E[w^2] of lognormal weights
 
 
+@pytest.mark.slow
 def test_bounded_and_bimodal():
     """A posterior of two modes of a bounded variable."""
     with pm.Model() as model:
