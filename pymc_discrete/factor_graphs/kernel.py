@@ -37,9 +37,9 @@ def perturb_and_max_product(n_sweeps: int = 200, damping: float = 0.5) -> tuple[
         def sweep(key, x, params):
             y = pmp(key, graph, n_sweeps=n_sweeps, damping=damping).x
             possible = graph.logdensity(y) > -jnp.inf
-            return jnp.where(possible, y, x).astype(x.dtype), Info(
-                possible + 0.0, possible + 0.0, jnp.asarray(target.space.d)
-            )
+            accepted = possible + 0.0
+            info = Info(accept=accepted, accepted=accepted, n_moves=jnp.asarray(target.space.d))
+            return jnp.where(possible, y, x).astype(x.dtype), info
 
         return sweep
 

@@ -97,7 +97,7 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
         state, info = kernel.step(jax.random.fold_in(key_steps, t), state, target, params)
         return state, jax.tree.map(lambda a, b: a + b, total, info)
 
-    zero = Info(jnp.zeros(()), jnp.zeros((), int), jnp.zeros((), int))
+    zero = Info(accept=jnp.zeros(()), accepted=jnp.zeros((), int), n_moves=jnp.zeros((), int))
     state, total = jax.lax.fori_loop(0, count, body, (state, zero))
     return state, jax.tree.map(lambda a: a / count, total)
 
@@ -110,6 +110,6 @@ def run_sweeps(sweep: Callable, key, x, params, count) -> tuple[Any, Info]:
         x, info = sweep(jax.random.fold_in(key, t), x, params)
         return x, jax.tree.map(lambda a, b: a + b, total, info)
 
-    zero = Info(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), int))
+    zero = Info(accept=jnp.zeros(()), accepted=jnp.zeros(()), n_moves=jnp.zeros((), int))
     x, total = jax.lax.fori_loop(0, count, body, (x, zero))
     return x, jax.tree.map(lambda a: a / count, total)

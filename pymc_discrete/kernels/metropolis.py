@@ -69,7 +69,7 @@ def metropolis(
         else:
             accepted = stuck | (proposed.logdensity > -jnp.inf)
         state = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), proposed, state)
-        return state, Info(accept, accepted, n_moves)
+        return state, Info(accept=accept, accepted=accepted, n_moves=n_moves)
 
     @default_settings()
     def refresh(state: State, target) -> State:

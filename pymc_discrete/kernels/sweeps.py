@@ -97,4 +97,4 @@ def forward_or_backward(key, x, visits: list):
 
 def always_accepted(space) -> Info:
     """The information about a sweep, in which no draw is rejected."""
-    return Info(jnp.ones(()), jnp.ones(()), jnp.asarray(space.d))
+    return Info(accept=jnp.ones(()), accepted=jnp.ones(()), n_moves=jnp.asarray(space.d))

@@ -222,7 +222,11 @@ class NutsBlock(Block):
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)
 
     def shared(self, states: NutsState, ends: bool) -> NutsState:
-        """The states with the mean step size of all chains and, where a window ends, one mass matrix."""
+        """The states of all chains after they have shared what they adapted.
+
+        All chains get the mean of their log step sizes. At the end of an adaptation window they also get one
+        mass matrix, made of the draws of all of them.
+        """
         if not self.pooled:
             return states
         average = states.step_size.log_step_size_avg

@@ -149,8 +149,7 @@ class Target:
     def ready(self) -> Any:
         """The context, prepared from the density's default inputs where there is none yet."""
         if self.context is None:
-            # `eval_context`: the context is kept, so it must not consist of tracers of a program that is traced
-            # now
+            # `eval_context`: the context is kept, so it must not hold tracers of a program being traced now
             with self.density.running(traced=False), jax.core.eval_context():
                 self.context = self.density.compiled("prepare")(self.density.default_inputs())
         return self.context

@@ -34,6 +34,7 @@ from tests.models import (
 )
 from tests.tools.enumeration import Enumerated, check_runs, enumerate_target, run_steps
 from tests.tools.oracle import assert_close, neighbours
+from tests.tools.running import sample_with_pymc
 from tests.tools.transition_matrices import groups_of, site_matrix
 
 
@@ -427,21 +428,11 @@ def test_mixture_beside_nuts():
     effective draws.
     """
     y = np.array([-2.1, -1.4, 0.3, 1.2, 1.9, 2.6])
-    with pm.Model():
+    with pm.Model() as model:
         mu = pm.Normal("mu", 0, 2, shape=2)
         z = pm.Categorical("z", p=[0.3, 0.7], shape=6)
         pm.Normal("y", mu[z], 1.0, observed=y)
-        step = pmd.BlockGibbs()
-        idata = pm.sample(
-            2000,
-            tune=1000,
-            chains=4,
-            cores=1,
-            step=step,
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
+    idata = sample_with_pymc(model, pmd.BlockGibbs, draws=2000, tune=1000, chains=4, compile_kwargs=None)
     grid = np.linspace(-8, 8, 401)
     a, b = np.meshgrid(grid, grid, indexing="ij")
     one, two = (w * np.exp(-((y - m[..., None]) ** 2) / 2) for w, m in ((0.3, a), (0.7, b)))

@@ -2,6 +2,8 @@
 variable summed out; and AutoStep where it takes the gradient.
 """
 
+import functools
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -10,7 +12,7 @@ import pytest
 
 import pymc_discrete as pmd
 from tests.posteriors import CASES, probabilities
-from tests.tools.running import FAST
+from tests.tools.running import sample_with_pymc
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
 
@@ -19,17 +21,8 @@ from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 def test_against_enumeration(case):
     with pm.Model() as model:
         case.build()
-        idata = pm.sample(
-            2000,
-            tune=200,
-            chains=2,
-            cores=1,
-            step=pmd.GibbsWithGradients(support=case.support),
-            random_seed=3,
-            progressbar=False,
-            compute_convergence_checks=False,
-            **FAST,
-        )
+    step = functools.partial(pmd.GibbsWithGradients, support=case.support)
+    idata = sample_with_pymc(model, step, draws=2000, tune=200, random_seed=3)
     states, prob = probabilities(model, case.values)
     draws = np.concatenate(
         [idata["posterior"][name].values.reshape(2, 2000, -1) for name in case.values], axis=2
@@ -56,17 +49,7 @@ def test_automatic_choice_by_gradient():
         assert isinstance(step, pmd.DiscreteLangevin)
         assert step.proposal == "dlmc"
         assert step.target.describe()["x"]["way"] == "gradient"
-        idata = pm.sample(
-            2000,
-            tune=500,
-            chains=2,
-            cores=1,
-            step=step,
-            random_seed=5,
-            progressbar=False,
-            compute_convergence_checks=False,
-            **FAST,
-        )
+        idata = sample_with_pymc(model, step, draws=2000, tune=500, random_seed=5)
     states, prob = probabilities(model, {"x": [range(5)] * 5})
     zs = zs_of_proportions(idata["posterior"]["x"].values, states, prob)
     assert len(zs) >= 20
@@ -92,7 +75,7 @@ def means():
 def test_against_the_marginalised_mixture():
     y, found = data(), []
     for summed_out in (False, True):
-        with pm.Model():
+        with pm.Model() as model:
             mu = means()
             if summed_out:
                 pm.NormalMixture("y", w=WEIGHTS, mu=mu, sigma=1, observed=y)
@@ -101,16 +84,7 @@ def test_against_the_marginalised_mixture():
                 z = pm.Categorical("z", p=WEIGHTS, shape=len(y))
                 pm.Normal("y", mu[z], 1, observed=y)
                 step = pmd.GibbsWithGradients()
-            idata = pm.sample(
-                1500,
-                tune=500,
-                chains=2,
-                cores=1,
-                step=step,
-                random_seed=4,
-                progressbar=False,
-                compute_convergence_checks=False,
-            )
+        idata = sample_with_pymc(model, step, draws=1500, tune=500, random_seed=4, compile_kwargs=None)
         draws = idata["posterior"]["mu"].values
         for statistic in (draws, draws**2):
             ess = np.array([float(az.ess(statistic[..., i], method="mean")) for i in range(3)])

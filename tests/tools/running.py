@@ -32,8 +32,7 @@ def sample_with_pymc(
             random_seed=random_seed,
             progressbar=progressbar,
             compute_convergence_checks=False,
-            **FAST,
-            **options,
+            **(FAST | options),
         )
 
 

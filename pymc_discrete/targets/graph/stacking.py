@@ -301,7 +301,7 @@ class Alike:
 
 
 class Vectors:
-    """Vectors, each in place of several variables.
+    """Joins variables: several that play the same role become parts of one vector.
 
     Parameters
     ----------
