@@ -87,6 +87,33 @@ print("quiet")
 """
 
 
+USED = """
+import sys
+import pymc as pm
+
+def added(since):
+    return {name.split(".")[0] for name in set(sys.modules) - since}
+
+since = set(sys.modules)
+import pymc_discrete as pmd
+found = added(since) - {"pymc_discrete", "lazy_loader"}
+assert not found, f"import pymc_discrete imports {found}"
+with pm.Model():
+    pm.Bernoulli("x", 0.3, shape=4)
+    pmd.AutoStep()
+pmd.sample
+unused = {"optax", "equinox", "blackjax", "arviz_stats"} & added(since)
+assert not unused, f"a step and pmd.sample import {unused}"
+assert not [m for m in sys.modules if m.startswith(("pymc_discrete.learning", "pymc_discrete.variational"))]
+assert {pmd.learning, pmd.variational} and set(pmd.__all__) <= set(dir(pmd))
+print("little")
+"""
+
+
+def test_what_is_not_used_is_not_imported():
+    assert "little" in run_python(USED)
+
+
 def test_import_build_and_describe_start_no_backend():
     assert "quiet" in run_python(BUILD)
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from arviz_stats.base import array_stats
 from scipy.stats import rankdata
 
 CORRELATED = 0.9  # correlation above which two series are tied
@@ -41,6 +40,8 @@ def called(name: str, shape: tuple[int, ...], i: int | None = None) -> str:
 def effective(draws: np.ndarray) -> np.ndarray:
     """(series,) float, effective sample sizes over all chains, of draws (chains, draws, series)."""
     with np.errstate(divide="ignore", invalid="ignore"):
+        from arviz_stats.base import array_stats  # imports much that no draw needs
+
         return np.asarray(array_stats.ess(draws, chain_axis=0, draw_axis=1))
 
 
@@ -50,6 +51,8 @@ def is_slow(draws: np.ndarray, ess: np.ndarray) -> np.ndarray:
     if len(draws) == 1:
         return few
     with np.errstate(divide="ignore", invalid="ignore"):
+        from arviz_stats.base import array_stats
+
         return few | (np.asarray(array_stats.rhat(draws, chain_axis=0, draw_axis=1)) > LARGEST_RHAT)
 
 

@@ -1,0 +1,43 @@
+from . import factor_graphs, kernels, learning, variational
+from .factor_graphs import FactorGraph
+from .sampling.sample import sample
+from .steps.auto import AutoStep, register, registered, unregister
+from .steps.block_gibbs import BlockGibbs
+from .steps.discrete_langevin import DiscreteLangevin
+from .steps.gibbs_with_gradients import GibbsWithGradients
+from .steps.path_auxiliary import PathAuxiliary
+from .steps.perturb_and_max_product import PerturbAndMaxProduct
+from .steps.reparameterized_slice import ReparameterizedSlice
+from .steps.tree_gibbs import TreeGibbs
+from .targets.from_logdensity import target_from_logdensity
+from .targets.from_model import target_from_model
+from .targets.space import Space
+from .targets.target import Target
+from .variational.differentiable_slice import differentiable_slice_sample
+from .variational.energy_posterior import fit_energy_posterior
+
+__all__ = [
+    "AutoStep",
+    "BlockGibbs",
+    "DiscreteLangevin",
+    "FactorGraph",
+    "GibbsWithGradients",
+    "PathAuxiliary",
+    "PerturbAndMaxProduct",
+    "ReparameterizedSlice",
+    "Space",
+    "Target",
+    "TreeGibbs",
+    "differentiable_slice_sample",
+    "factor_graphs",
+    "fit_energy_posterior",
+    "kernels",
+    "learning",
+    "register",
+    "registered",
+    "sample",
+    "target_from_logdensity",
+    "target_from_model",
+    "unregister",
+    "variational",
+]
