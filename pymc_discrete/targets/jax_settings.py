@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager
 
 import jax
 
+from pymc_discrete.compile_cache import use_disk_cache
+
 DEFAULTS = {
     "numpy_dtype_promotion": "standard",
     "numpy_rank_promotion": "allow",
@@ -35,3 +37,6 @@ def default_settings(wide: bool | None = None) -> Iterator[None]:
         for name, value in changed.items():
             stack.enter_context(getattr(jax, name)(value))
         yield
+
+
+use_disk_cache()  # on import: every module that compiles something imports this one

@@ -1,0 +1,78 @@
+"""Compiled programs on disk: what one process has compiled, the next need not compile again.
+
+This is JAX's persistent compilation cache, in a folder of the user's cache (`platformdirs`). Files that were
+written first are deleted where the folder exceeds `LIMIT`. The environment variable PYMC_DISCRETE_CACHE names
+another folder, or is "off". Where a cache of JAX is configured already, nothing is changed.
+"""
+
+import hashlib
+import logging
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+import platformdirs
+
+_log = logging.getLogger("pymc.discrete")
+
+SETTING = "PYMC_DISCRETE_CACHE"
+LIMIT = 2**30  # bytes
+SHORTEST = 0.1  # seconds; a program that compiles faster is not written
+DEFAULT_SHORTEST = 1.0  # JAX's own value
+
+
+def folder() -> Path | None:
+    """The folder of this machine's programs, or None where the cache is off."""
+    wanted = os.environ.get(SETTING, "")
+    if wanted.lower() == "off":
+        return None
+    root = Path(wanted) if wanted else platformdirs.user_cache_path("pymc-discrete")
+    return root / f"jax-{processor()}"
+
+
+def processor() -> str:
+    """A name for the processor's instructions.
+
+    XLA compiles for those of the processor at hand, and a home folder may be shared by machines with others.
+    """
+    described = [platform.machine(), platform.processor()]
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        described += sorted({line for line in lines if line.startswith(("flags", "Features"))})
+    return hashlib.sha256("\n".join(described).encode()).hexdigest()[:12]
+
+
+def use_disk_cache() -> None:
+    """Let JAX keep compiled programs on disk, unless the user has configured that otherwise."""
+    path = folder()
+    if path is None or jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+        return
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        trim(path, LIMIT)
+    except OSError as error:
+        _log.debug(f"No compiled programs are kept on disk: {error}")
+        return
+    if not os.access(path, os.W_OK):
+        _log.debug(f"No compiled programs are kept on disk: {path} is read-only.")
+        return
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    if jax.config.jax_persistent_cache_min_compile_time_secs == DEFAULT_SHORTEST:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST)
+
+
+def trim(path: Path, limit: int) -> None:
+    """Delete the files of a folder that were written first, until the rest has at most `limit` bytes."""
+    files = []
+    for file in path.iterdir():
+        with suppress(FileNotFoundError):  # another process may delete it
+            status = file.stat()
+            files.append((status.st_mtime, status.st_size, file))
+    size = sum(size for _, size, _ in files)
+    for _, of_file, file in sorted(files):
+        if size <= limit:
+            return
+        file.unlink(missing_ok=True)
+        size -= of_file

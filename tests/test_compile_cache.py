@@ -1,0 +1,76 @@
+"""Compiled programs on disk, in processes of their own."""
+
+import os
+
+import pytest
+
+from pymc_discrete.compile_cache import trim
+from tests.tools.processes import output_of, run_python, start_python
+
+RUN = """
+import jax
+from jax import monitoring
+hits = []
+monitoring.register_event_listener(lambda name, **_: hits.extend([name] * name.endswith("cache_hits")))
+import pymc as pm
+import pymc_discrete as pmd
+with pm.Model() as model:
+    x = pm.Bernoulli("x", 0.3, shape=4)
+    pm.Potential("e", (x[1:] * x[:-1]).sum())
+target = pmd.target_from_model(model)
+print(float(target.logdensity([1, 1, 0, 1])), len(hits), jax.config.jax_compilation_cache_dir)
+"""
+
+
+def environment(folder, **more):
+    """That of a process without the cache of the tests, whose smallest programs are written."""
+    return {
+        "PYMC_DISCRETE_CACHE": str(folder),
+        "JAX_COMPILATION_CACHE_DIR": "",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        **more,
+    }
+
+
+def hits_of(output: str) -> int:
+    return int(output.split()[1])
+
+
+def test_a_second_process_compiles_nothing_again(tmp_path):
+    """Two processes at once write the same entries; the next one reads them, and survives a damaged one."""
+    both = [start_python(RUN, **environment(tmp_path)) for _ in range(2)]
+    first = [output_of(process) for process in both]
+    entries = [file for file in tmp_path.rglob("*") if file.name.endswith("-cache")]
+    assert entries
+    again = run_python(RUN, **environment(tmp_path))
+    assert hits_of(again) == len(entries)
+    assert len({output.split()[0] for output in [*first, again]}) == 1
+    for file in entries:
+        file.write_bytes(b"damaged")
+    damaged = start_python(RUN, **environment(tmp_path))
+    output, errors = damaged.communicate(timeout=300)
+    assert damaged.returncode == 0
+    assert output.split()[0] == again.split()[0]
+    assert "persistent compilation cache entry" in errors
+
+
+@pytest.mark.parametrize("name", ["off", "JAX's own", "read-only"])
+def test_what_the_user_configured_stays(name, tmp_path):
+    own, given = str(tmp_path / "own"), environment(tmp_path / "ours")
+    if name == "off":
+        given["PYMC_DISCRETE_CACHE"] = "off"
+    elif name == "JAX's own":
+        given["JAX_COMPILATION_CACHE_DIR"] = own
+    else:  # a file where the folder should be: also root cannot write there
+        (tmp_path / "ours").write_text("")
+    configured = run_python(RUN, **given).split()[2:]
+    assert configured == ([own] if name == "JAX's own" else [])
+    assert not list(tmp_path.glob("ours/*"))
+
+
+def test_the_oldest_files_are_deleted_beyond_the_limit(tmp_path):
+    for n in range(5):
+        (tmp_path / str(n)).write_bytes(bytes(100))
+        os.utime(tmp_path / str(n), (n, n))
+    trim(tmp_path, 250)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["3", "4"]
