@@ -1,4 +1,4 @@
-"""Compiled programs on disk: what one process has compiled, the next need not compile again.
+"""Keeps compiled programs on disk, so that a later process loads them instead of compiling them again.
 
 This is JAX's persistent compilation cache, in a folder of the user's cache (`platformdirs`). Files that were
 written first are deleted where the folder exceeds `LIMIT`. The environment variable PYMC_DISCRETE_CACHE names
@@ -24,7 +24,7 @@ DEFAULT_SHORTEST = 1.0  # JAX's own value
 
 
 def folder() -> Path | None:
-    """The folder of this machine's programs, or None where the cache is off."""
+    """The folder for programs that were compiled for this processor, or None if the cache is switched off."""
     wanted = os.environ.get(SETTING, "")
     if wanted.lower() == "off":
         return None
@@ -45,12 +45,12 @@ def processor() -> str:
 
 
 def use_disk_cache() -> None:
-    """Let JAX keep compiled programs on disk, unless the user has configured that otherwise."""
+    """Turn on JAX's cache on disk, unless the user has switched it off or has chosen a folder for it."""
     path = folder()
     if path is None or jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
         return
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # what lies there is run
         trim(path, LIMIT)
     except OSError as error:
         _log.debug(f"No compiled programs are kept on disk: {error}")

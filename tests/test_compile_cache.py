@@ -54,7 +54,7 @@ def test_a_second_process_compiles_nothing_again(tmp_path):
     assert "persistent compilation cache entry" in errors
 
 
-@pytest.mark.parametrize("name", ["off", "JAX's own", "read-only"])
+@pytest.mark.parametrize("name", ["off", "JAX's own", "unusable folder"])
 def test_what_the_user_configured_stays(name, tmp_path):
     own, given = str(tmp_path / "own"), environment(tmp_path / "ours")
     if name == "off":

@@ -58,7 +58,8 @@ class Extraction:
     def of(cls, density: ModelDensity) -> "Extraction":
         """The extraction of a density, made once."""
         if density not in _extractions:
-            # it is kept, so its arrays must not be tracers of a program that is being traced now
+            # This may be called while JAX traces a program. The extraction outlives that program, so it is
+            # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
             with jax.core.eval_context():
                 _extractions[density] = cls(density)
         return _extractions[density]

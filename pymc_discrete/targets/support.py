@@ -227,10 +227,11 @@ _deviations: dict[type | str, Callable[[Variable], Variable | None]] = {}
 
 
 def deviation(*ops: type | str):
-    """Register the scale of random variables of these Ops (see `rule`), as a graph of their parameters.
+    """Register a function that gives the scale of a random variable as a PyTensor expression.
 
-    The scale is the standard deviation, or, if that is longer, four times the distance over which the tail
-    falls by a factor e.
+    `ops` are the classes of the random variables' Ops, or "module.class" for a package that need not be
+    installed. The scale is the standard deviation, or, if that is longer, four times the distance over which
+    the tail falls by a factor e.
     """
 
     def register(function):

@@ -149,7 +149,8 @@ class Target:
     def ready(self) -> Any:
         """The context, prepared from the density's default inputs where there is none yet."""
         if self.context is None:
-            # `eval_context`: the context is kept, so it must not hold tracers of a program being traced now
+            # This may be called while JAX traces a program. The context outlives that program, so it is
+            # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
             with self.density.running(traced=False), jax.core.eval_context():
                 self.context = self.density.compiled("prepare")(self.density.default_inputs())
         return self.context
@@ -175,7 +176,9 @@ class Target:
 
         In float32 this keeps small differences of large log densities. May be called inside a traced program.
         """
-        # not compiled: fused, summands that do not change would be rounded otherwise than in `logdensity`
+        # Outside of a traced program this is not compiled. The summands here are subtracted from those that
+        # `logdensity` computes. If XLA fused the two computations differently, their rounding would differ,
+        # and summands that do not change would not cancel exactly.
         context = self.ready()
         with self.density.running(is_traced((x, context))):
             return Target(self.density, self.density.centred(jnp.asarray(x), context))

@@ -111,7 +111,7 @@ def elements_per_variable(
 
 @dataclass
 class TermElements:
-    """Elements of one term, by the sites of one variable that they depend on.
+    """A term's elements that depend on one variable, grouped by the site of that variable.
 
     Attributes
     ----------
@@ -120,6 +120,10 @@ class TermElements:
         The elements that depend on each site.
     n : int
         The number of the variable.
+    dependence : Dependence
+        Which elements of the graph's variables depend on which sites.
+    space : Space
+        The sites of the block.
     """
 
     term: Term

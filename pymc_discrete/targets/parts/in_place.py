@@ -189,7 +189,7 @@ class InPlace(Part):
 
     @property
     def links(self) -> list[np.ndarray]:
-        """[(n, J) int], the sites that each element joins, padded with -1."""
+        """A list of arrays (n, J) int: row i has the sites that element i depends on, padded with -1."""
         return [sites for *_, sites in self.joined]
 
     @property
