@@ -150,8 +150,8 @@ def rows(args, records):
                     size = {"draws": draws, "chains": chains, "checkpoint": checkpoint}
                     yield harness.Row({"item": "memory", **size, "checks": args.checks})
     if "compile" in args.items:
-        # Twice each: with an empty PyTensor cache, and with what the first run left there. JAX keeps
-        # nothing on disk.
+        # Twice each: with an empty PyTensor cache, and with what the first run left there. JAX's cache on
+        # disk is off.
         for model in args.models:
             for sampler in FIRST:
                 with harness.empty_pytensor_cache() as env:

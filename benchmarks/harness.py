@@ -195,10 +195,10 @@ def result_of(command, timeout, *, env=None, cwd=None):
 
 @contextlib.contextmanager
 def empty_pytensor_cache() -> Iterator[dict]:
-    """Environment variables that give a child an empty cache of functions compiled by PyTensor."""
+    """Environment variables that give a child no functions that PyTensor or JAX compiled before."""
     with tempfile.TemporaryDirectory() as folder:
         flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}"
-        yield {"PYTENSOR_FLAGS": flags.lstrip(",")}
+        yield {"PYTENSOR_FLAGS": flags.lstrip(","), "PYMC_DISCRETE_CACHE": "off"}
 
 
 def processor_time():

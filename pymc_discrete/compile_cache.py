@@ -50,7 +50,8 @@ def use_disk_cache() -> None:
     if path is None or jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
         return
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # what lies there is run
+        # JAX runs the programs in this folder, so nobody else may write to it
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         trim(path, LIMIT)
     except OSError as error:
         _log.debug(f"No compiled programs are kept on disk: {error}")
@@ -66,13 +67,14 @@ def use_disk_cache() -> None:
 def trim(path: Path, limit: int) -> None:
     """Delete the files of a folder that were written first, until the rest has at most `limit` bytes."""
     files = []
-    for file in path.iterdir():
-        with suppress(FileNotFoundError):  # another process may delete it
+    for file in path.glob("*-cache"):  # beside them, XLA has a folder of its own where there is a GPU
+        with suppress(OSError):  # another process may delete it
             status = file.stat()
             files.append((status.st_mtime, status.st_size, file))
     size = sum(size for _, size, _ in files)
     for _, of_file, file in sorted(files):
         if size <= limit:
             return
-        file.unlink(missing_ok=True)
+        with suppress(OSError):
+            file.unlink()
         size -= of_file

@@ -9,6 +9,8 @@ import tempfile
 
 import pytest
 
+from pymc_discrete.reuse import forget
+
 # Read when JAX is first used, here and in the processes that tests start. Without optimisation XLA compiles
 # in half the time, and what several tests or processes compile is compiled once.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -25,19 +27,28 @@ gc.set_threshold(20_000, 20, 50)
 pytest.register_assert_rewrite("tests.models", "tests.tools")
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    """What one test has analysed and compiled is not used by the next, which may change how it is made."""
+    forget()
+
+
 def pytest_addoption(parser):
     parser.addoption("--runslow", action="store_true", help="run the slow tests, and all cases of the others")
 
 
 def pytest_collection_modifyitems(config, items):
     unknown = unknown_cases(items)
-    if unknown and not any("::" in argument for argument in config.args):
+    some = config.getoption("lf") or any("::" in argument for argument in config.args)
+    if unknown and not some:
         raise pytest.UsageError(f"by_default names cases that do not exist: {', '.join(sorted(unknown))}")
     if config.getoption("--runslow"):
         return
     left_out = pytest.mark.skip(reason="slow, or one more case of a test; needs --runslow")
     for item in items:
         chosen = item.get_closest_marker("by_default")
+        if any(item.nodeid == argument for argument in config.args):
+            continue
         if "slow" in item.keywords or (chosen and item.callspec.id not in chosen.args):
             item.add_marker(left_out)
 

@@ -23,7 +23,7 @@ print(float(target.logdensity([1, 1, 0, 1])), len(hits), jax.config.jax_compilat
 
 
 def environment(folder, **more):
-    """That of a process without the cache of the tests, whose smallest programs are written."""
+    """Environment for a process that uses our cache and stores even programs that compile fast."""
     return {
         "PYMC_DISCRETE_CACHE": str(folder),
         "JAX_COMPILATION_CACHE_DIR": "",
@@ -36,6 +36,7 @@ def hits_of(output: str) -> int:
     return int(output.split()[1])
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_again(tmp_path):
     """Two processes at once write the same entries; the next one reads them, and survives a damaged one."""
     both = [start_python(RUN, **environment(tmp_path)) for _ in range(2)]
@@ -70,7 +71,8 @@ def test_what_the_user_configured_stays(name, tmp_path):
 
 def test_the_oldest_files_are_deleted_beyond_the_limit(tmp_path):
     for n in range(5):
-        (tmp_path / str(n)).write_bytes(bytes(100))
-        os.utime(tmp_path / str(n), (n, n))
+        (tmp_path / f"{n}-cache").write_bytes(bytes(100))
+        os.utime(tmp_path / f"{n}-cache", (n, n))
+    (tmp_path / "of XLA").mkdir()
     trim(tmp_path, 250)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["3", "4"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["3-cache", "4-cache", "of XLA"]

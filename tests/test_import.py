@@ -11,6 +11,7 @@ PACKAGE = ROOT / "pymc_discrete"
 LAYERS = (
     "compile_cache",
     "checks",
+    "reuse",
     "targets",
     "kernels",
     "factor_graphs",

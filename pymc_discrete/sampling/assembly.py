@@ -8,22 +8,28 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 
 from pymc_discrete.sampling.block import Block
+from pymc_discrete.sampling.custom import CustomBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.slice import SliceBlock
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.base import JaxStep
+from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, refuse_counts_as_floats
 from pymc_discrete.targets.names import shown
 
-# the block that stands for a step inside a compiled chain, by the kind of its variables
-BLOCKS: dict[str, Callable[..., Block]] = {DISCRETE: DiscreteBlock, CONTINUOUS: SliceBlock}
+# the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
+BLOCKS: dict[str, Callable[..., Block]] = {
+    CONTINUOUS: SliceBlock,
+    CUSTOM: CustomBlock,
+    DISCRETE: DiscreteBlock,
+}
 
 
-def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[JaxStep]:
-    """The steps given, and `AutoStep` for the discrete variables without one, the continuous ones first.
+def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[JaxStep | CustomStep]:
+    """The steps given, and `AutoStep` for the discrete variables without one, in the order of `BLOCKS`.
 
     Parameters
     ----------
@@ -36,11 +42,11 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[J
     for s in flat:
         if isinstance(s, type):
             raise TypeError(f"{s.__name__} is the class of a step, not a step: call it, step={s.__name__}().")
-        if not isinstance(s, JaxStep):
+        if not isinstance(s, JaxStep | CustomStep):
             raise TypeError(
                 f"pmd.sample takes the steps of pymc_discrete, got {getattr(type(s), '__name__', s)}. "
-                "Continuous variables get NUTS here (see nuts=), or pmd.ReparameterizedSlice; pm.sample "
-                "takes all steps."
+                "Continuous variables get NUTS here (see nuts=), or pmd.ReparameterizedSlice; a JAX function "
+                "of your own is a step by pmd.CustomStep; pm.sample takes all steps."
             )
         if s.model is not model:
             raise ValueError(
@@ -60,12 +66,12 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[J
     if left:
         automatic = AutoStep(left, model=model, initial_point=point, _all_in_jax=True)
         flat += getattr(automatic, "methods", [automatic])
-    return sorted(flat, key=lambda s: s.kind != CONTINUOUS)
+    return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind))
 
 
 def blocks_of(
     model: pm.Model,
-    steps: list[JaxStep],
+    steps: list[JaxStep | CustomStep],
     point: dict[str, np.ndarray],
     tune: int,
     target_accept: float,
@@ -76,7 +82,8 @@ def blocks_of(
     Continuous variables that no step names are moved by NUTS, first of all.
     """
     for s in steps:
-        s.renew()
+        if isinstance(s, JaxStep):
+            s.renew()
     packing = Points(s.target.space for s in steps if isinstance(s, DiscreteStep))
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
     assigned = {v.name for s in steps for v in s.vars}

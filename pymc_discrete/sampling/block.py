@@ -2,7 +2,7 @@
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +59,11 @@ class Block(ABC):
     pooled = False
     shared_ends: Sequence[int] = ()
 
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """Equal for blocks that compute the same: the density, the options, the number of tuning draws."""
+
     @abstractmethod
     def described(self) -> str:
         """The sampler, its options and its variables in one line, for the settings of a run."""
@@ -68,12 +73,12 @@ class Block(ABC):
         """The name of the sampler and its variables, for a message."""
 
     @abstractmethod
-    def start(self) -> Any:
-        """The adaptation state of one chain before its first draw, a pytree of NumPy arrays."""
+    def start(self, point: dict[str, np.ndarray]) -> Any:
+        """The adaptation state of a chain that starts at a point {variable: value}, a pytree of arrays."""
 
     @abstractmethod
     def logdensity(self, point: dict[str, Any]) -> Any:
-        """() float, nats, the log density of the whole model."""
+        """() float, nats, the log density of the whole model at a point {variable: value}, on the host."""
 
     @abstractmethod
     def draw(self, key, t, point: dict[str, Any], state: Any) -> tuple[dict[str, Any], Any, dict[str, Any]]:

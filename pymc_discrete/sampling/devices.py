@@ -10,10 +10,11 @@ import jax
 _log = logging.getLogger("pymc.discrete")
 
 
-def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int]:
+def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int | None]:
     """The devices that share the chains evenly, and the number of threads that compute on them.
 
-    One thread, or one for every core if `devices` is None and a CPU is the only device.
+    One thread for every core if `devices` is None and a CPU is the only device; otherwise None, all chains
+    are computed by the thread that asks.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int]:
                 f"{chains} chains cannot be spread evenly over {len(chosen)} devices. Give a multiple, or "
                 "other devices."
             )
-        return chosen, 1
+        return chosen, None
     available = jax.devices()
     used = next(n for n in range(min(chains, len(available)), 0, -1) if chains % n == 0)
     if jax.process_count() > 1 and used < len(available):
@@ -47,7 +48,7 @@ def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int]:
             "would use them all."
         )
     one_cpu = len(available) == 1 and available[0].platform == "cpu"
-    return available[:used], cores() if one_cpu else 1
+    return available[:used], cores() if one_cpu else None
 
 
 def cores() -> int:

@@ -1,5 +1,6 @@
 """A discrete block of a compiled chain: a step's kernel, its tuning included."""
 
+from collections.abc import Hashable
 from typing import Any, cast
 
 import jax
@@ -17,6 +18,7 @@ from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed
 from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.structure_of_model import key_of_object
 from pymc_discrete.targets.target import Target
 
 
@@ -45,13 +47,30 @@ class DiscreteBlock(Block):
             **dict.fromkeys(step.reported, Statistic(float)),
         }
 
+    @property
+    def key(self) -> Hashable:
+        # the scale that the tuner starts from is no part of the program: it is in the state
+        params = {
+            name: value
+            for name, value in self.tuner.params.items()
+            if name != "scale" or not self.tuner.scaled
+        }
+        return (
+            type(self),
+            self.density,
+            self.described(),
+            self.tune,
+            key_of_object(params),
+            self.tuner.bounds,
+        )
+
     def described(self) -> str:
         return self.step.described()
 
     def named(self) -> str:
         return self.step.named()
 
-    def start(self) -> Learned:
+    def start(self, point: dict[str, np.ndarray]) -> Learned:
         return self.tuner.start()
 
     def _transitions(self, learned: Learned):
@@ -77,9 +96,9 @@ class DiscreteBlock(Block):
             )
         return joined
 
-    def logdensity(self, point: dict[str, Any]):
-        x, target = self.split({name: jnp.asarray(value) for name, value in point.items()})
-        return target.logdensity(x) + target.context.untouched
+    def logdensity(self, point: dict[str, np.ndarray]) -> float:
+        x, target = self.target.at(point)
+        return target.total(x)
 
     def draw(self, key, t, point: dict[str, Any], state: Learned):
         x, uncentred = self.split(point)

@@ -1,6 +1,6 @@
 """The block of a compiled chain that NUTS moves, with Stan's staged warm-up; both are blackjax's."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -103,8 +103,8 @@ class NutsBlock(Block):
         from blackjax.mcmc import nuts
 
         self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
-        self.points = points
-        self.density = ContinuousDensity(model, names, point, points.names)
+        self.points, self.target_accept = points, target_accept
+        self.density = ContinuousDensity.of(model, names, point, points.names)
         self.density.untouched.check_in_jax()
         self.density.check_gradient()
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
@@ -114,13 +114,18 @@ class NutsBlock(Block):
         self._schedule = np.asarray(build_schedule(tune)).reshape(-1, 2) if tune else np.zeros((1, 2), int)
         self.shared_ends = (1 + np.flatnonzero(self._schedule[:, 1])).tolist() if pooled else []
 
+    @property
+    def key(self) -> Hashable:
+        options = (self.tune, self.target_accept, self.max_treedepth, self.dense, self.pooled)
+        return (type(self), self.density, *options)
+
     def described(self) -> str:
         return f"NUTS({', '.join(self.density.names)})"
 
     def named(self) -> str:
         return f"NUTS for {shown(self.density.names)}"
 
-    def start(self) -> NutsState:
+    def start(self, point: dict[str, np.ndarray]) -> NutsState:
         state = NutsState(
             self._accept_init(1.0), self._mass_init(self.density.size), Edge(0, np.zeros(self.density.size))
         )
@@ -128,13 +133,13 @@ class NutsBlock(Block):
             lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state
         )
 
-    def logdensity(self, point: dict[str, Any]):
-        return self.density.logdensity(point)
+    def logdensity(self, point: dict[str, np.ndarray]) -> float:
+        return float(self.density.value_and_slopes(self.points.packed(point))[0])
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         bad = [
             name
-            for name, slope in self.density.slopes(self.points.packed(points[0])).items()
+            for name, slope in self.density.value_and_slopes(self.points.packed(points[0]))[1].items()
             if not np.isfinite(slope).all()
         ]
         if bad:

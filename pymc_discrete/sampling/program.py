@@ -1,6 +1,9 @@
 """The compiled program: one transition of a whole model, repeated for many draws of many chains."""
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
 import jax
@@ -10,11 +13,13 @@ import pymc as pm
 from pymc.util import get_default_varnames
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.kernels.random import key_of
+from pymc_discrete.kernels.random import key_of, key_of_words
+from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.recorder import Recorder
 from pymc_discrete.steps.compiling import announced
+from pymc_discrete.targets.model_settings import model_settings
 
 CHAINS = jax.sharding.PartitionSpec("chains")
 
@@ -24,6 +29,17 @@ WORK = {
     "settle": "the moves of chains that are stuck",
     "pool": "the pooling of the chains' adaptation",
 }
+
+
+# JAX's settings that change what a program computes, besides those that `default_settings` fixes
+SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_disable_jit",
+    "jax_default_device",
+)
 
 
 class ChainState(NamedTuple):
@@ -39,6 +55,26 @@ class ChainState(NamedTuple):
     blocks: tuple[Any, ...]
 
 
+class Identity(NamedTuple):
+    """What distinguishes the random numbers of a chain.
+
+    Attributes
+    ----------
+    chain : () uint32, its index
+    seed : (2,) uint32, the words of the key that is made of the seed of the run
+    """
+
+    chain: Any
+    seed: Any
+
+    def key(self):
+        """The key of the chain.
+
+        Numbers are folded into it: 2 n for the n-th move of a block, and 2 n + 1 to settle a block after it.
+        """
+        return jax.random.fold_in(key_of_words(self.seed), self.chain)
+
+
 class Program:
     """The compiled chains of a model.
 
@@ -48,8 +84,9 @@ class Program:
     blocks : in the order in which they move
     points : how a chain packs its values
     var_names : what to record; by default all that `pm.sample` records
-    seed : from which, with the index of the chain and of the draw, all random numbers are generated
     devices : the chains are spread over them
+
+    Programs with equal blocks, for models with equal keys, share their compiled functions.
     """
 
     def __init__(
@@ -58,42 +95,41 @@ class Program:
         blocks: Sequence[Block],
         points: Points,
         var_names: Sequence[str] | None,
-        seed: int,
         devices: Sequence[jax.Device],
     ):
-        self.blocks, self.points, self.seed = tuple(blocks), points, seed
+        self.blocks, self.points = tuple(blocks), points
         self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
-        self._mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
+        self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = recorded(model, var_names)
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
-        self.recorder = Recorder(model, self.outputs, points, dtypes)
+        self.recorder = Recorder.of(model, self.outputs, points, dtypes)
         # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
         # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"
-        spread = jax.sharding.NamedSharding(self._mesh, CHAINS)
-        self._functions = {
-            "run": jax.jit(self._run, static_argnames="size"),
-            "settle": jax.jit(self._settle),
-            "pool": jax.jit(self._pool, static_argnames="ends", out_shardings=spread),
-        }
-        self._executables: dict[Any, Any] = {}
+        settings = tuple(getattr(jax.config, name) for name in SETTINGS)
+        key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings)
+        self._compiled = _kept.get(key, lambda: Compiled(self))
+
+    def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
+        """One of the functions in `WORK`, which is compiled in a thread for arguments of these shapes."""
+        return self._compiled.begin(function, args, static)
 
     def compiled(self, function: str, *args: Any, **static: Any) -> Callable:
         """One of the functions in `WORK`, compiled for arguments of these shapes; any thread may call it."""
-        key = (function, *static.items())
-        if key not in self._executables:
-            with announced(f"{WORK[function]}: {'; '.join(b.named() for b in self.blocks)}"):
-                self._executables[key] = self._functions[function].lower(*args, **static).compile()
-        return self._executables[key]
+        return self.begin(function, *args, **static).result()
+
+    def begun(self, function: str) -> bool:
+        """Whether a function is compiled for arguments of any shapes."""
+        return self._compiled.begun(function)
 
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
         """The states (chains, ...) of all chains before the first draw, on the host."""
-        states = [ChainState(self.points.packed(p), tuple(b.start() for b in self.blocks)) for p in points]
+        states = [ChainState(self.points.packed(p), tuple(b.start(p) for b in self.blocks)) for p in points]
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
     def placed(self, states: Any) -> Any:
         """Arrays (chains, ...) on the devices; each process passes all chains and keeps its own part."""
-        sharding = jax.sharding.NamedSharding(self._mesh, CHAINS)
+        sharding = jax.sharding.NamedSharding(self.mesh, CHAINS)
 
         def place(a):
             a = np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
@@ -111,17 +147,10 @@ class Program:
         """The tuning draws that end an adaptation window of a pooled block."""
         return {t for b in self.blocks for t in b.shared_ends}
 
-    def bytes_per_draw(self, states: ChainState) -> int:
-        """The bytes that one recorded draw of all chains takes."""
-        shapes = jax.eval_shape(jax.vmap(lambda s: self.recorder(s.point)), states)
-        return sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(shapes))
-
-    def _key(self, chain):
-        """The key of a chain.
-
-        Numbers are folded into it: 2 n for the n-th move of a block, and 2 n + 1 to settle a block after it.
-        """
-        return jax.random.fold_in(key_of(self.seed), chain)
+    def identities(self, seed: int, chains: np.ndarray) -> Identity:
+        """The identities of chains (n,), whose random numbers are generated from a seed."""
+        words = np.asarray(jax.random.key_data(key_of(seed)))
+        return Identity(np.asarray(chains, np.uint32), np.broadcast_to(words, (len(chains), *words.shape)))
 
     def _draw(self, key, t, state: ChainState):
         point, blocks, stats = state.point, [], []
@@ -132,12 +161,12 @@ class Program:
             stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
         return ChainState(point, tuple(blocks)), joined(stats)
 
-    def _run(self, numbers, states: ChainState, first, count, thin, size: int):
+    def run(self, identities: Identity, states: ChainState, first, count, thin, size: int):
         """Draw and record `count` times.
 
         Parameters
         ----------
-        numbers : (chains,) int, indices of the chains
+        identities : (chains,)
         states : (chains, ...)
         first : () int, index of the first transition
         count : () int, number of records, at most `size`
@@ -152,12 +181,12 @@ class Program:
 
         start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
 
-        def chain(number, state: ChainState):
+        def chain(identity: Identity, state: ChainState):
             def draw(k, carried):
                 state, stats = carried
                 # The key is computed in every transition: if it is a constant of the loop, XLA runs the
                 # generator again wherever a number is read, which was measured to be 3 times slower.
-                state, now = self._draw(self._key(number), k, state)
+                state, now = self._draw(identity.key(), k, state)
                 reductions = {name: self.statistics[name].reduction for name in now}
                 return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
 
@@ -173,43 +202,96 @@ class Program:
                 begin = start + n * thin
                 state, stats = jax.lax.fori_loop(begin, begin + thin, draw, (state, zeros))
                 stats = {name: self.statistics[name].reduction.finish(a, thin) for name, a in stats.items()}
-                put = lambda kept, one: kept.at[n].set(one)
+                put = lambda kept, one: jax.lax.dynamic_update_index_in_dim(kept, one, n, 0)
                 return state, jax.tree.map(put, kept, (self.recorder(state.point), stats))
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
-        states, (draws, stats) = self._over_chains(chain, numbers, states)
+        states, (draws, stats) = self._over_chains(chain, identities, states)
         return states, draws, stats
 
-    def _settle(self, numbers, states: ChainState, t) -> tuple[ChainState]:
+    def settle(self, identities: Identity, states: ChainState, t) -> tuple[ChainState]:
         """The states (chains, ...), with points of higher probability for the chains that do not move."""
 
-        def chain(number, state: ChainState):
-            key, point = self._key(number), state.point
+        def chain(identity: Identity, state: ChainState):
+            key, point = identity.key(), state.point
             for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
                 key_block = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1)
                 point = block.settled(key_block, point, adapted)
             return state._replace(point=point)
 
-        return (self._over_chains(chain, numbers, states),)
+        return (self._over_chains(chain, identities, states),)
 
-    def _pool(self, states: ChainState, ends: bool) -> ChainState:
+    def pool(self, states: ChainState, ends: bool) -> ChainState:
         """The states (chains, ...) with pooled parameters; `ends`: whether an adaptation window ends here."""
         pairs = zip(self.blocks, states.blocks, strict=True)
         return states._replace(blocks=tuple(b.shared(state, ends) for b, state in pairs))
 
-    def _over_chains(self, chain: Callable, numbers, states: ChainState):
-        def on_one_device(numbers, states):
+    def _over_chains(self, chain: Callable, identities: Identity, states: ChainState):
+        def on_one_device(identities, states):
             return (
-                jax.vmap(chain)(numbers, states)
+                jax.vmap(chain)(identities, states)
                 if self.together
-                else jax.lax.map(lambda a: chain(*a), (numbers, states))
+                else jax.lax.map(lambda a: chain(*a), (identities, states))
             )
 
         spread = jax.shard_map(
-            on_one_device, mesh=self._mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False
+            on_one_device, mesh=self.mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False
         )
-        return spread(numbers, states)
+        return spread(identities, states)
+
+
+class Compiled:
+    """The functions of a program, compiled: each once for each shape of its arguments.
+
+    Parameters
+    ----------
+    program : the program, or another one that does the same
+    """
+
+    def __init__(self, program: Program):
+        self._blocks = "; ".join(b.named() for b in program.blocks)
+        spread = jax.sharding.NamedSharding(program.mesh, CHAINS)
+        self._functions = {
+            "run": jax.jit(program.run, static_argnames="size"),
+            "settle": jax.jit(program.settle),
+            "pool": jax.jit(program.pool, static_argnames="ends", out_shardings=spread),
+        }
+        self._executables: dict[Any, Future[Callable]] = {}
+        self._lock = threading.Lock()
+
+    def begun(self, function: str) -> bool:
+        """Whether a function is compiled for arguments of any shapes."""
+        return any(key[0] == function for key in [*self._executables])
+
+    def begin(self, function: str, args: tuple[Any, ...], static: dict[str, Any]) -> Future[Callable]:
+        """Begin to compile a function for arguments of these shapes, unless that has begun before.
+
+        It is traced now, which Python does, and compiled in a thread, which XLA does beside Python.
+        """
+        leaves, tree = jax.tree.flatten(args)
+        key = (function, *static.items(), tree, *((np.shape(a), a.dtype) for a in leaves))
+        with self._lock:
+            if key in self._executables:
+                return self._executables[key]
+            with announced(f"{WORK[function]}: {self._blocks}"):
+                traced = self._functions[function].lower(*args, **static)
+            future: Future[Callable] = Future()
+            self._executables[key] = future
+
+        def compile_it():
+            try:
+                with model_settings(), announced(f"{WORK[function]}: {self._blocks}"):
+                    future.set_result(traced.compile())
+            except BaseException as error:
+                del self._executables[key]
+                future.set_exception(error)
+
+        threading.Thread(target=copy_context().run, args=(compile_it,), name="compile").start()
+        return future
+
+
+_kept: Kept[Compiled] = Kept(PROGRAMS)
 
 
 def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:

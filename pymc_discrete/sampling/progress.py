@@ -4,7 +4,25 @@ from typing import Any, Self
 
 from pymc.progress_bar import CustomProgress, default_progress_theme
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from pymc_discrete.steps.compiling import being_compiled
+
+
+class Doing(ProgressColumn):
+    """What is being compiled, with the seconds, or else the text of the task."""
+
+    def render(self, task: Task) -> Text:
+        return Text(being_compiled() or task.fields["text"])
 
 
 class Progress:
@@ -23,7 +41,7 @@ class Progress:
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.fields[text]}"),
+            Doing(),
             TimeRemainingColumn(),
             TextColumn("/"),
             TimeElapsedColumn(),
@@ -34,7 +52,7 @@ class Progress:
     def __enter__(self) -> Self:
         self._bar.start()
         self._task = self._bar.add_task(
-            f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, text="compiling"
+            f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, text="preparing the model"
         )
         return self
 

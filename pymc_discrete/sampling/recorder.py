@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -11,6 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.targets.graph.bounds import hull
 from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
@@ -18,6 +20,9 @@ from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.masks import Sliced, with_masks
 from pymc_discrete.targets.graph.stacking import in_vectors
 from pymc_discrete.targets.model_settings import width_of_models
+from pymc_discrete.targets.structure_of_model import key_of_model, key_of_object
+
+_kept: Kept["Recorder"] = Kept(MODELS)
 
 
 class Recorder:
@@ -38,6 +43,15 @@ class Recorder:
     ValueError, NotImplementedError
         If an output draws random numbers, or has a size that differs from draw to draw.
     """
+
+    @classmethod
+    def of(
+        cls, model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]
+    ) -> "Recorder":
+        """A recorder, the same one for models with equal keys."""
+        names = tuple(str(v.name) for v in outputs)
+        key = (key_of_model(model), names, key_of_object([points.names, dtypes]), width_of_models())
+        return _kept.get(key, lambda: cls(model, outputs, points, dtypes))
 
     def __init__(self, model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]):
         shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
@@ -91,11 +105,20 @@ class Recorder:
             self._counts = set(known)
             graphs = [in_32_bits.words(v) if in_32_bits.is_wide(v) else in_32_bits.plain(v) for v in graphs]
         self._compute = jaxify(inputs, graphs)
+        self._bytes: int | None = None
 
     def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
         values = dict(zip(self._names, self._compute(*(point[name] for name in self._inputs)), strict=True))
         values |= {name: point[name] for name in self._whole}
         return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
+
+    def bytes_per_draw(self, points: dict[str, Any]) -> int:
+        """The bytes that a recorded draw of one chain takes, given packed points (chains, ...)."""
+        if self._bytes is None:
+            chains = len(next(iter(points.values())))
+            recorded = jax.tree.leaves(jax.eval_shape(jax.vmap(self), points))
+            self._bytes = sum(a.size * a.dtype.itemsize for a in recorded) // chains
+        return self._bytes
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """{variable of the model: (chains, draws, ...)} of the recorded {name: (chains, draws, ...)}.

@@ -21,9 +21,13 @@ WARMUP, POSTERIOR = "warmup", "posterior"
 # Chains that do not move are settled each time this many tuning draws are done. The number is fixed, so that
 # the draws do not depend on `chunk`.
 TUNING_CHUNK = 50
-UPDATES = 20  # largest number of updates of the progress bar
-SMALLEST_CHUNK = 50  # smallest number of draws in a chunk
-LARGEST_CHUNK = 2**27  # largest size in bytes of the draws of a chunk, which are kept on the device
+UPDATES = 20  # largest number of updates of the progress bar, where a chunk can hold so many draws
+# The length of the arrays that hold the draws of a chunk is part of the compiled program. It does not depend
+# on the number of draws, so that a run with another number need not be compiled again.
+LARGEST_CHUNK = 1024  # largest number of draws in a chunk
+# the largest sizes in bytes of the draws of a chunk, which are kept on the device
+CHAIN_BYTES = 2**21  # of one chain
+SHARE_BYTES = 2**27  # of chains that are computed together
 
 
 class Run:
@@ -50,15 +54,9 @@ class Run:
     ):
         self.chains, self.store, self.tune, self.draws, self.thin = chains, store, tune, draws, thin
         self.program = chains.program
-        self.size = self._chunk_size(chunk)
+        self.size = chunk_size(chains, chunk)
+        self.count = min(self.size, max(-(-draws // UPDATES), TUNING_CHUNK))  # number of draws in a chunk
         self.bar, self.callback = bar, callback
-
-    def _chunk_size(self, chunk: int | str) -> int:
-        if chunk != "auto":
-            return min(int(chunk), self.draws)
-        each = self.program.bytes_per_draw(self.chains.states)
-        size = max(-(-self.draws // UPDATES), SMALLEST_CHUNK)
-        return int(min(size, self.draws, max(LARGEST_CHUNK // max(each, 1), 1)))
 
     def complete(self, keep_warmup: bool) -> None:
         """Tune and draw. After a KeyboardInterrupt the draws made so far are kept."""
@@ -83,7 +81,7 @@ class Run:
         ends = sorted({*range(TUNING_CHUNK, self.tune, TUNING_CHUNK), *self.program.shared_ends, self.tune})
         while t < self.tune:
             end, begin = next(e for e in ends if e > t), time.perf_counter()
-            count, thin = (min(self.size, end - t), 1) if keep else (1, end - t)
+            count, thin = (min(self.count, end - t), 1) if keep else (1, end - t)
             _, draws, stats = self.chains.records(self.chains.run(t, count, thin, self.size), count)
             t += count * thin
             if t == end:
@@ -149,7 +147,7 @@ class Run:
         begin = time.perf_counter()
         while sent < self.draws or waiting:
             if sent < self.draws:
-                count = min(self.size, self.draws - sent)
+                count = min(self.count, self.draws - sent)
                 waiting.append(
                     (self.chains.run(self.tune + sent * self.thin, count, self.thin, self.size), count)
                 )
@@ -169,6 +167,16 @@ class Run:
             begin = time.perf_counter()
             if self.callback is not None:
                 self.callback(draws, self.store.done(POSTERIOR))
+
+
+def chunk_size(chains: Chains, chunk: int | str) -> int:
+    """The length of the arrays that hold a chunk of draws: by default a power of two."""
+    if chunk != "auto":
+        return int(chunk)
+    each = max(chains.program.recorder.bytes_per_draw(chains.states.point), 1)
+    together = jax.tree.leaves(chains.shares[0].state)[0].shape[0]
+    most = min(CHAIN_BYTES / each, SHARE_BYTES / (each * together))
+    return int(2 ** np.floor(np.log2(np.clip(most, 1, LARGEST_CHUNK))))
 
 
 def warn_of_first(warnings: list[list[str]]) -> None:

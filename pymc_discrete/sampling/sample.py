@@ -26,7 +26,7 @@ from pymc_discrete.sampling.precision import check_precision, check_starts_in_32
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree
-from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run
+from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run, chunk_size
 from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.starts import check_initvals, starts
@@ -184,25 +184,27 @@ def sample(
         store = store_of(checkpoint, settings, model, var_names, initvals)
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
-        program = Program(model, blocks, packing, var_names, seed, used)
-        if store.begun:
-            states = store.load_state(like=program.start([point] * chains))
-            _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
-        else:
-            points = starts(model, blocks, packing, initvals, chains, np.random.SeedSequence(seed))
-            if dtype == "float32":
-                check_starts_in_32_bits(model, points)
-            states = program.start(points)
-        begin = time.perf_counter()
         shown = bool(progressbar) and jax.process_index() == 0
-        with (
-            Progress(tune + draws, chains, shown) as bar,
-            closing(Chains(program, states, threads)) as all_chains,
-        ):
-            run = Run(all_chains, store, tune, draws, thin, chunk, bar, callback)
-            run.complete(keep_warmup=not discard_tuned_samples)
+        with Progress(tune + draws, chains, shown) as bar:
+            program = Program(model, blocks, packing, var_names, used)
+            if not program.begun("run"):
+                # while it compiles, the starts are checked
+                with closing(Chains(program, program.start([point] * chains), seed, threads)) as anywhere:
+                    anywhere.begin(chunk_size(anywhere, chunk))
+            if store.begun:
+                states = store.load_state(like=program.start([point] * chains))
+                _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
+            else:
+                points = starts(model, blocks, packing, initvals, chains, np.random.SeedSequence(seed))
+                if dtype == "float32":
+                    check_starts_in_32_bits(model, points)
+                states = program.start(points)
+            begun = time.perf_counter()
+            with closing(Chains(program, states, seed, threads)) as all_chains:
+                run = Run(all_chains, store, tune, draws, thin, chunk, bar, callback)
+                run.complete(keep_warmup=not discard_tuned_samples)
         conclusions = run.conclusions() if compute_convergence_checks else []
-    seconds, done = time.perf_counter() - begin, store.done(POSTERIOR)
+    seconds, done = time.perf_counter() - begun, store.done(POSTERIOR)
     _log.info(
         f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "
         f"{seconds:.0f} seconds."

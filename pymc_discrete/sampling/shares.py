@@ -1,9 +1,10 @@
-"""The chains of a run, split into equal shares that a thread each computes.
+"""The chains of a run, split into equal shares that are computed by several threads.
 
 JAX computes the calls of one thread in order and those of several threads side by side, also on one device.
-On a CPU the chains of a device run one after another, so that as many threads as there are cores, each with a
-share of the chains, use all of them. The alternative, more devices on the CPU, has to be chosen before JAX
-starts. All shares have the same number of chains, so that one compiled program serves them all.
+On a CPU the chains of a device run one after another, so that as many threads as there are cores use all of
+them. The alternative, more devices on the CPU, has to be chosen before JAX starts. All shares have the same
+number of chains, so that one compiled program serves them all: where a CPU is the only device, one chain
+each, so that the program also serves a run with another number of chains.
 """
 
 from collections.abc import Callable
@@ -14,18 +15,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from pymc_discrete.sampling.program import ChainState, Program
+from pymc_discrete.sampling.program import ChainState, Identity, Program
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.targets.model_settings import model_settings
 
+MOST_SHARES = 64  # a share takes the host a millisecond for each chunk of draws, so there are at most as many
 
-def shares_of(chains: int, threads: int) -> np.ndarray:
+
+def shares_of(chains: int, single: bool) -> np.ndarray:
     """(shares, n) int, the indices of the chains in each share.
 
     If the chains do not divide evenly, the last one is repeated: to compile another program for a smaller
-    share would take longer than to run the repeated chain, which runs in parallel to the others.
+    share would take longer than to run the repeated chain.
+
+    Parameters
+    ----------
+    single : whether to make a share of every chain, as long as there are few; otherwise there is one share
     """
-    size = -(-chains // min(threads, chains))
+    size = -(-chains // MOST_SHARES) if single else chains
     shares = -(-chains // size)
     return np.minimum(np.arange(shares * size), chains - 1).reshape(shares, size)
 
@@ -35,20 +42,20 @@ class Share:
 
     Parameters
     ----------
-    numbers : (n,) int, indices of the chains
+    identities : (n,), those of the chains
     state : (n, ...), their states; while the share computes, only its thread may use them
     thread : the thread that computes them; None to use JAX's own asynchronous dispatch
     """
 
-    def __init__(self, numbers: jax.Array, state: ChainState, thread: ThreadPoolExecutor | None):
-        self.numbers, self.state, self.thread = numbers, state, thread
+    def __init__(self, identities: Identity, state: ChainState, thread: ThreadPoolExecutor | None):
+        self.identities, self.state, self.thread = identities, state, thread
 
     def submit(self, compiled: Callable, *args: Any) -> Future:
         """Run `compiled`, which returns the new state first, after everything submitted before."""
 
         def compute():
             with model_settings():  # JAX's settings are local to a thread
-                results = compiled(self.numbers, self.state, *args)
+                results = compiled(self.identities, self.state, *args)
                 self.state = results[0]
                 return results if self.thread is None else jax.block_until_ready(results)
 
@@ -66,22 +73,25 @@ class Chains:
     ----------
     program : the compiled program
     states : (chains, ...), the states to start from, on the host
-    threads : how many threads compute them
+    seed : the seed of the run
+    threads : how many threads compute them; None to compute all chains together
     """
 
-    def __init__(self, program: Program, states: ChainState, threads: int):
+    def __init__(self, program: Program, states: ChainState, seed: int, threads: int | None):
         self.program = program
         self.count = jax.tree.leaves(states)[0].shape[0]
-        self._numbers = shares_of(self.count, threads)
-        several = len(self._numbers) > 1
-        self._threads = (
-            [ThreadPoolExecutor(1, f"chains-{numbers[0]}-to-{numbers[-1]}") for numbers in self._numbers]
-            if several
-            else [None]
-        )
+        self._numbers = shares_of(self.count, threads is not None)
+        self._threads: list[ThreadPoolExecutor | None] = [None]
+        if len(self._numbers) > 1:
+            used = min(threads or 1, len(self._numbers))
+            self._threads = [ThreadPoolExecutor(1, f"chains-{n}") for n in range(used)]
         self.shares = [
-            Share(program.placed(numbers), program.placed(part), thread)
-            for numbers, part, thread in zip(self._numbers, self._split(states), self._threads, strict=True)
+            Share(
+                program.placed(program.identities(seed, numbers)),
+                program.placed(part),
+                self._threads[n % len(self._threads)],
+            )
+            for n, (numbers, part) in enumerate(zip(self._numbers, self._split(states), strict=True))
         ]
 
     def close(self) -> None:
@@ -109,12 +119,16 @@ class Chains:
         return self._joined([share.state for share in self.shares])
 
     def run(self, first: int, count: int, thin: int, size: int) -> list[Future]:
-        """Start `Program._run` on all shares; `records` waits for the results."""
+        """Start `Program.run` on all shares; `records` waits for the results."""
         numbers = tuple(np.asarray(a, jax.dtypes.canonicalize_dtype(int)) for a in (first, count, thin))
-        compiled = self.program.compiled(
-            "run", self.shares[0].numbers, self.shares[0].state, *numbers, size=size
-        )
+        compiled = self.begin(size).result()
         return [share.submit(compiled, *numbers) for share in self.shares]
+
+    def begin(self, size: int) -> Future[Callable]:
+        """`Program.run` for these chains and at most `size` draws in a call, which a thread compiles."""
+        number = np.zeros((), jax.dtypes.canonicalize_dtype(int))
+        first = self.shares[0]
+        return self.program.begin("run", first.identities, first.state, *[number] * 3, size=size)
 
     def records(self, pending: list[Future], count: int) -> tuple[ChainState, dict[str, Any], dict[str, Any]]:
         """The states after `run`, and its `count` draws and statistics, {name: (chains, count, ...)}."""
@@ -126,7 +140,7 @@ class Chains:
     def settle(self, t: int) -> None:
         """Move the chains that are stuck to points of higher probability, after tuning draw t."""
         after = np.asarray(t, jax.dtypes.canonicalize_dtype(int))
-        compiled = self.program.compiled("settle", self.shares[0].numbers, self.shares[0].state, after)
+        compiled = self.program.compiled("settle", self.shares[0].identities, self.shares[0].state, after)
         for future in [share.submit(compiled, after) for share in self.shares]:
             future.result()
 

@@ -1,6 +1,6 @@
 """The continuous block of a compiled chain that slice sampling moves."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import jax
@@ -40,17 +40,21 @@ class SliceBlock(Block):
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
         self._due = np.append(slices.renewals(tune), False)
 
+    @property
+    def key(self) -> Hashable:
+        return (type(self), self.density, self.described(), self.tune)
+
     def described(self) -> str:
         return self.step.described()
 
     def named(self) -> str:
         return self.step.named()
 
-    def start(self) -> slices.Widths:
+    def start(self, point: dict[str, np.ndarray]) -> slices.Widths:
         return slices.start(self.density.size)
 
-    def logdensity(self, point: dict[str, Any]):
-        return self.density.logdensity(self.points.by_name(point))
+    def logdensity(self, point: dict[str, np.ndarray]) -> float:
+        return float(self.density.compiled("logdensity")(point))
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         self.step.check_start(points[0])

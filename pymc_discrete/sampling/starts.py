@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import pymc as pm
 from pymc.initial_point import make_initial_point_fns_per_chain
@@ -11,7 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
-from pymc_discrete.steps.compiling import announced, announcing
+from pymc_discrete.steps.compiling import announced
 from pymc_discrete.targets.names import shown
 
 RETRIES = 10  # further points that are tried if the log density of the first is not finite
@@ -41,14 +40,14 @@ def starts(
     )
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    density, points = announcing(jax.jit(blocks[0].logdensity), "the log density, to check the starts"), []
+    points = []
     for function, of_chain, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):
             point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
             for block in blocks:
                 point = block.dispersed(point, fixed | {getattr(k, "name", k) for k in (of_chain or {})}, rng)
-            logp = float(density(packing.packed(point)))
+            logp = blocks[0].logdensity(point)
             if np.isfinite(logp):
                 break
             leaves_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)

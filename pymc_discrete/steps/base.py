@@ -24,6 +24,7 @@ from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.targets.blocks import DISCRETE, block_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.structure_of_model import shared_values
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 
@@ -132,6 +133,11 @@ class JaxStep(BlockedStep):
     def density(self) -> Any:
         """The model's log density over the block, with its `graph`."""
 
+    @functools.cached_property
+    def _data(self) -> list[tuple[Any, np.ndarray]]:
+        """[(shared variable of the model, its value when the density was built)]."""
+        return shared_values(self.model)
+
     def check_density(self) -> None:
         """Refuse a density that the step cannot sample."""
 
@@ -143,7 +149,7 @@ class JaxStep(BlockedStep):
 
     def renew(self) -> None:
         """Drop what was built and learned, if pm.Data has changed."""
-        if self.density.stale():
+        if any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self._data):
             self._initial_point = None  # it has the shapes of the old data
             for name in self._built():
                 self.__dict__.pop(name, None)
@@ -167,6 +173,7 @@ class JaxStep(BlockedStep):
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False
+        _ = self._data  # the data now, as the density has them
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)

@@ -1,7 +1,8 @@
-"""A message in the log when a program takes long to compile."""
+"""What is being compiled: for the progress bar, and in the log when it takes long."""
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,16 +10,31 @@ _log = logging.getLogger("pymc.discrete")
 
 SECONDS = 2.0  # compile time after which the message is logged
 
+# what is being compiled now, in any thread, and since when
+_now: dict[object, tuple[str, float]] = {}
+
+
+def being_compiled() -> str | None:
+    """What is being compiled and for how long, in a line; None if nothing is."""
+    if not (now := [*_now.values()]):
+        return None
+    what, since = now[0]
+    more = f" and {len(now) - 1} more" if len(now) > 1 else ""
+    return f"compiling {what}{more}, {time.perf_counter() - since:.0f} s"
+
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Log that `what` is being compiled, if the `with` block takes longer than `SECONDS`."""
+    """Note that `what` is being compiled, and log it if the `with` block takes longer than `SECONDS`."""
     timer = threading.Timer(SECONDS, _log.info, [f"Compiling {what} ..."])
     timer.daemon = True
     timer.start()
+    token = object()
+    _now[token] = (what, time.perf_counter())
     try:
         yield
     finally:
+        del _now[token]
         timer.cancel()
 
 

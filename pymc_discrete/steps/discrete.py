@@ -2,6 +2,7 @@
 
 import functools
 import logging
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar, cast
 
@@ -17,6 +18,7 @@ from pymc_discrete.kernels import Kernel, adaptation, loop
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
+from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.standing import FEWEST
@@ -30,6 +32,8 @@ from pymc_discrete.targets.names import merged_texts, shown
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")
+
+_kept: Kept[Callable] = Kept(PROGRAMS)
 
 TRANSITION = 2.0  # overhead of a computation besides its counted operations, in microseconds
 
@@ -155,7 +159,10 @@ class DiscreteStep(JaxStep):
     @functools.cached_property
     def _draw(self):
         """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, summary)."""
-        density, kernel = self.target.density, self.kernel
+        return _kept.get(("draw", self.density, self.described()), self._make_draw)
+
+    def _make_draw(self):
+        density, kernel = self.density, self.kernel
 
         def draw(seed, x, others, params, transitions):
             target = Target(density).with_inputs(others)
@@ -171,7 +178,10 @@ class DiscreteStep(JaxStep):
     @functools.cached_property
     def _settle(self):
         """The compiled `settle`: (seed (2,) uint32, x (d,), others) -> x."""
-        density = self.target.density
+        return _kept.get(("settle", self.density), self._make_settle)
+
+    def _make_settle(self):
+        density = self.density
 
         def settled(seed, x, others):
             return settle(key_of_words(seed), x, Target(density).with_inputs(others))

@@ -1,6 +1,7 @@
 """The slice sampling step for continuous variables."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from pymc.step_methods.state import dataclass_state
 from pymc_discrete.checks import check_auto_or_count
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.not_finite import raise_not_finite
@@ -22,6 +24,8 @@ from pymc_discrete.targets.blocks import CONTINUOUS
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
+
+_kept: Kept[Callable] = Kept(PROGRAMS)
 
 UPDATE = 2.0  # overhead of an update besides its evaluations of the density, in microseconds
 EVALUATIONS = 8.0  # mean number of evaluations of the density in an update
@@ -138,7 +142,7 @@ class ReparameterizedSlice(JaxStep):
                 f"{shown(self._names)} {has} no elements: there is nothing to sample. Leave the step out."
             )
         try:
-            return ContinuousDensity(self.model, self._names, {k: np.array(v) for k, v in point.items()})
+            return ContinuousDensity.of(self.model, self._names, point)
         except NotImplementedError as e:
             raise no_jax_version(self._names, e, "pm.Slice") from e
 
@@ -160,6 +164,9 @@ class ReparameterizedSlice(JaxStep):
         (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths, (4 + size,) float):
         the log density, the three statistics of `SliceInfo`, and the new q.
         """
+        return _kept.get(self.density, self._make_draw)
+
+    def _make_draw(self):
         density = self.density
 
         def draw(seed, q, others, widths, flags):
@@ -204,7 +211,9 @@ class ReparameterizedSlice(JaxStep):
         """
         try:
             with announced(f"{self.named()}: the log density, to check the start"):
-                logp = float(jax.jit(self.density.logdensity)({k: np.asarray(v) for k, v in point.items()}))
+                logp = float(
+                    self.density.compiled("logdensity")({k: np.asarray(v) for k, v in point.items()})
+                )
         except NotImplementedError as e:
             raise no_jax_version(self._names, e, "pm.Slice") from e
         if not logp < np.inf:

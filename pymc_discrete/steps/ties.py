@@ -40,7 +40,7 @@ def called(name: str, shape: tuple[int, ...], i: int | None = None) -> str:
 def effective(draws: np.ndarray) -> np.ndarray:
     """(series,) float, effective sample sizes over all chains, of draws (chains, draws, series)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        from arviz_stats.base import array_stats  # imports much that no draw needs
+        from arviz_stats.base import array_stats  # slow to import, and not needed while sampling
 
         return np.asarray(array_stats.ess(draws, chain_axis=0, draw_axis=1))
 

@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
 from pymc_discrete.targets.graph.jaxify import jaxify
@@ -22,6 +23,9 @@ from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.structure import costs
 from pymc_discrete.targets.structure.sums import all_summands
+from pymc_discrete.targets.structure_of_model import key_of_model, key_of_object
+
+_kept: Kept["ContinuousDensity"] = Kept(MODELS)
 
 
 class ContinuousDensity:
@@ -63,10 +67,26 @@ class ContinuousDensity:
         self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
         self._ends = np.cumsum([np.prod(s, dtype=int) for s in self._shapes])
         self.size = int(self._ends[-1])
+        self._programs: dict[str, Callable] = {}
 
-    def stale(self) -> bool:
-        """Whether pm.Data changed since the graph was built."""
-        return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
+    @classmethod
+    def of(
+        cls,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        vectors: dict[str, list[str]] | None = None,
+    ) -> "ContinuousDensity":
+        """A density, the same one for models with equal keys."""
+        shapes = tuple((name, np.shape(value)) for name, value in point.items())
+        key = (key_of_model(model), tuple(names), shapes, key_of_object(vectors), width_of_models())
+        return _kept.get(key, lambda: cls(model, names, point, vectors))
+
+    def compiled(self, name: str) -> Callable:
+        """The method of this name, compiled at the first call."""
+        if name not in self._programs:
+            self._programs[name] = jax.jit(getattr(self, name))
+        return self._programs[name]
 
     @functools.cached_property
     def cost(self) -> float:
@@ -107,8 +127,9 @@ class ContinuousDensity:
 
     def logdensity(self, point: Mapping[str, Any]):
         """() float, the log density of the whole model, without the terms that JAX cannot compile."""
-        others = [jnp.asarray(o) for o in self.others(point)]
-        return self.block(self.ravel(point), others) + self.rest(others)
+        values = [jnp.asarray(point[v.name]) for v in self._inputs]
+        block = jnp.asarray(self._total(*values)[0], float).reshape(())
+        return block + self.rest(values[len(self.graph.values) :])
 
     def near(self, start, others: list[Any]) -> Callable:
         """The sum of the terms that depend on the block, as a function of q.
@@ -148,10 +169,14 @@ class ContinuousDensity:
         logdensity.defvjp(forward, lambda residuals, cotangent: (cotangent * residuals[0], *residuals[1]))
         return lambda q: logdensity(q, others, at_start)
 
-    def slopes(self, point: dict[str, Any]) -> dict[str, np.ndarray]:
-        """{value variable: gradient} at a point."""
-        slopes = jax.jit(self._with_slopes)(*(jnp.asarray(point[v.name]) for v in self._inputs))[1:]
-        return {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
+    def value_and_slopes(self, point: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray]]:
+        """`logdensity` and {value variable: gradient} at a point, compiled."""
+        value, slopes = self.compiled("_value_and_slopes")([jnp.asarray(point[v.name]) for v in self._inputs])
+        return value, {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
+
+    def _value_and_slopes(self, inputs: list[Any]):
+        value, *slopes = self._with_slopes(*inputs)
+        return value.reshape(()) + self.rest(inputs[len(self.graph.values) :]), slopes
 
     def check_gradient(self) -> None:
         """Refuse a density without a gradient, before anything is compiled.

@@ -1,5 +1,6 @@
 """The log density of a model over a block of its discrete variables, as pure JAX functions."""
 
+import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -29,7 +30,7 @@ from pymc_discrete.targets.space import Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure.terms import Term
-from pymc_discrete.targets.support import deviations, is_nominal, support_of
+from pymc_discrete.targets.support import Bounds, deviations, is_nominal, support_of
 from pymc_discrete.targets.target import Density
 
 
@@ -52,6 +53,15 @@ class Context(NamedTuple):
     untouched: Any
     parts: list[Any]
     since: list[Any] | None = None
+
+
+def sites_of(
+    model: pm.Model, names: list[str], point: dict[str, np.ndarray], support: dict[str, Any] | None
+) -> tuple[dict[str, Bounds], dict[str, float]]:
+    """The bounds {name: (lower, upper)} of discrete variables, and {name: scale} of those without bounds."""
+    supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
+    unbounded = {name for name in names if any(b is None for b in supports[name])}
+    return supports, deviations(model, unbounded, point)
 
 
 class ModelDensity(Density):
@@ -89,11 +99,9 @@ class ModelDensity(Density):
         join: bool = True,
     ):
         super().__init__()
-        self.model, self.names = model, names
-        self.start = {name: np.array(value) for name, value in point.items()}
-        supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
+        self.names = names
+        supports, scale = sites_of(model, names, point, support)
         shapes = {name: np.shape(point[name]) for name in names}
-        scale = deviations(model, {name for name in names if any(b is None for b in supports[name])}, point)
         nominal = [name for name in names if is_nominal(model, name)]
 
         each = Space.build(supports, shapes, window, scale, nominal)
@@ -115,6 +123,13 @@ class ModelDensity(Density):
         self.parts: list[Part] = self.plan.parts
         self.untouched = Untouched(self.graph)
         self._compile()
+        self.start = {name: np.array(value) for name, value in point.items()}
+
+    def starting_at(self, point: dict[str, np.ndarray]) -> "ModelDensity":
+        """The same density with another default point; both share their compiled functions."""
+        other = copy.copy(self)
+        other.start = {name: np.array(value) for name, value in point.items()}
+        return other
 
     def _other_windows(self, window) -> dict[str, Any]:
         """Options of `Space.build` for windows that the user leaves to "auto", from the cost of differences.
@@ -169,10 +184,6 @@ class ModelDensity(Density):
             refuse_another_width()
             return default_settings()
         return model_settings()
-
-    def stale(self) -> bool:
-        """Whether a value of pm.Data has changed since the graph was built."""
-        return any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self.graph.shared)
 
     def default_inputs(self):
         return [self.start[v.name] for v in self.graph.others]
@@ -246,6 +257,9 @@ class ModelDensity(Density):
         if context.since is not None:
             return change(self._summands(*self._values(x, context)), context.since)
         return jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
+
+    def rest(self, context: Context):
+        return context.untouched
 
     def centred(self, x, context: Context) -> Context:
         return context._replace(since=reference(self._summands(*self._values(x, context))))

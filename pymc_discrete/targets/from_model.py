@@ -7,10 +7,14 @@ import pymc as pm
 from pymc.model import modelcontext
 
 from pymc_discrete.checks import check_way
+from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.blocks import block_of, value_name
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.density import ModelDensity, sites_of
+from pymc_discrete.targets.model_settings import model_settings, width_of_models
+from pymc_discrete.targets.structure_of_model import key_of_model, key_of_object
 from pymc_discrete.targets.target import Target
+
+_kept: Kept[ModelDensity] = Kept(MODELS)
 
 
 def target_from_model(
@@ -76,4 +80,25 @@ def target_from_model(
             f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out."
         )
     with model_settings():
-        return Target(ModelDensity(model, names, dict(point), differences, support, window))
+        return Target(density_of(model, names, dict(point), differences, support, window))
+
+
+def density_of(
+    model: pm.Model,
+    names: list[str],
+    point: dict[str, np.ndarray],
+    differences: str,
+    support: dict[str, Any],
+    window: Any,
+) -> ModelDensity:
+    """A density that shares what was analysed and compiled with those of models with equal keys."""
+    key = (
+        key_of_model(model),
+        tuple(names),
+        differences,
+        key_of_object([window, sites_of(model, names, point, support)]),
+        key_of_object({name: np.shape(value) for name, value in point.items()}),
+        width_of_models(),
+    )
+    kept = _kept.get(key, lambda: ModelDensity(model, names, point, differences, support, window))
+    return kept.starting_at(point)

@@ -358,20 +358,14 @@ class Space:
         inside : (m, K) bool
             False beyond the support and in columns that a site does not have.
         """
-        x = jnp.asarray(x)
-        if sites is None:
-            column, exists, lower, upper, windowed = (
-                self.column,
-                self.exists,
-                self.lower,
-                self.upper,
-                self.windowed,
-            )
-        else:
-            arrays = (self.column, self.exists, self.lower, self.upper, self.windowed)
-            column, exists, lower, upper, windowed = (jnp.asarray(a)[sites] for a in arrays)
-            x = x[sites]
-        values = jnp.where(windowed[:, None], x[:, None], lower[:, None]) + column
+        # on the host NumPy is faster than JAX, which compiles each operation
+        xp = np if isinstance(x, np.ndarray) and sites is None else jnp
+        arrays = (self.column, self.exists, self.lower, self.upper, self.windowed)
+        if sites is not None:
+            x = jnp.asarray(x)[sites]
+            arrays = tuple(jnp.asarray(a)[sites] for a in arrays)
+        column, exists, lower, upper, windowed = arrays
+        values = xp.where(windowed[:, None], x[:, None], lower[:, None]) + column
         inside = exists & (values >= lower[:, None]) & (values <= upper[:, None])
         return values, inside
 

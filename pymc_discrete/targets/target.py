@@ -25,6 +25,13 @@ class Density(ABC):
     def __init__(self) -> None:
         self._programs: dict[str, Callable] = {}
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same function of x and of a context, and share their compiled programs."""
+        return isinstance(other, Density) and self._programs is other._programs
+
+    def __hash__(self) -> int:
+        return id(self._programs)
+
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:
@@ -113,6 +120,24 @@ class Density(ABC):
     @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
+    # ------------------------------------------------------------ on the host
+    def rest(self, context: Any):
+        """() nats, the part of the log density that does not depend on x."""
+        return jnp.zeros(())
+
+    def evaluated(self, inputs: Any, x, with_differences):
+        """The log density at x, the differences there, and `rest`: all that is read on the host.
+
+        One program, because to compile several would take longer. The differences are 0 unless
+        `with_differences`, and then take no time.
+        """
+        context = self.prepare(inputs)
+        zeros = jnp.zeros((self.space.d, self.space.K))
+        differences = jax.lax.cond(
+            with_differences, lambda: jnp.asarray(self.differences(x, context), zeros.dtype), lambda: zeros
+        )
+        return self.logdensity(x, context), differences, self.rest(context)
+
 
 def is_traced(tree: Any) -> bool:
     """Whether some of these arrays are tracers of a program that JAX is tracing."""
@@ -134,9 +159,10 @@ class Target:
     def __init__(self, density: Density, context: Any = None):
         self.density, self.context = density, context
         self._point: dict[str, Any] | None = None
+        self._inputs: Any = None  # of the context, until it is prepared
 
     def tree_flatten(self):
-        return (self.context,), self.density
+        return (self.context if self._inputs is None else self.ready(),), self.density
 
     @classmethod
     def tree_unflatten(cls, density, children):
@@ -152,8 +178,17 @@ class Target:
             # This may be called while JAX traces a program. The context outlives that program, so it is
             # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
             with self.density.running(traced=False), jax.core.eval_context():
-                self.context = self.density.compiled("prepare")(self.density.default_inputs())
+                self.context = self.density.compiled("prepare")(self._inputs_of_context())
         return self.context
+
+    def _inputs_of_context(self) -> Any:
+        return self.density.default_inputs() if self._inputs is None else self._inputs
+
+    def _on_host(self, x, with_differences: bool = False) -> tuple[Any, Any, Any]:
+        """`Density.evaluated` at x, for a target without a context."""
+        with self.density.running(traced=False):
+            function = self.density.compiled("evaluated")
+            return function(self._inputs_of_context(), jnp.asarray(x), with_differences)
 
     def _run(self, name: str, *arguments: Any) -> Any:
         """The density's method of this name: compiled, or as it is inside a program that JAX traces."""
@@ -196,7 +231,11 @@ class Target:
         target : Target, in the context of the point's other values
         """
         x, inputs, full = self.density.split(point)
-        target = self.with_inputs(inputs)
+        if is_traced(inputs):
+            target = self.with_inputs(inputs)
+        else:
+            target = Target(self.density)
+            target._inputs = inputs
         target._point = full
         return x, target
 
@@ -206,13 +245,22 @@ class Target:
 
     def logdensity(self, x):
         """() float, nats: log density at x, without the terms that do not depend on the block."""
+        if self.context is None and not is_traced(x):
+            return self._on_host(x)[0]
         return self._run_at("logdensity", x)
+
+    def total(self, x) -> float:
+        """The log density at x in nats, with the terms that do not depend on the block; on the host."""
+        logdensity, _, rest = self._on_host(x)
+        return float(logdensity + rest)
 
     def differences(self, x):
         """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
 
         0 at the current value, -inf outside the support.
         """
+        if self.context is None and not is_traced(x):
+            return self._on_host(x, with_differences=True)[1]
         return self._run_at("differences", x)
 
     @property

@@ -57,6 +57,15 @@ def test_the_check_sees_an_unadjusted_kernel():
         check_kernel(small(binary, "exact"), *discrete_langevin("dlp", 5.0, adjusted=False))
 
 
+def test_the_check_sees_a_sweeper_that_stays():
+    kernel, params = block_gibbs()
+    stays = kernel._replace(
+        sweeper=lambda target: lambda key, x, params: (x, kernel.sweeper(target)(key, x, params)[1])
+    )
+    with pytest.raises(AssertionError, match="a walk of draws"):
+        check_kernel(small(binary, "exact"), stays, params)
+
+
 def test_the_check_sees_a_kernel_that_keeps_parity():
     """Two flips in every step: the target is invariant, and half of its states are never reached."""
 

@@ -87,7 +87,7 @@ STEPS = {
     "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
 )
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.by_default("pafs")
+@pytest.mark.by_default("pafs", "tree gibbs", "slice", "a scan", "dmala")
 def test_steps(name):
     build, kind, options = STEPS[name]
     with pm.Model() as model:
@@ -105,7 +105,6 @@ def test_steps(name):
     keys.check(least=4 * DRAWS)
 
 
-@pytest.mark.slow
 def test_settling():
     with pm.Model() as model:
         sites()
@@ -121,7 +120,7 @@ def test_settling():
 
 
 @pytest.mark.parametrize("step", ["kernels", "sweeps"])
-@pytest.mark.slow
+@pytest.mark.by_default("sweeps")
 def test_sample(step, monkeypatch):
     """Several blocks and chains, tuning with chains that are helped on, thinned and in chunks."""
     monkeypatch.setattr("pymc_discrete.sampling.run.TUNING_CHUNK", 5)
@@ -163,7 +162,7 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.slow
+@pytest.mark.by_default("pmp")
 def test_learning(name):
     sampler, chains = SAMPLERS[name]
     data = {"v": np.eye(3, dtype=int)}

@@ -86,9 +86,10 @@ def test_no_64_bits_in_the_program():
         blocks += [
             DiscreteBlock(s, 10, Points([])) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))
         ]
-        program = Program(model, blocks, Points([]), None, 1, jax.devices()[:1])
+        program = Program(model, blocks, Points([]), None, jax.devices()[:1])
         states = program.placed(program.start([point]))
-        jaxpr = str(jax.make_jaxpr(lambda s: program._run(np.arange(1), s, 0, 2, 1, size=2))(states))
+        chains = program.identities(1, np.arange(1))
+        jaxpr = str(jax.make_jaxpr(lambda s: program.run(chains, s, 0, 2, 1, size=2))(states))
     assert "f32[" in jaxpr
     assert "f64[" not in jaxpr
     assert "i64[" not in jaxpr

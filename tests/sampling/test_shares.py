@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from concurrent.futures import Future
 
 import jax
 import numpy as np
@@ -78,18 +79,12 @@ def test_two_processes(tmp_path):
 
 
 # ---------------------------------------------------------------- threads on the one device of a CPU
-@pytest.mark.parametrize(
-    ("chains", "threads", "shares"),
-    [
-        (4, 2, [[0, 1], [2, 3]]),
-        (5, 2, [[0, 1, 2], [3, 4, 4]]),
-        (1, 8, [[0]]),
-        (3, 8, [[0], [1], [2]]),
-        (9, 8, [[0, 1], [2, 3], [4, 5], [6, 7], [8, 8]]),
-    ],
-)
-def test_equal_shares(chains, threads, shares):
-    assert shares_of(chains, threads).tolist() == shares
+def test_equal_shares(monkeypatch):
+    assert shares_of(4, single=True).tolist() == [[0], [1], [2], [3]]
+    assert shares_of(3, single=False).tolist() == [[0, 1, 2]]
+    monkeypatch.setattr("pymc_discrete.sampling.shares.MOST_SHARES", 3)
+    assert shares_of(3, single=True).tolist() == [[0], [1], [2]]
+    assert shares_of(7, single=True).tolist() == [[0, 1, 2], [3, 4, 5], [6, 6, 6]]
 
 
 @pytest.fixture
@@ -97,23 +92,24 @@ def watched(monkeypatch):
     """On a machine of four cores: {program: the threads that ran it}, and how many programs were compiled
     ahead.
     """
-    threads, compiled, lowered = {}, Program.compiled, jax.stages.Lowered.compile
+    threads, begin, lowered = {}, Program.begin, jax.stages.Lowered.compile
     count = []
 
     def watch(self, what, *args, **static):
-        function = compiled(self, what, *args, **static)
+        future, watched = begin(self, what, *args, **static), Future()
 
         def call(*args):
             threads.setdefault(what, set()).add(threading.current_thread().name)
-            return function(*args)
+            return future.result()(*args)
 
-        return call
+        watched.set_result(call)
+        return watched
 
     def counted(self, *args, **options):
         count.append(self)
         return lowered(self, *args, **options)
 
-    monkeypatch.setattr(Program, "compiled", watch)
+    monkeypatch.setattr(Program, "begin", watch)
     monkeypatch.setattr(jax.stages.Lowered, "compile", counted)
     monkeypatch.setattr("pymc_discrete.sampling.devices.cores", lambda: 4)
     return threads, count
@@ -126,7 +122,7 @@ def test_every_core_is_used_though_jax_runs(watched, monkeypatch):
     monkeypatch.setattr("pymc_discrete.kernels.adaptation.PATIENCE", 0)
     found = []
     for devices, names in (
-        (None, {"chains-0-to-1_0", "chains-2-to-3_0", "chains-4-to-5_0", "chains-6-to-6_0"}),
+        (None, {"chains-0_0", "chains-1_0", "chains-2_0", "chains-3_0"}),
         (jax.devices(), {"MainThread"}),
     ):
         threads.clear()
@@ -169,7 +165,7 @@ def test_what_a_thread_raises_is_raised(watched, monkeypatch):
         def fail(*args):
             raise MemoryError("no room")
 
-        return submit(self, fail if self.numbers[0] else compiled, *args)
+        return submit(self, fail if self.identities.chain[0] else compiled, *args)
 
     monkeypatch.setattr(Share, "submit", failing)
     with spin_chain(), pytest.raises(MemoryError, match="no room"):

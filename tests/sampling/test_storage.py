@@ -16,7 +16,7 @@ from tests.tools.running import QUIET, assert_same_draws, sample_in_chunks, stop
 @pytest.mark.parametrize(
     ("build", "keep"), [(spin_chain, False), (labels_and_count, True)], ids=["spins", "mixed and its warm-up"]
 )
-@pytest.mark.by_default("spins")
+@pytest.mark.by_default("spins", "mixed and its warm-up")
 def test_resumed_run_is_the_whole_run(tmp_path, build, keep):
     options = {"build": build, "discard_tuned_samples": not keep}
     whole = sample_in_chunks(None, **options)

@@ -345,7 +345,7 @@ def test_cloudpickle(small):
 
 def forkserver():
     context = get_context("forkserver")
-    context.set_forkserver_preload(["pymc_discrete"])  # one import for all workers
+    context.set_forkserver_preload(["pymc_discrete.steps.auto"])  # one import for all workers
     return context
 
 

@@ -11,6 +11,7 @@ import pymc_discrete as pmd
 from pymc_discrete.factor_graphs import FactorGraph, Quadratic, marginals, pmp, run
 from pymc_discrete.factor_graphs.semiring import SUM
 from pymc_discrete.kernels import gibbs_with_gradients, loop
+from pymc_discrete.reuse import forget
 from tests.tools.running import QUIET
 
 CHANGED = {
@@ -87,10 +88,11 @@ def by_energy(model):
 
 
 @pytest.mark.parametrize("way", [by_steps, by_target, by_sample, by_energy])
-@pytest.mark.by_default("by_target")
+@pytest.mark.by_default("by_target", "by_sample")
 def test_models_do_not_see_the_settings(way, model, changed):
     before, made = way(model), steps_of(model)
     changed(jax_enable_x64=False, **CHANGED)
+    forget()
     after = [way(model)] + (
         [by_steps(model, made)] if way is by_steps else []
     )  # steps made after the change, and before

@@ -118,4 +118,4 @@ def test_one_of_data_alone_is_a_constant():
         pm.Bernoulli("z", 0.5, shape=3)
         pm.Potential("p", minus_square(pm.Data("data", 2.0)))
     target = pmd.target_from_model(model).at(model.initial_point())[1]
-    assert float(target.context.untouched) == -4
+    assert float(target.ready().untouched) == -4

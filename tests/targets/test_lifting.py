@@ -9,6 +9,7 @@ import pytest
 from pytensor.graph.traversal import toposort
 
 import pymc_discrete as pmd
+from pymc_discrete.reuse import forget
 from pymc_discrete.targets.graph import lifting
 from pymc_discrete.targets.structure import reads as rules
 from tests.tools.oracle import compare
@@ -306,6 +307,7 @@ PLANTED = [
 def test_planted_errors_are_found(plant, build, monkeypatch):
     model, _ = built(build)
     compare(model)
+    forget()
     plant(monkeypatch)
     with pytest.raises(AssertionError, match="Not equal"):
         compare(model)

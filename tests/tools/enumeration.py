@@ -4,6 +4,7 @@ steps do from every state.
 
 import functools
 import itertools
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -123,8 +124,9 @@ def check_kernel(e: Enumerated, kernel, params, runs: int = 100_000, seed: int =
     """What every kernel must satisfy: it leaves pi as it is, and reaches every state that is not rare.
 
     Invariance: states drawn from pi are distributed as pi after one compiled step, and after a draw of two
-    transitions where the kernel makes them otherwise (its `sweeper`). Reachability: walks from 8 states,
-    of 200 steps for each state of the target, come to all states with a tenth of the mean probability.
+    transitions, if the kernel has a `sweeper`, which makes them in a way of its own. Reachability: walks from
+    8 states, of 200 steps for each state of the target (or 100 draws of two transitions), come to all states
+    with a tenth of the mean probability.
     """
     rng = np.random.default_rng(seed)
     starts = e.states[rng.choice(len(e.states), runs, p=e.pi)]
@@ -135,24 +137,28 @@ def check_kernel(e: Enumerated, kernel, params, runs: int = 100_000, seed: int =
     def draw(key, x, target):
         return loop(kernel, key, kernel.init(x, target), target, params, 2)[0].x
 
-    for n, move in enumerate((step, draw) if kernel.sweeper else (step,)):
+    moves = (step, draw) if kernel.sweeper else (step,)
+    for n, move in enumerate(moves):
         keys = jax.random.split(jax.random.key(seed + n), runs)
         ends = e.index(np.asarray(jax.jit(jax.vmap(move, (0, 0, None)))(keys, starts, e.target)))
         assert (ends >= 0).all(), f"a {move.__name__} reached a state of density zero"
         p = g_test(np.bincount(ends, minlength=len(e.pi)), e.pi)
         assert p > 1e-4, f"states after a {move.__name__} are not distributed as those before it: p = {p:.2g}"
 
-    def walk(key, x, target):
-        def go(state, key):
-            state = kernel.step(key, state, target, params)[0]
-            return state, state.x
+    def walk(key, x, target, move, moves):
+        def go(x, key):
+            x = move(key, x, target)
+            return x, x
 
-        return jax.lax.scan(go, kernel.init(x, target), jax.random.split(key, 200 * len(e.states)))[1]
+        return jax.lax.scan(go, x, jax.random.split(key, moves * len(e.states)))[1]
 
     wanted = np.flatnonzero(e.pi > 0.1 / len(e.pi))
     firsts = e.states[rng.permutation(wanted)[:8]]
     keys = jax.random.split(jax.random.key(seed + 2), len(firsts))
-    paths = np.asarray(jax.jit(jax.vmap(walk, (0, 0, None)))(keys, firsts, e.target))
-    for first, path in zip(firsts, paths, strict=True):
-        missing = np.setdiff1d(wanted, e.index(path))
-        assert not len(missing), f"a walk from {first} never comes to {e.states[missing]}"
+    for move in moves:
+        walks = jax.vmap(partial(walk, move=move, moves=200 if move is step else 100), (0, 0, None))
+        for first, path in zip(firsts, np.asarray(jax.jit(walks)(keys, firsts, e.target)), strict=True):
+            missing = np.setdiff1d(wanted, e.index(path))
+            assert not len(missing), (
+                f"a walk of {move.__name__}s from {first} never comes to {e.states[missing]}"
+            )

@@ -1,8 +1,11 @@
 """Compiles PyTensor graphs to JAX functions."""
 
+import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
+import numpy as np
 
 # importing the PyTensor dispatch does not start a JAX backend
 import pytensor.link.jax.dispatch  # noqa: F401
@@ -12,9 +15,13 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import toposort
 from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.link.jax.dispatch.basic import jax_typify
+from pytensor.link.utils import fgraph_to_python
 from pytensor.raise_op import CheckAndRaise
 
 from pymc_discrete.targets.graph.integers import with_integer_log_gamma
+
+_pytensor = threading.RLock()  # programs are traced in several threads, and PyTensor's rewriters have a state
 
 
 def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
@@ -47,18 +54,32 @@ def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
     """
     if not outputs:
         return lambda *_: ()
-    fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
-    mode.JAX.optimizer.rewrite(fgraph)
-    with_integer_log_gamma(fgraph)
+    with _pytensor:
+        fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
+        mode.JAX.optimizer.rewrite(fgraph)
+        with_integer_log_gamma(fgraph)
     converted: dict[bool, Callable] = {}  # by whether numbers have 64 bits
 
     def function(*args):
         x64 = bool(jax.config.jax_enable_x64)
-        if x64 not in converted:
-            # The conversion creates the constants of the graph as JAX arrays, which are kept for later calls.
-            # If JAX is tracing a program now, they must not become tracers of that program.
-            with jax.ensure_compile_time_eval():
-                converted[x64] = jax_funcify(fgraph)
+        with _pytensor:
+            if x64 not in converted:
+                # The conversion creates the constants of the graph as JAX arrays, which are kept for later
+                # calls. If JAX is tracing a program now, they must not become tracers of that program.
+                with jax.core.eval_context():
+                    converted[x64] = fgraph_to_python(
+                        fgraph, jax_funcify, type_conversion_fn=placed, fgraph_name="function"
+                    )
         return converted[x64](*args)
 
     return function
+
+
+def placed(data: Any, dtype: Any = None, **options: Any) -> Any:
+    """A constant of a graph as JAX takes it.
+
+    PyTensor's own conversion copies every array with a program, which JAX has to compile.
+    """
+    if isinstance(data, np.ndarray) and data.ndim and not isinstance(data, np.ma.MaskedArray):
+        return jax.device_put(np.asarray(data, dtype))
+    return jax_typify(data, dtype, **options)

@@ -70,9 +70,7 @@ def logp_graph(
     raw = terms_of(model)
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
     refuse_random(list(zip(labels, raw, strict=True)))
-    shared = [
-        (v, np.array(v.get_value(), copy=True)) for v in graph_inputs(raw) if isinstance(v, SharedVariable)
-    ]
+    shared = [(v, v.get_value()) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
     typed = {
         v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars
     }
@@ -111,9 +109,7 @@ def logp_graph(
     if discrete:
         refuse_sparse(named, moving, names)
     groups = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
-    return LogpGraph(
-        values, others, touched, untouched, shared, point, groups, stacked.written_as_one, out_of_bounds
-    )
+    return LogpGraph(values, others, touched, untouched, point, groups, stacked.written_as_one, out_of_bounds)
 
 
 def without_checks(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytensor
 from pytensor.compile.mode import Mode
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import toposort
@@ -25,7 +24,6 @@ class LogpGraph:
     others : the model's other value variables, or vectors of several of them, with static shapes
     terms : [(name, tensor)] that depend on the block; the log density is the sum of all elements of all terms
     untouched : [(name, tensor)] that do not depend on the block
-    shared : [(shared variable, value when the graph was built)]
     start : {value variable: array}, a point of the model
     groups : {variable of `values` or `others`: the names of the value variables that it is made of}
     written_as_one : {name of a term that combines several: their names}
@@ -36,7 +34,6 @@ class LogpGraph:
     others: list[Variable]
     terms: list[tuple[str, Variable]]
     untouched: list[tuple[str, Variable]]
-    shared: list[tuple[SharedVariable, np.ndarray]]
     start: dict[str, np.ndarray]
     groups: dict[Variable, list[str]]
     written_as_one: dict[str, list[str]]

@@ -1,0 +1,168 @@
+"""A second call of `pmd.sample` compiles nothing, and draws what it would draw if it were the first."""
+
+import jax
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.reuse import Kept, forget
+from tests.tools.running import QUIET, assert_same_draws
+
+Y = np.array([1, 2, 0, 3, 5, 4])
+
+
+def a_model(y=Y, prior=0.3, hidden=6, initval=None):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 2.0, shape=2, initval=initval)
+        z = pm.Bernoulli("z", prior, shape=hidden)
+        n = pm.Poisson("n", 2.0)
+        pm.Normal("y", mu[z] + n, 1.0, observed=y)
+        pm.Deterministic("twice", 2 * mu)
+    return model
+
+
+def sampled(model, draws=20, **options):
+    return pmd.sample(draws, tune=30, model=model, **{"chains": 2, "random_seed": 1, **options}, **QUIET)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """The programs that XLA compiles, from now on."""
+    names = []
+    compiled = jax.stages.Lowered.compile
+
+    def counted(self, *args, **options):
+        names.append("ahead")
+        return compiled(self, *args, **options)
+
+    def record(event, seconds, **more):
+        if event.endswith("backend_compile_duration"):
+            names.append(more.get("fun_name", event))
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", counted)
+    jax.monitoring.register_event_duration_secs_listener(record)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(record)
+
+
+def test_a_second_call_compiles_nothing(compilations):
+    model = a_model()
+    sampled(model)
+    assert compilations
+    for other in (model, a_model(), a_model(initval=[3.0, -3.0])):
+        for changed in ({}, {"draws": 33}, {"chains": 3}, {"random_seed": 2}, {"initvals": {"n": 9}}):
+            compilations.clear()
+            sampled(other, **changed)
+            assert not compilations, changed
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda: sampled(a_model(), draws=33, chains=3),
+        lambda: sampled(a_model(initval=[3.0, -3.0]), random_seed=5),
+        lambda: sampled(a_model(y=Y + 1)),
+        lambda: sampled(a_model(prior=0.6)),
+        lambda: sampled(a_model(prior=np.full(6, 0.3))),
+        lambda: sampled(a_model(), target_accept=0.95),
+        lambda: sampled(a_model(), nuts={"dense": True}),
+        lambda: sampled(a_model(), var_names=["n"]),
+        lambda: sampled(a_model(), dtype="float32"),
+        lambda: sampled(a_model(), discard_tuned_samples=False),
+        lambda: pmd.sample(20, tune=31, chains=2, random_seed=1, model=a_model(), **QUIET),
+        lambda: sampled(model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], model=model)),
+        lambda: sampled(model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], n_flips=2, model=model)),
+        lambda: sampled(model := a_model(), step=pmd.BlockGibbs("n", support={"n": (0, 40)}, model=model)),
+        lambda: sampled(model := a_model(), step=pmd.BlockGibbs("n", window={"n": 3}, model=model)),
+        lambda: sampled(model := a_model(), step=pmd.ReparameterizedSlice("mu", model=model)),
+    ],
+    ids=[
+        "more", "starts", "data", "prior", "shape of a prior", "acceptance", "dense", "var_names", "float32",
+        "warm-up", "tune", "step", "options", "support", "window", "slice",
+    ],
+)  # fmt: skip
+@pytest.mark.by_default("more", "data", "prior", "options", "window")
+def test_what_was_kept_does_not_change_the_draws(again):
+    """After other runs, the draws are those of a process that has not run anything."""
+    alone = again()
+    forget()
+    sampled(a_model())
+    sampled(model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], model=model))
+    assert_same_draws(alone, again())
+
+
+def test_data_that_change():
+    def build():
+        with pm.Model() as model:
+            y = pm.Data("data", Y)
+            z = pm.Bernoulli("z", 0.3, shape=6)
+            pm.Normal("y", 3.0 * z, 1.0, observed=y)
+            pm.Deterministic("first", y[0] + z[0])
+        return model
+
+    changed, alone = build(), build()
+    before = sampled(changed)
+    pm.set_data({"data": Y[::-1].copy()}, model=changed)
+    pm.set_data({"data": Y[::-1].copy()}, model=alone)
+    after = sampled(changed)
+    forget()
+    assert_same_draws(after, sampled(alone))
+    assert not np.array_equal(before["posterior"]["first"], after["posterior"]["first"])
+
+
+def test_steps_of_pm_sample_share_what_they_compile(compilations):
+    def walk(model):
+        step = pmd.BlockGibbs(model=model, rng=1)
+        step.setup_chain(np.random.default_rng(1), tune=2, draws=2)
+        point = model.initial_point()
+        for _ in range(4):
+            point, _ = step.step(point)
+        return point
+
+    with pm.Model() as first:
+        pm.Bernoulli("z", 0.3, shape=6)
+    with pm.Model() as second:
+        pm.Bernoulli("z", 0.3, shape=6)
+    one = walk(first)
+    assert compilations
+    compilations.clear()
+    assert {name: v.tolist() for name, v in walk(second).items()} == {n: v.tolist() for n, v in one.items()}
+    assert not compilations
+
+
+def test_functions_of_the_user():
+    """A function reads what it likes: a new model with the same one is analysed again."""
+    shift = [0.0]
+
+    def logp(value, mu):
+        return pt.switch((value >= 0) & (value <= 3), -((value - mu - shift[0]) ** 2), -np.inf)
+
+    def build():
+        with pm.Model() as model:
+            pm.CustomDist("x", 1.0, logp=logp, dtype="int64")
+        return model
+
+    def mean():
+        model = build()
+        step = pmd.BlockGibbs(support={"x": (0, 3)}, model=model)
+        return float(sampled(model, step=step, draws=200)["posterior"]["x"].mean())
+
+    low = mean()
+    shift[0] = 2.0
+    assert mean() > low + 1
+
+
+def test_the_longest_unused_is_dropped():
+    kept, made = Kept[int](2), []
+
+    def get(key):
+        return kept.get(key, lambda: made.append(key) or key)
+
+    for key in (1, 2, 1, 3, 1, 2):
+        assert get(key) == key
+    assert made == [1, 2, 3, 2]
+    forget()
+    get(1)
+    assert made[-1] == 1
