@@ -488,7 +488,7 @@ def test_pooled_warm_up():
                 0.8,
                 **{**OPTIONS, "dense": dense, "pooled": True},
             )
-        states = [block.start() for _ in draws]
+        states = [block.start({}) for _ in draws]
         for n, own in enumerate(draws):
             for q in own:
                 states[n] = states[n]._replace(mass=block._mass_update(states[n].mass, q))
