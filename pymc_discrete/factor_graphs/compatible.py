@@ -135,9 +135,13 @@ def parts_of(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:
 
 def jittered(density: ModelDensity, rng: np.random.Generator) -> list[np.ndarray]:
     """Values of the model's other variables: the starting point, with noise on the continuous ones."""
-    values = [np.asarray(density.start[v.name]) for v in density.graph.others]
+    start = density.numbers | density.start
+    values = [np.asarray(start[v.name]) for v in density.graph.others]
     return [
-        (v + JITTER * rng.normal(size=v.shape)).astype(v.dtype) if v.dtype.kind == "f" else v for v in values
+        (value + JITTER * rng.normal(size=value.shape)).astype(value.dtype)
+        if value.dtype.kind == "f" and v.name not in density.numbers
+        else value
+        for v, value in zip(density.graph.others, values, strict=True)
     ]
 
 

@@ -46,6 +46,7 @@ class Block(ABC):
     Attributes
     ----------
     density : the model's log density as a function of these variables, with its `graph` and their `names`
+    numbers : {name: array}, data and constants of the model, which stand in every point that a program gets
     stats : {name: Statistic}
     leaves_impossible : bool
         Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
@@ -54,6 +55,7 @@ class Block(ABC):
     """
 
     density: Any
+    numbers: dict[str, np.ndarray]
     stats: Mapping[str, Statistic]
     leaves_impossible = True
     pooled = False

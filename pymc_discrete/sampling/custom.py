@@ -22,7 +22,7 @@ from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure_of_model import Same
+from pymc_discrete.targets.structure_of_model import Same, key_of_model
 from pymc_discrete.targets.support import bounds_of
 
 
@@ -43,7 +43,7 @@ class CustomBlock(Block):
         self.step, self.points = step, points
         model = step.model
         names = [str(v.name) for v in step.vars]
-        self.density = ContinuousDensity.of(model, names, model.initial_point(), points.names)
+        self.density, self.numbers = ContinuousDensity.of(model, names, model.initial_point(), points.names)
         self.density.untouched.check_in_jax()
         self._rvs = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in step.vars]
         self._values_of = {str(rv.name): str(model.rvs_to_values[rv].name) for rv in model.free_RVs}
@@ -51,7 +51,8 @@ class CustomBlock(Block):
 
     @property
     def key(self) -> Hashable:
-        return (type(self), self.density, Same(self.step.function), Same(self.step.init))
+        # the function may read the model's data, and the transforms its constants
+        return (type(self), key_of_model(self.step.model), self.density, Same(self.step.function))
 
     def described(self) -> str:
         return self.step.described()
@@ -66,7 +67,7 @@ class CustomBlock(Block):
         return jax.tree.map(np.asarray, state)
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
-        return float(self.density.compiled("logdensity")(self.points.packed(point)))
+        return float(self.density.compiled("logdensity")(self.points.packed(point) | self.numbers))
 
     # ------------------------------------------------------------ what the user sees
     def as_the_user_sees(self, point: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class CustomBlock(Block):
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         point, state = self.points.packed(points[0]), self.start(points[0])
-        new, _, stats = jax.jit(self.draw)(key_of(0), 0, point, state)
+        new, _, stats = jax.jit(self.draw)(key_of(0), 0, point | self.numbers, state)
         new, who = self.points.by_name(new), self.step.named()
         for rv in self._rvs:
             name, value = str(rv.name), np.asarray(new[self._values_of[str(rv.name)]])

@@ -38,6 +38,7 @@ class DiscreteBlock(Block):
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
+        self.numbers = self.density.numbers
         self.tuner = step.tuner_for(target)
         self.stats = {
             "accept": Statistic(float, MEAN),

@@ -104,7 +104,7 @@ class NutsBlock(Block):
 
         self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
         self.points, self.target_accept = points, target_accept
-        self.density = ContinuousDensity.of(model, names, point, points.names)
+        self.density, self.numbers = ContinuousDensity.of(model, names, point, points.names)
         self.density.untouched.check_in_jax()
         self.density.check_gradient()
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
@@ -134,12 +134,14 @@ class NutsBlock(Block):
         )
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
-        return float(self.density.value_and_slopes(self.points.packed(point))[0])
+        return float(self.density.value_and_slopes(self.points.packed(point) | self.numbers)[0])
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         bad = [
             name
-            for name, slope in self.density.value_and_slopes(self.points.packed(points[0]))[1].items()
+            for name, slope in self.density.value_and_slopes(self.points.packed(points[0]) | self.numbers)[
+                1
+            ].items()
             if not np.isfinite(slope).all()
         ]
         if bad:
@@ -188,7 +190,7 @@ class NutsBlock(Block):
         if count.sum() <= EDGE * transitions:
             return []
         chain = int(count.argmax())
-        point = {name: on_host(value)[chain] for name, value in points.items()}
+        point = {name: on_host(value)[chain] for name, value in points.items()} | self.numbers
         terms = terms_at(self.density.graph, self.density.joined(q[chain], point)).get("-inf", [])
         made_of = self.density.graph.written_as_one
         simplex = [t for t in terms if self._simplex.intersection(made_of.get(t, [t]))]

@@ -21,7 +21,7 @@ from pymc_discrete.sampling.recorder import Recorder
 from pymc_discrete.steps.compiling import announced
 from pymc_discrete.targets.model_settings import model_settings
 
-CHAINS = jax.sharding.PartitionSpec("chains")
+CHAINS, EVERYWHERE = jax.sharding.PartitionSpec("chains"), jax.sharding.PartitionSpec()
 
 # the names of the compiled functions in messages
 WORK = {
@@ -102,7 +102,9 @@ class Program:
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = recorded(model, var_names)
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
-        self.recorder = Recorder.of(model, self.outputs, points, dtypes)
+        self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
+        # data and constants of the model: arguments of the program
+        self.numbers = {name: a for b in self.blocks for name, a in b.numbers.items()} | numbers
         # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
         # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"
@@ -127,9 +129,12 @@ class Program:
         states = [ChainState(self.points.packed(p), tuple(b.start(p) for b in self.blocks)) for p in points]
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
-    def placed(self, states: Any) -> Any:
-        """Arrays (chains, ...) on the devices; each process passes all chains and keeps its own part."""
-        sharding = jax.sharding.NamedSharding(self.mesh, CHAINS)
+    def placed(self, states: Any, spec: jax.sharding.PartitionSpec = CHAINS) -> Any:
+        """Arrays (chains, ...) on the devices; each process passes all chains and keeps its own part.
+
+        With the spec EVERYWHERE all devices get the same arrays.
+        """
+        sharding = jax.sharding.NamedSharding(self.mesh, spec)
 
         def place(a):
             a = np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
@@ -152,22 +157,23 @@ class Program:
         words = np.asarray(jax.random.key_data(key_of(seed)))
         return Identity(np.asarray(chains, np.uint32), np.broadcast_to(words, (len(chains), *words.shape)))
 
-    def _draw(self, key, t, state: ChainState):
-        point, blocks, stats = state.point, [], []
+    def _draw(self, key, t, state: ChainState, numbers):
+        point, blocks, stats = state.point | numbers, [], []
         for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
             key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
             point, adapted, values = block.draw(key_draw, t, point, adapted)
             blocks.append(adapted)
             stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
-        return ChainState(point, tuple(blocks)), joined(stats)
+        return ChainState({name: point[name] for name in state.point}, tuple(blocks)), joined(stats)
 
-    def run(self, identities: Identity, states: ChainState, first, count, thin, size: int):
+    def run(self, identities: Identity, states: ChainState, numbers, first, count, thin, size: int):
         """Draw and record `count` times.
 
         Parameters
         ----------
         identities : (chains,)
         states : (chains, ...)
+        numbers : {name: array}, as `numbers`
         first : () int, index of the first transition
         count : () int, number of records, at most `size`
         thin : () int, transitions per record
@@ -181,12 +187,12 @@ class Program:
 
         start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
 
-        def chain(identity: Identity, state: ChainState):
+        def chain(identity: Identity, state: ChainState, numbers):
             def draw(k, carried):
                 state, stats = carried
                 # The key is computed in every transition: if it is a constant of the loop, XLA runs the
                 # generator again wherever a number is read, which was measured to be 3 times slower.
-                state, now = self._draw(identity.key(), k, state)
+                state, now = self._draw(identity.key(), k, state, numbers)
                 reductions = {name: self.statistics[name].reduction for name in now}
                 return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
 
@@ -194,7 +200,7 @@ class Program:
             zeros = joined(
                 [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
             )
-            kept = (jax.eval_shape(self.recorder, state.point), zeros)
+            kept = (jax.eval_shape(self.recorder, state.point | numbers), zeros)
             kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 
             def record(n, carried):
@@ -203,42 +209,41 @@ class Program:
                 state, stats = jax.lax.fori_loop(begin, begin + thin, draw, (state, zeros))
                 stats = {name: self.statistics[name].reduction.finish(a, thin) for name, a in stats.items()}
                 put = lambda kept, one: jax.lax.dynamic_update_index_in_dim(kept, one, n, 0)
-                return state, jax.tree.map(put, kept, (self.recorder(state.point), stats))
+                return state, jax.tree.map(put, kept, (self.recorder(state.point | numbers), stats))
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
-        states, (draws, stats) = self._over_chains(chain, identities, states)
+        states, (draws, stats) = self._over_chains(chain, identities, states, numbers)
         return states, draws, stats
 
-    def settle(self, identities: Identity, states: ChainState, t) -> tuple[ChainState]:
+    def settle(self, identities: Identity, states: ChainState, numbers, t) -> tuple[ChainState]:
         """The states (chains, ...), with points of higher probability for the chains that do not move."""
 
-        def chain(identity: Identity, state: ChainState):
-            key, point = identity.key(), state.point
+        def chain(identity: Identity, state: ChainState, numbers):
+            key, point = identity.key(), state.point | numbers
             for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
                 key_block = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1)
                 point = block.settled(key_block, point, adapted)
-            return state._replace(point=point)
+            return state._replace(point={name: point[name] for name in state.point})
 
-        return (self._over_chains(chain, identities, states),)
+        return (self._over_chains(chain, identities, states, numbers),)
 
     def pool(self, states: ChainState, ends: bool) -> ChainState:
         """The states (chains, ...) with pooled parameters; `ends`: whether an adaptation window ends here."""
         pairs = zip(self.blocks, states.blocks, strict=True)
         return states._replace(blocks=tuple(b.shared(state, ends) for b, state in pairs))
 
-    def _over_chains(self, chain: Callable, identities: Identity, states: ChainState):
-        def on_one_device(identities, states):
+    def _over_chains(self, chain: Callable, identities: Identity, states: ChainState, numbers):
+        def on_one_device(identities, states, numbers):
             return (
-                jax.vmap(chain)(identities, states)
+                jax.vmap(chain, (0, 0, None))(identities, states, numbers)
                 if self.together
-                else jax.lax.map(lambda a: chain(*a), (identities, states))
+                else jax.lax.map(lambda a: chain(*a, numbers), (identities, states))
             )
 
-        spread = jax.shard_map(
-            on_one_device, mesh=self.mesh, in_specs=CHAINS, out_specs=CHAINS, check_vma=False
-        )
-        return spread(identities, states)
+        specs = {"in_specs": (CHAINS, CHAINS, EVERYWHERE), "out_specs": CHAINS}
+        spread = jax.shard_map(on_one_device, mesh=self.mesh, check_vma=False, **specs)
+        return spread(identities, states, numbers)
 
 
 class Compiled:

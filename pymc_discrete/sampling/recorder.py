@@ -1,5 +1,6 @@
 """The variables that are recorded: computed inside the program, and unpacked on the host."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,17 +13,18 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.targets.graph.bounds import hull
 from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.masks import Sliced, with_masks
+from pymc_discrete.targets.graph.numbers import Derivation, hoisted, numbers_in
 from pymc_discrete.targets.graph.stacking import in_vectors
+from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
-from pymc_discrete.targets.structure_of_model import key_of_model, key_of_object
+from pymc_discrete.targets.structure_of_model import Structure, key_of_object, with_numbers
 
-_kept: Kept["Recorder"] = Kept(MODELS)
+_kept: KeptForModels["Recorder", Any] = KeptForModels()
 
 
 class Recorder:
@@ -46,12 +48,23 @@ class Recorder:
 
     @classmethod
     def of(
-        cls, model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]
-    ) -> "Recorder":
-        """A recorder, the same one for models with equal keys."""
-        names = tuple(str(v.name) for v in outputs)
-        key = (key_of_model(model), names, key_of_object([points.names, dtypes]), width_of_models())
-        return _kept.get(key, lambda: cls(model, outputs, points, dtypes))
+        cls, model: pm.Model, names: Sequence[str], points: Points, dtypes: dict[str, Any]
+    ) -> tuple["Recorder", dict[str, np.ndarray]]:
+        """A recorder, the same one for models of the same structure, and its numbers for this model.
+
+        The numbers belong to the points that it is given.
+        """
+
+        def make(structure: Structure) -> "Recorder":
+            written = with_numbers(model, structure)
+            outputs = {str(v.name): v for v in written.unobserved_value_vars}
+            return cls(written, [outputs[name] for name in names], points, dtypes)
+
+        def use(kept: "Recorder", numbers: dict[str, np.ndarray]) -> Any:
+            values = kept.derivation.of(numbers)
+            return None if values is None else (kept, values)
+
+        return _kept.get(model, (tuple(names), key_of_object([points.names, dtypes])), make, use)
 
     def __init__(self, model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]):
         shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
@@ -72,9 +85,12 @@ class Recorder:
         ]
         rest = [v for v in outputs if v.name not in parts]
         self._names = [str(v.name) for v in rest]
+        # PyMC copies graphs and their inputs: one number for all that have the same name
+        numbers = {str(v.name): v for v in numbers_in(rest)}
         replaced = {v: pt.constant(v.get_value()) for v in shared} | {
             values[name]: v for name, v in parts.items()
         }
+        replaced |= {v: numbers[str(v.name)] for v in numbers_in(rest)}
         groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
         unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
         made_in_jax = with_masks(clone_replace(rest, replaced), unknown)
@@ -86,7 +102,10 @@ class Recorder:
                     "x, np.nan)."
                 )
         vectors, graphs = in_vectors([graph for graph in made_in_jax if isinstance(graph, Variable)], groups)
-        inputs = [*(v for name, v in values.items() if name not in parts), *vectors]
+        graphs, derived = hoisted(graphs, "from numbers, recorded: ")
+        read = numbers_in(graphs)
+        self.derivation = Derivation(read, derived, [])
+        inputs = [*(v for name, v in values.items() if name not in parts), *vectors, *read]
         self._inputs = [str(v.name) for v in inputs]
         self._in_words: set[str] = set()
         self._counts: set[str] = set()
@@ -112,11 +131,12 @@ class Recorder:
         values |= {name: point[name] for name in self._whole}
         return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
 
-    def bytes_per_draw(self, points: dict[str, Any]) -> int:
+    def bytes_per_draw(self, points: dict[str, Any], numbers: dict[str, Any]) -> int:
         """The bytes that a recorded draw of one chain takes, given packed points (chains, ...)."""
         if self._bytes is None:
             chains = len(next(iter(points.values())))
-            recorded = jax.tree.leaves(jax.eval_shape(jax.vmap(self), points))
+            of_chains = jax.vmap(lambda point: self(point | numbers))
+            recorded = jax.tree.leaves(jax.eval_shape(of_chains, points))
             self._bytes = sum(a.size * a.dtype.itemsize for a in recorded) // chains
         return self._bytes
 

@@ -115,10 +115,8 @@ class Run:
         """
         stuck = np.isneginf(lp).reshape(len(lp), -1).any(axis=1)
         if stuck.any():
-            block = self.program.blocks[-1]
-            raise SamplingError(
-                impossible(block.density.graph, self._points()[int(stuck.argmax())], block.density.names)
-            )
+            block, point = self.program.blocks[-1], self._points()[int(stuck.argmax())]
+            raise SamplingError(impossible(block.density.graph, block.numbers | point, block.density.names))
 
     def _points(self) -> list[dict[str, np.ndarray]]:
         """The point {variable: value} of each chain."""
@@ -173,7 +171,7 @@ def chunk_size(chains: Chains, chunk: int | str) -> int:
     """The length of the arrays that hold a chunk of draws: by default a power of two."""
     if chunk != "auto":
         return int(chunk)
-    each = max(chains.program.recorder.bytes_per_draw(chains.states.point), 1)
+    each = max(chains.program.recorder.bytes_per_draw(chains.states.point, chains.program.numbers), 1)
     together = jax.tree.leaves(chains.shares[0].state)[0].shape[0]
     most = min(CHAIN_BYTES / each, SHARE_BYTES / (each * together))
     return int(2 ** np.floor(np.log2(np.clip(most, 1, LARGEST_CHUNK))))

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pymc_discrete.sampling.program import ChainState, Identity, Program
+from pymc_discrete.sampling.program import EVERYWHERE, ChainState, Identity, Program
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.targets.model_settings import model_settings
 
@@ -85,6 +85,7 @@ class Chains:
         if len(self._numbers) > 1:
             used = min(threads or 1, len(self._numbers))
             self._threads = [ThreadPoolExecutor(1, f"chains-{n}") for n in range(used)]
+        self._numbers_of_model = program.placed(program.numbers, EVERYWHERE)
         self.shares = [
             Share(
                 program.placed(program.identities(seed, numbers)),
@@ -122,13 +123,14 @@ class Chains:
         """Start `Program.run` on all shares; `records` waits for the results."""
         numbers = tuple(np.asarray(a, jax.dtypes.canonicalize_dtype(int)) for a in (first, count, thin))
         compiled = self.begin(size).result()
-        return [share.submit(compiled, *numbers) for share in self.shares]
+        return [share.submit(compiled, self._numbers_of_model, *numbers) for share in self.shares]
 
     def begin(self, size: int) -> Future[Callable]:
         """`Program.run` for these chains and at most `size` draws in a call, which a thread compiles."""
         number = np.zeros((), jax.dtypes.canonicalize_dtype(int))
         first = self.shares[0]
-        return self.program.begin("run", first.identities, first.state, *[number] * 3, size=size)
+        arguments = (first.identities, first.state, self._numbers_of_model, *[number] * 3)
+        return self.program.begin("run", *arguments, size=size)
 
     def records(self, pending: list[Future], count: int) -> tuple[ChainState, dict[str, Any], dict[str, Any]]:
         """The states after `run`, and its `count` draws and statistics, {name: (chains, count, ...)}."""
@@ -140,8 +142,9 @@ class Chains:
     def settle(self, t: int) -> None:
         """Move the chains that are stuck to points of higher probability, after tuning draw t."""
         after = np.asarray(t, jax.dtypes.canonicalize_dtype(int))
-        compiled = self.program.compiled("settle", self.shares[0].identities, self.shares[0].state, after)
-        for future in [share.submit(compiled, after) for share in self.shares]:
+        first, numbers = self.shares[0], self._numbers_of_model
+        compiled = self.program.compiled("settle", first.identities, first.state, numbers, after)
+        for future in [share.submit(compiled, numbers, after) for share in self.shares]:
             future.result()
 
     def pool(self, ends: bool) -> None:

@@ -35,7 +35,7 @@ class SliceBlock(Block):
     def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
         # A density keeps functions compiled for the precision of its first use, so float32 needs a new one.
-        self.density = step.fresh_density() if floats_are_32_bit() else step.density
+        self.density, self.numbers = step.fresh_density() if floats_are_32_bit() else step.density_and_numbers
         self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
         self._due = np.append(slices.renewals(tune), False)
@@ -54,7 +54,7 @@ class SliceBlock(Block):
         return slices.start(self.density.size)
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
-        return float(self.density.compiled("logdensity")(point))
+        return float(self.density.compiled("logdensity")(point | self.numbers))
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         self.step.check_start(points[0])

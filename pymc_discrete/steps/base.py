@@ -133,6 +133,11 @@ class JaxStep(BlockedStep):
     def density(self) -> Any:
         """The model's log density over the block, with its `graph`."""
 
+    @property
+    @abstractmethod
+    def numbers(self) -> dict[str, np.ndarray]:
+        """{name: value} of the density's inputs that are data or constants of the model."""
+
     @functools.cached_property
     def _data(self) -> list[tuple[Any, np.ndarray]]:
         """[(shared variable of the model, its value when the density was built)]."""
@@ -190,9 +195,9 @@ class JaxStep(BlockedStep):
             self.checked = True
         new, logp, stats = self._move(point, first)
         if not logp < np.inf:
-            raise_not_finite(self.density.graph, new, logp)
+            raise_not_finite(self.density.graph, self.numbers | new, logp)
         if logp == -np.inf and not self.tune:
-            raise SamplingError(impossible(self.density.graph, new, self._names))
+            raise SamplingError(impossible(self.density.graph, self.numbers | new, self._names))
         return new, [{**stats, "model_logp": logp}]
 
     @abstractmethod

@@ -25,7 +25,7 @@ from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed
 from pymc_discrete.steps.watch import Watch
 from pymc_discrete.steps.without_jax import no_jax_version
-from pymc_discrete.targets.from_model import ModelDensity, target_from_model
+from pymc_discrete.targets.from_model import ModelDensity, target_of
 from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import merged_texts, shown
@@ -71,6 +71,7 @@ class DiscreteStep(JaxStep):
     learned : Learned, what tuning has learned of the chain
     transitions : int, transitions per draw
     reported : {name of a sampler statistic: name of the parameter that it shows}
+    with_numbers : whether data and constants of the model may be inputs of the density
     """
 
     name = "discrete_step"
@@ -82,6 +83,7 @@ class DiscreteStep(JaxStep):
     }
     _state_class: type = DiscreteStepState
     reported: ClassVar[dict[str, str]] = {}
+    with_numbers: ClassVar[bool] = True
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
         "accept": ("Accept", "0.2f", 0.0),
         "discrete_n_moved": ("Moved", "", 0),
@@ -135,7 +137,8 @@ class DiscreteStep(JaxStep):
         point = self._initial_point
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
         try:
-            return target_from_model(self.model, self._names, initial_point=point, **self._target_options)
+            options = {**self._target_options, "with_numbers": self.with_numbers}
+            return target_of(self.model, self._names, initial_point=point, **options)
         except NotImplementedError as e:
             raise no_jax_version(self._names, e) from e
 
@@ -146,6 +149,10 @@ class DiscreteStep(JaxStep):
     @property
     def density(self) -> ModelDensity:
         return cast(ModelDensity, self.target.density)
+
+    @property
+    def numbers(self) -> dict[str, np.ndarray]:
+        return self.density.numbers
 
     def tuner_for(self, target: Target) -> Tuner:
         """The tuner of the kernel on a target of the same block."""
@@ -268,7 +275,8 @@ class DiscreteStep(JaxStep):
         x = space.ravel(point)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
-        others = [point[v.name] for v in self.density.graph.others]
+        full = self.density.numbers | point
+        others = [full[v.name] for v in self.density.graph.others]
         if self.tune and self.learned.adaptation.stuck:
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)

@@ -80,6 +80,7 @@ class PerturbAndMaxProduct(DiscreteStep):
     """
 
     name = "perturb_and_max_product"
+    with_numbers = False  # its factor graph is made once, of constant tables where the model has them
     _state_class = PerturbAndMaxProductState
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         **DiscreteStep.stats_dtypes_shapes,

@@ -127,8 +127,8 @@ class ReparameterizedSlice(JaxStep):
 
     # ------------------------------------------------------------ built on first use, without starting JAX
     @model_settings()
-    def fresh_density(self) -> ContinuousDensity:
-        """A new density of the block, which shares no compiled functions with any other."""
+    def fresh_density(self) -> tuple[ContinuousDensity, dict[str, np.ndarray]]:
+        """A density of the block, and its numbers for the model."""
         point = self.model.initial_point() if self._initial_point is None else self._initial_point
         missing = [str(v.name) for v in self.model.value_vars if v.name not in point]
         if missing:
@@ -147,8 +147,16 @@ class ReparameterizedSlice(JaxStep):
             raise no_jax_version(self._names, e, "pm.Slice") from e
 
     @functools.cached_property
-    def density(self) -> ContinuousDensity:
+    def density_and_numbers(self) -> tuple[ContinuousDensity, dict[str, np.ndarray]]:
         return self.fresh_density()
+
+    @property
+    def density(self) -> ContinuousDensity:
+        return self.density_and_numbers[0]
+
+    @property
+    def numbers(self) -> dict[str, np.ndarray]:
+        return self.density_and_numbers[1]
 
     @property
     def sweeps(self) -> int:
@@ -211,19 +219,18 @@ class ReparameterizedSlice(JaxStep):
         """
         try:
             with announced(f"{self.named()}: the log density, to check the start"):
-                logp = float(
-                    self.density.compiled("logdensity")({k: np.asarray(v) for k, v in point.items()})
-                )
+                full = {k: np.asarray(v) for k, v in point.items()} | self.numbers
+                logp = float(self.density.compiled("logdensity")(full))
         except NotImplementedError as e:
             raise no_jax_version(self._names, e, "pm.Slice") from e
         if not logp < np.inf:
-            raise_not_finite(self.density.graph, point, logp)
+            raise_not_finite(self.density.graph, point | self.numbers, logp)
 
     def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
         due = (
             self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
         )
-        others = self.density.others(point)
+        others = self.density.others(point | self.numbers)
         flags = np.array([self.tune, due, self.sweeps])
         q = self.density.ravel(point, np)
         self._widths, numbers = self._draw(self._seed(), q, others, self._widths, flags)

@@ -47,7 +47,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     except NotImplementedError as e:
         raise no_jax_version([m.name for m in space.members], e) from e
     if not logp < np.inf:
-        raise_not_finite(cast(ModelDensity, target.density).graph, target.point(x), logp)
+        density = cast(ModelDensity, target.density)
+        raise_not_finite(density.graph, density.numbers | target.point(x), logp)
     if logp > -np.inf:
         check_differences(target, x, logp, claimed, logp_at_neighbours - logp, site, value)
 

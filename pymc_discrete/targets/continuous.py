@@ -13,19 +13,19 @@ import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.untouched import Untouched
+from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.structure import costs
 from pymc_discrete.targets.structure.sums import all_summands
-from pymc_discrete.targets.structure_of_model import key_of_model, key_of_object
+from pymc_discrete.targets.structure_of_model import Structure, key_of_object, with_numbers
 
-_kept: Kept["ContinuousDensity"] = Kept(MODELS)
+_kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
 
 
 class ContinuousDensity:
@@ -40,6 +40,8 @@ class ContinuousDensity:
         Gives the shapes of all value variables.
     vectors : {name: names of value variables}, optional
         Variables outside the block that are passed as parts of one vector with this name.
+    structure : Structure, optional
+        That of the model, where its numbers are inputs of the density and no constants in it.
 
     Attributes
     ----------
@@ -53,9 +55,11 @@ class ContinuousDensity:
         names: list[str],
         point: dict[str, np.ndarray],
         vectors: dict[str, list[str]] | None = None,
+        structure: Structure | None = None,
     ):
         self.names = names
-        self.graph = logp_graph(model, names, point, dict.fromkeys(names, (None, None)), vectors=vectors)
+        written = model if structure is None else with_numbers(model, structure)
+        self.graph = logp_graph(written, names, point, dict.fromkeys(names, (None, None)), vectors=vectors)
         if not width_of_models():
             self.graph = narrowed(self.graph, model, {})
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
@@ -76,11 +80,21 @@ class ContinuousDensity:
         names: list[str],
         point: dict[str, np.ndarray],
         vectors: dict[str, list[str]] | None = None,
-    ) -> "ContinuousDensity":
-        """A density, the same one for models with equal keys."""
+    ) -> tuple["ContinuousDensity", dict[str, np.ndarray]]:
+        """A density, the same one for models of the same structure, and its numbers for this model.
+
+        The numbers belong to the points that the density is given.
+        """
         shapes = tuple((name, np.shape(value)) for name, value in point.items())
-        key = (key_of_model(model), tuple(names), shapes, key_of_object(vectors), width_of_models())
-        return _kept.get(key, lambda: cls(model, names, point, vectors))
+
+        def make(structure: Structure) -> "ContinuousDensity":
+            return cls(model, names, point, vectors, structure)
+
+        def use(kept: "ContinuousDensity", numbers: dict[str, np.ndarray]) -> Any:
+            values = kept.graph.derivation.of(numbers)
+            return None if values is None else (kept, values)
+
+        return _kept.get(model, (tuple(names), shapes, key_of_object(vectors)), make, use)
 
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call."""

@@ -17,6 +17,7 @@ from pymc_discrete.targets.float32 import change, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp import logp_graph
+from pymc_discrete.targets.graph.numbers import Number
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.graph.rounding import rounding_of
 from pymc_discrete.targets.graph.untouched import Untouched
@@ -30,6 +31,7 @@ from pymc_discrete.targets.space import Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure.terms import Term
+from pymc_discrete.targets.structure_of_model import Structure, with_numbers
 from pymc_discrete.targets.support import Bounds, deviations, is_nominal, support_of
 from pymc_discrete.targets.target import Density
 
@@ -71,12 +73,16 @@ class ModelDensity(Density):
     ----------
     model, names, point, differences, support, window
         As in `target_from_model`, where `point` is `initial_point`; every option is required.
+    structure : Structure, optional
+        That of the model, where its numbers are inputs of the density and no constants in it.
     join : bool
         Whether variables that play the same role in the model become parts of one vector of the space.
 
     Attributes
     ----------
     graph : LogpGraph
+    numbers : dict
+        {name: value} of those inputs of the density that are data or constants of the model.
     plan : Plan
         The part that computes the differences of each term.
     parts : list of Part
@@ -97,6 +103,7 @@ class ModelDensity(Density):
         support,
         window,
         join: bool = True,
+        structure: Structure | None = None,
     ):
         super().__init__()
         self.names = names
@@ -105,8 +112,9 @@ class ModelDensity(Density):
         nominal = [name for name in names if is_nominal(model, name)]
 
         each = Space.build(supports, shapes, window, scale, nominal)
+        written = model if structure is None else with_numbers(model, structure)
         self.graph = logp_graph(
-            model, names, point, supports, {v.name: v.kind for v in each.variables} if join else None
+            written, names, point, supports, {v.name: v.kind for v in each.variables} if join else None
         )
         if not width_of_models():
             self.graph = narrowed(self.graph, model, supports)
@@ -123,12 +131,32 @@ class ModelDensity(Density):
         self.parts: list[Part] = self.plan.parts
         self.untouched = Untouched(self.graph)
         self._compile()
+        self._start_at(point, self.graph.start)
+
+    def _start_at(self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]) -> None:
+        names = {str(v.name) for v in self.graph.others if isinstance(v, Number)}
+        self.numbers = {name: value for name, value in numbers.items() if name in names}
         self.start = {name: np.array(value) for name, value in point.items()}
 
-    def starting_at(self, point: dict[str, np.ndarray]) -> "ModelDensity":
-        """The same density with another default point; both share their compiled functions."""
+    def for_model(
+        self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]
+    ) -> "ModelDensity | None":
+        """The same density for another model of this structure; both share their compiled functions.
+
+        Parameters
+        ----------
+        point : where it starts by default
+        numbers : those of the model's structure
+
+        Returns
+        -------
+        ModelDensity, or None where a decision was made that these numbers do not allow (see `decided`)
+        """
+        values = self.graph.derivation.of(numbers)
+        if values is None:
+            return None
         other = copy.copy(self)
-        other.start = {name: np.array(value) for name, value in point.items()}
+        other._start_at(point, values)
         return other
 
     def _other_windows(self, window) -> dict[str, Any]:
@@ -186,18 +214,22 @@ class ModelDensity(Density):
         return model_settings()
 
     def default_inputs(self):
-        return [self.start[v.name] for v in self.graph.others]
+        full = self.numbers | self.start
+        return [full[v.name] for v in self.graph.others]
 
     def split(self, point: dict[str, Any]):
         missing = [
-            name for name in [*self.names, *(str(v.name) for v in self.graph.others)] if name not in point
+            name
+            for name in [*self.names, *(str(v.name) for v in self.graph.others)]
+            if name not in point and name not in self.numbers
         ]
         if missing:
             raise ValueError(
                 f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives "
                 "it."
             )
-        inputs = [np.asarray(point[v.name]) for v in self.graph.others]
+        full = self.numbers | point
+        inputs = [np.asarray(full[v.name]) for v in self.graph.others]
         return self.space.ravel(point), inputs, {k: np.asarray(v) for k, v in point.items()}
 
     def join(self, x: np.ndarray, point: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
@@ -275,7 +307,7 @@ class ModelDensity(Density):
         See `rounding_of`.
         """
         with np.errstate(all="ignore"):
-            return float(self._rounding(*self.graph.arguments(point)))
+            return float(self._rounding(*self.graph.arguments(self.numbers | point)))
 
     # ------------------------------------------------------------ differences
     @property

@@ -7,14 +7,14 @@ import pymc as pm
 from pymc.model import modelcontext
 
 from pymc_discrete.checks import check_way
-from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.density import ModelDensity, sites_of
-from pymc_discrete.targets.model_settings import model_settings, width_of_models
-from pymc_discrete.targets.structure_of_model import key_of_model, key_of_object
+from pymc_discrete.targets.kept_for_models import KeptForModels
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.structure_of_model import Structure, key_of_object
 from pymc_discrete.targets.target import Target
 
-_kept: Kept[ModelDensity] = Kept(MODELS)
+_kept: KeptForModels[ModelDensity, ModelDensity] = KeptForModels()
 
 
 def target_from_model(
@@ -55,7 +55,33 @@ def target_from_model(
     ValueError
         For variables that cannot be sampled one coordinate at a time, with the reason and the remedy.
     """
-    model = modelcontext(model)
+    return target_of(
+        modelcontext(model),
+        vars,
+        differences=differences,
+        support=support,
+        window=window,
+        initial_point=initial_point,
+    )
+
+
+def target_of(
+    model: pm.Model,
+    vars: Any = None,
+    *,
+    differences: str = "auto",
+    support: dict[str, tuple[Any, Any]] | None = None,
+    window: Any = "auto",
+    initial_point: dict[str, np.ndarray] | None = None,
+    with_numbers: bool = True,
+) -> Target:
+    """As `target_from_model`.
+
+    Parameters
+    ----------
+    with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
+        with models that differ by these
+    """
     names = block_of(model, vars)
     check_way(differences)
     if support is not None and not isinstance(support, dict):
@@ -80,7 +106,7 @@ def target_from_model(
             f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out."
         )
     with model_settings():
-        return Target(density_of(model, names, dict(point), differences, support, window))
+        return Target(density_of(model, names, dict(point), differences, support, window, with_numbers))
 
 
 def density_of(
@@ -90,15 +116,17 @@ def density_of(
     differences: str,
     support: dict[str, Any],
     window: Any,
+    with_numbers: bool,
 ) -> ModelDensity:
-    """A density that shares what was analysed and compiled with those of models with equal keys."""
-    key = (
-        key_of_model(model),
+    """A density that shares what was analysed and compiled with those of models of the same structure."""
+    asked = (
         tuple(names),
         differences,
         key_of_object([window, sites_of(model, names, point, support)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
-        width_of_models(),
     )
-    kept = _kept.get(key, lambda: ModelDensity(model, names, point, differences, support, window))
-    return kept.starting_at(point)
+
+    def make(structure: Structure) -> ModelDensity:
+        return ModelDensity(model, names, point, differences, support, window, structure=structure)
+
+    return _kept.get(model, asked, make, lambda kept, numbers: kept.for_model(point, numbers), with_numbers)

@@ -6,7 +6,7 @@ to derive the log density.
 """
 
 import hashlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -15,8 +15,14 @@ import pymc as pm
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
 from scipy.sparse import issparse
+
+from pymc_discrete.targets.graph.numbers import Number
+from pymc_discrete.targets.graph.rebuild import rebuild
 
 
 class Same(NamedTuple):
@@ -34,25 +40,147 @@ class Same(NamedTuple):
         return id(self.thing)
 
 
+class Structure(NamedTuple):
+    """What a model's log density is made of.
+
+    Attributes
+    ----------
+    key : equal for models whose log densities differ by their `numbers` only
+    numbers : {name: value} in this model
+    leaves : {constant or shared variable of the model: the name of its number}
+    """
+
+    key: Hashable
+    numbers: dict[str, np.ndarray]
+    leaves: dict[Variable, str]
+
+
 def key_of_model(model: pm.Model) -> Hashable:
-    """The key of a model: its variables, how they depend on one another, constants, data and transforms.
+    """The key of a model with all of its numbers, see `structure_of`."""
+    return structure_of(model, None).key
+
+
+def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structure:
+    """The structure of a model: its variables, how they depend on one another, constants and transforms.
 
     Starting values and coordinates are no part of it. Functions of the user (of a `pm.CustomDist` or a
     transform) are equal to themselves only, since what they read cannot be known.
+
+    Parameters
+    ----------
+    fixed : names of numbers that become a part of the key, by their values; None means all
     """
     rvs = list(model.rvs_to_values)
     made = [*rvs, *model.potentials, *model.deterministics]
+    known: dict[Variable, Hashable] = {value: ("value", n) for n, value in enumerate(model.value_vars)}
+    numbers: dict[str, np.ndarray] = {}
+    leaves: dict[Variable, str] = {}
+    for n, (leaf, value) in enumerate(numbers_of(model).items() if fixed is not None else ()):
+        name = f"number {n}"
+        if fixed is not None and name not in fixed:
+            numbers[name], leaves[leaf] = value, name
+            known[leaf] = ("number", n, value.dtype.str, value.shape)
     values = [
-        (str(value.name), key_of_graph([value]), key_of_object(model.rvs_to_transforms.get(rv)))
+        (str(value.name), key_of_graph([value], known), key_of_object(model.rvs_to_transforms.get(rv)))
         for rv, value in model.rvs_to_values.items()
     ]
     kinds = [[str(v.name) for v in group] for group in (model.free_RVs, model.observed_RVs, model.value_vars)]
-    return (
+    key = (
         tuple(str(v.name) for v in made),
         tuple(map(tuple, kinds)),
-        key_of_graph(made, {value: number for number, value in enumerate(model.value_vars)}),
+        key_of_graph(made, known),
         tuple(values),
     )
+    return Structure(key, numbers, leaves)
+
+
+LARGEST = 1e6  # a constant with a larger element is a part of the key: its size decides how sums are updated
+
+
+OBSERVED, OTHER = "observed", "other"
+
+
+def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
+    """{leaf: value} of the constants and data that can be arguments of programs, in the order of the graph.
+
+    These are observed values, arrays of floats, and the numbers of priors. Not so integers that are used as
+    indices, sizes or exponents, which decide how the graph looks, and parameters that are 0 or 1, by which
+    terms vanish from it.
+    """
+    # What leaves are used for, and what is computed elementwise from them. A parameter's use is the class of
+    # the distribution and the place of the parameter.
+    uses: dict[Variable, set[Hashable]] = {}
+    values = list(model.rvs_to_values.values())
+    made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
+    observed = set(model.observed_RVs)
+    for v in (*made, *values):
+        uses.setdefault(v, set()).add(OBSERVED if model.values_to_rvs.get(v) in observed else OTHER)
+    for node in list(toposort([*made, *values]))[::-1]:
+        of_inputs: list[set[Hashable]] = [{OTHER} for _ in node.inputs]
+        if isinstance(node.op, RandomVariable):
+            continuous = node.outputs[1].type.dtype.startswith("float")
+            if continuous or node.outputs[1] in observed:
+                params = node.op.dist_params(node)
+                first = len(node.inputs) - len(params)
+                of_inputs[first:] = [{(type(node.op), place)} for place in range(len(params))]
+        elif isinstance(node.op, Elemwise | DimShuffle):
+            of_output = uses[node.outputs[0]]
+            fixed = all(value_of_leaf(i) is not None for i in graph_inputs(node.inputs))
+            if fixed and not of_output & {OBSERVED, OTHER}:
+                of_inputs = [of_output for _ in node.inputs]
+        for i, use in zip(node.inputs, of_inputs, strict=True):
+            uses.setdefault(i, set()).update(use)
+    found, vanishing = {}, set()
+    for leaf in dict.fromkeys([*graph_inputs(made), *values]):
+        value = value_of_leaf(leaf)
+        if value is None or not value.size or not np.isfinite(value).all() or (np.abs(value) > LARGEST).any():
+            continue
+        if not uses[leaf] & {OBSERVED, OTHER} and ((value == 0).all() or (value == 1).all()):
+            vanishing |= uses[leaf]
+        # other Ops get an input of the same type as before
+        same = leaf.type.dtype == "float64" and None not in leaf.type.shape
+        if OTHER not in uses[leaf] or (value.size > 1 and same):
+            found[leaf] = value
+    # Parameters of one kind are all numbers or none, so that variables with the same role look the same.
+    return {leaf: value for leaf, value in found.items() if not uses[leaf] & vanishing}
+
+
+def value_of_leaf(leaf: Variable) -> np.ndarray | None:
+    """The value of a constant or shared tensor of numbers, with 64 bits; None for other variables."""
+    if not isinstance(leaf.type, TensorType):
+        return None
+    if isinstance(leaf, SharedVariable):
+        value = np.array(leaf.get_value(borrow=True))
+    elif isinstance(leaf, Constant):
+        value = np.asarray(leaf.data)
+    else:
+        return None
+    wide = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}.get(value.dtype.kind)
+    return None if wide is None else value.astype(wide)
+
+
+def with_numbers(model: pm.Model, structure: Structure) -> pm.Model:
+    """A model with the same log density and names, in which `Number`s stand for the constants and data."""
+    if not structure.leaves:
+        return model
+    numbers = {leaf: Number.of(name, structure.numbers[name]) for leaf, name in structure.leaves.items()}
+    groups = ("free_RVs", "observed_RVs", "potentials", "deterministics")
+    old = [v for group in groups for v in getattr(model, group)]
+    values = list(model.rvs_to_values.values())
+    new = rebuild([*old, *values], numbers)
+    for before, after in zip(old, new, strict=False):
+        after.name = before.name
+    of = dict(zip([*old, *values], new, strict=True))
+    copy = object.__new__(type(model))
+    copy.__dict__.update(model.__dict__)
+    copy.__dict__.update({group: [of[v] for v in getattr(model, group)] for group in groups})
+    copy.__dict__.update(
+        rvs_to_values={of[rv]: of[value] for rv, value in model.rvs_to_values.items()},
+        values_to_rvs={of[value]: of[rv] for value, rv in model.values_to_rvs.items()},
+        rvs_to_transforms={of[rv]: transform for rv, transform in model.rvs_to_transforms.items()},
+        rvs_to_initial_values={of[rv]: value for rv, value in model.rvs_to_initial_values.items()},
+    )
+    return copy
 
 
 def shared_values(model: pm.Model) -> list[tuple[SharedVariable, np.ndarray]]:
@@ -62,12 +190,12 @@ def shared_values(model: pm.Model) -> list[tuple[SharedVariable, np.ndarray]]:
     return [(v, np.array(v.get_value(), copy=True)) for v in shared]
 
 
-def key_of_graph(outputs: Iterable[Variable], known: dict[Variable, int] | None = None) -> Hashable:
+def key_of_graph(outputs: Iterable[Variable], known: dict[Variable, Hashable] | None = None) -> Hashable:
     """The key of PyTensor graphs: their Ops, how they are connected, and their leaves.
 
     Parameters
     ----------
-    known : {leaf: number}, leaves whose identity is part of the key
+    known : {leaf: what stands for it in the key}
     """
     outputs = list(outputs)
     number: dict[Variable, int] = {}
@@ -76,7 +204,7 @@ def key_of_graph(outputs: Iterable[Variable], known: dict[Variable, int] | None 
     def numbered(v: Variable) -> int:
         if v not in number:
             number[v] = len(number)
-            parts.append(("known", known[v]) if known and v in known else key_of_leaf(v))
+            parts.append(known[v] if known and v in known else key_of_leaf(v))
         return number[v]
 
     for node in toposort(outputs):

@@ -89,7 +89,8 @@ def test_no_64_bits_in_the_program():
         program = Program(model, blocks, Points([]), None, jax.devices()[:1])
         states = program.placed(program.start([point]))
         chains = program.identities(1, np.arange(1))
-        jaxpr = str(jax.make_jaxpr(lambda s: program.run(chains, s, 0, 2, 1, size=2))(states))
+        run = lambda s: program.run(chains, s, program.numbers, 0, 2, 1, size=2)
+        jaxpr = str(jax.make_jaxpr(run)(states))
     assert "f32[" in jaxpr
     assert "f64[" not in jaxpr
     assert "i64[" not in jaxpr

@@ -497,7 +497,9 @@ def test_an_edge_of_the_density_is_named(build, count, said):
     with pm.Model() as model:
         build()
         block = NutsBlock(model, ["u"], model.initial_point(), Points([]), 10, 0.8, **OPTIONS)
-    state = block.start({})._replace(edge=Edge(np.array([0, count]), np.array([np.zeros(3), np.full(3, -3.0)])))
+    state = block.start({})._replace(
+        edge=Edge(np.array([0, count]), np.array([np.zeros(3), np.full(3, -3.0)]))
+    )
     points = {name: np.stack([value, value]) for name, value in model.initial_point().items()}
     found = block.conclusions(state, points, 1000)
     assert len(found) == (said is not None)

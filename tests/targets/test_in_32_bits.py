@@ -174,10 +174,10 @@ def test_of_another_block_and_beside_nuts():
     for dtype in ("float64", "float32"):
         with precision(dtype):
             x, target = pmd.target_from_model(model, "k").at(model.initial_point())
-            density = pmd.ReparameterizedSlice("mu", model=model).density
+            step = pmd.ReparameterizedSlice("mu", model=model)
             found[dtype] = [
                 np.asarray(target.differences(x)),
-                np.asarray(density.logdensity(model.initial_point())),
+                np.asarray(step.density.logdensity(model.initial_point() | step.numbers)),
             ]
     for wide, narrow in zip(*found.values(), strict=True):
         np.testing.assert_allclose(

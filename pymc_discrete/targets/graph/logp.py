@@ -22,15 +22,18 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.guards import index_guards
 from pymc_discrete.targets.graph.lifting import lift
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.masks import masked, refusal_of_sizes
+from pymc_discrete.targets.graph.numbers import Derivation, NeedsValues, Number, decided, hoisted, numbers_in
 from pymc_discrete.targets.graph.rebuild import opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.graph.sparse import refuse_sparse
 from pymc_discrete.targets.graph.stacking import Stacked
+from pymc_discrete.targets.names import shown
 
 
 # PyTensor would record a traceback for every node. The tracebacks are not used here, and recording them would
@@ -79,12 +82,24 @@ def logp_graph(
     replace.update(
         {v: promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")}
     )
+    # PyMC copies graphs and their inputs: one number for all that have the same name
+    numbers = {str(v.name): v for v in graph_inputs(raw) if isinstance(v, Number)}
+    replace.update({v: numbers[str(v.name)] for v in graph_inputs(raw) if isinstance(v, Number)})
     block = {str(v.name): v for v in typed.values() if v.name in names}
-    others = [v for v in typed.values() if v.name not in names]
+    others = [*(v for v in typed.values() if v.name not in names), *numbers.values()]
     named = without_checks(labels, raw, replace)
     named = fixed_in_size(named, list(block.values()), others)
     stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
-    values, others, outputs = canonical(stacked)
+    terms, decisions = decided([t for _, t in stacked.terms])
+    values, others, outputs = canonical(stacked.values, stacked.others, terms)
+    outputs, derived = hoisted(outputs, f"from numbers, for {shown(names)}: ")
+    read = numbers_in(outputs)
+    # the conditions of decisions and what is derived are functions of the model's own numbers
+    derivation = Derivation(read, derived, decisions)
+    pairs = zip(others, stacked.groups_of_others, strict=True)
+    groups_of_others = {v: group for v, group in pairs if not isinstance(v, Number)}
+    groups_of_others |= {v: [str(v.name)] for v in read}
+    others = list(groups_of_others)
     labels = [name for name, _ in stacked.terms]
     bounds = {
         v: widest([supports[name] for name in members])
@@ -108,8 +123,39 @@ def logp_graph(
     discrete = not any(v.type.dtype.startswith("float") for v in values)
     if discrete:
         refuse_sparse(named, moving, names)
-    groups = dict(zip([*values, *others], [*stacked.groups, *stacked.groups_of_others], strict=True))
-    return LogpGraph(values, others, touched, untouched, point, groups, stacked.written_as_one, out_of_bounds)
+        refuse_unknown_indices(outputs, moving, derived)
+    groups = dict(zip(values, stacked.groups, strict=True)) | groups_of_others
+    start = {**point, **{str(v.name): v.value for v in read}}
+    return LogpGraph(
+        values, others, touched, untouched, start, groups, derivation, stacked.written_as_one, out_of_bounds
+    )
+
+
+def refuse_unknown_indices(outputs: list[Variable], moving: Depends, derived: dict[str, Variable]) -> None:
+    """Ask for the values of numbers that are an index into what depends on the block.
+
+    Which elements are read then becomes known, and each element of the result reads one of them.
+
+    Parameters
+    ----------
+    derived : how some numbers are computed from those of the model
+
+    Raises
+    ------
+    NeedsValues
+    """
+    needed: set[str] = set()
+    for node in toposort(outputs):
+        if isinstance(node.op, Subtensor | AdvancedSubtensor) and node.inputs[0] in moving:
+            index = node.inputs[1:]
+        elif isinstance(node.op, IncSubtensor | AdvancedIncSubtensor) and node.outputs[0] in moving:
+            index = node.inputs[2:]
+        else:
+            continue
+        for v in numbers_in(index):
+            needed |= {str(n.name) for n in numbers_in([derived.get(str(v.name), v)])}
+    if needed:
+        raise NeedsValues(needed)
 
 
 def without_checks(
@@ -158,15 +204,17 @@ def without_checks(
     ]
 
 
-def canonical(stacked: Stacked) -> tuple[list[Variable], list[Variable], list[Variable]]:
+def canonical(
+    values: list[Variable], others: list[Variable], terms: list[Variable]
+) -> tuple[list[Variable], list[Variable], list[Variable]]:
     """The values, the other variables and the terms in PyTensor's canonical form, with work lifted out of
     selections (see `lifting`).
     """
-    fg = FunctionGraph([*stacked.values, *stacked.others], [t for _, t in stacked.terms], clone=False)
+    fg = FunctionGraph([*values, *others], terms, clone=False)
     rewrite(fg)
     # copy the graph, since variables of a FunctionGraph may not be used in another one
     memo = {v: v.clone() for v in fg.inputs}
-    values, others = [memo[v] for v in stacked.values], [memo[v] for v in stacked.others]
+    values, others = [memo[v] for v in values], [memo[v] for v in others]
     # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
     return values, others, rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
 

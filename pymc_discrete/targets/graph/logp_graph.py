@@ -10,6 +10,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import toposort
 
 from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.numbers import Derivation
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 
@@ -26,6 +27,7 @@ class LogpGraph:
     untouched : [(name, tensor)] that do not depend on the block
     start : {value variable: array}, a point of the model
     groups : {variable of `values` or `others`: the names of the value variables that it is made of}
+    derivation : how the numbers among `others` follow from those of a model
     written_as_one : {name of a term that combines several: their names}
     out_of_bounds : warnings about variables of the block that are an index and may be out of bounds
     """
@@ -36,6 +38,7 @@ class LogpGraph:
     untouched: list[tuple[str, Variable]]
     start: dict[str, np.ndarray]
     groups: dict[Variable, list[str]]
+    derivation: Derivation
     written_as_one: dict[str, list[str]]
     out_of_bounds: list[str]
 

@@ -31,6 +31,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
+from pymc_discrete.targets.graph.numbers import Number
 from pymc_discrete.targets.graph.rebuild import remade
 
 # {scalar function of a reduction: its neutral element}
@@ -425,7 +426,8 @@ def applied(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable |
 
 def names_in(inputs: Sequence[Variable]) -> str:
     """The names of the variables that the inputs of a node are computed from, for a message."""
-    leaves = {v for i in inputs for v in ancestors([i]) if v.owner is None and not isinstance(v, Constant)}
+    leaves = {v for i in inputs for v in ancestors([i]) if v.owner is None}
+    leaves = {v for v in leaves if not isinstance(v, Constant | Number)}
     return ", ".join(sorted(str(v.name) for v in leaves if v.name))
 
 

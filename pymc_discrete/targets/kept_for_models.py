@@ -1,0 +1,54 @@
+"""Keeps what was made for the structure of a model, to use it again for models with other numbers."""
+
+from collections.abc import Callable, Hashable
+from functools import partial
+
+import numpy as np
+import pymc as pm
+
+from pymc_discrete.reuse import MODELS, Kept
+from pymc_discrete.targets.graph.numbers import NeedsValues
+from pymc_discrete.targets.model_settings import width_of_models
+from pymc_discrete.targets.structure_of_model import Structure, structure_of
+
+
+class KeptForModels[T, U]:
+    """What was made for the latest structures of models."""
+
+    def __init__(self) -> None:
+        self._kept: Kept[T] = Kept(MODELS)
+        # {key with all numbers as inputs: names of those that must be a part of the key}
+        self._fixed: Kept[set[str]] = Kept(MODELS)
+
+    def get(
+        self,
+        model: pm.Model,
+        asked: Hashable,
+        make: Callable[[Structure], T],
+        use: Callable[[T, dict[str, np.ndarray]], U | None],
+        with_numbers: bool = True,
+    ) -> U:
+        """What was made for a model of the same structure, with the numbers of this one.
+
+        Parameters
+        ----------
+        asked : a further part of the key
+        make : makes it for a structure; `NeedsValues` names numbers that must be a part of the key
+        use : gives it the numbers of a model; None where it cannot be used with these
+        with_numbers : whether the model may have numbers, rather than constants
+        """
+        wide = width_of_models()
+        free = with_numbers and wide  # with 32 bits constants are checked one by one, and stay constants
+        whole = structure_of(model, () if free else None)
+        fixed = self._fixed.get((whole.key, asked, wide), set)
+        while True:
+            structure = structure_of(model, fixed) if free else whole
+            try:
+                kept = self._kept.get((structure.key, asked, wide), partial(make, structure))
+            except NeedsValues as needed:
+                fixed |= needed.names
+                continue
+            used = use(kept, structure.numbers)
+            if used is not None:
+                return used
+            fixed |= set(structure.numbers)
