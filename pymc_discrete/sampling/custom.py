@@ -43,7 +43,8 @@ class CustomBlock(Block):
         self.step, self.points = step, points
         model = step.model
         names = [str(v.name) for v in step.vars]
-        self.density, self.numbers = ContinuousDensity.of(model, names, model.initial_point(), points.names)
+        point = model.initial_point()
+        self.density, self.numbers = ContinuousDensity.of(model, names, point, points.names, slopes=False)
         self.density.untouched.check_in_jax()
         self._rvs = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in step.vars]
         self._values_of = {str(rv.name): str(model.rvs_to_values[rv].name) for rv in model.free_RVs}

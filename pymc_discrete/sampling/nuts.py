@@ -106,7 +106,6 @@ class NutsBlock(Block):
         self.points, self.target_accept = points, target_accept
         self.density, self.numbers = ContinuousDensity.of(model, names, point, points.names)
         self.density.untouched.check_in_jax()
-        self.density.check_gradient()
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()
         self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)

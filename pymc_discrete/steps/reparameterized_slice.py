@@ -142,7 +142,7 @@ class ReparameterizedSlice(JaxStep):
                 f"{shown(self._names)} {has} no elements: there is nothing to sample. Leave the step out."
             )
         try:
-            return ContinuousDensity.of(self.model, self._names, point)
+            return ContinuousDensity.of(self.model, self._names, point, slopes=False)
         except NotImplementedError as e:
             raise no_jax_version(self._names, e, "pm.Slice") from e
 

@@ -21,6 +21,7 @@ from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure import costs
 from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure_of_model import Structure, key_of_object, with_numbers
@@ -42,11 +43,18 @@ class ContinuousDensity:
         Variables outside the block that are passed as parts of one vector with this name.
     structure : Structure, optional
         That of the model, where its numbers are inputs of the density and no constants in it.
+    slopes : bool
+        Whether the gradient is needed.
 
     Attributes
     ----------
     size : int
         The number of coordinates of q.
+
+    Raises
+    ------
+    ValueError
+        If PyTensor cannot differentiate the density, and the gradient is needed.
     """
 
     def __init__(
@@ -56,6 +64,7 @@ class ContinuousDensity:
         point: dict[str, np.ndarray],
         vectors: dict[str, list[str]] | None = None,
         structure: Structure | None = None,
+        slopes: bool = True,
     ):
         self.names = names
         written = model if structure is None else with_numbers(model, structure)
@@ -64,6 +73,10 @@ class ContinuousDensity:
             self.graph = narrowed(self.graph, model, {})
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
         self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
+        # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
+        # such as the transpose of a matrix, is made once
+        self._gradient = gradient(self._sum, self.graph.values) if slopes else []
+        self._gradient = self.graph.hoist(self._gradient, f"for the gradient by {shown(names)}: ")
         self.untouched = Untouched(self.graph)
         rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
         self._inputs = [*self.graph.values, *self.graph.others]
@@ -80,6 +93,7 @@ class ContinuousDensity:
         names: list[str],
         point: dict[str, np.ndarray],
         vectors: dict[str, list[str]] | None = None,
+        slopes: bool = True,
     ) -> tuple["ContinuousDensity", dict[str, np.ndarray]]:
         """A density, the same one for models of the same structure, and its numbers for this model.
 
@@ -88,13 +102,13 @@ class ContinuousDensity:
         shapes = tuple((name, np.shape(value)) for name, value in point.items())
 
         def make(structure: Structure) -> "ContinuousDensity":
-            return cls(model, names, point, vectors, structure)
+            return cls(model, names, point, vectors, structure, slopes)
 
         def use(kept: "ContinuousDensity", numbers: dict[str, np.ndarray]) -> Any:
             values = kept.graph.derivation.of(numbers)
             return None if values is None else (kept, values)
 
-        return _kept.get(model, (tuple(names), shapes, key_of_object(vectors)), make, use)
+        return _kept.get(model, (tuple(names), shapes, key_of_object(vectors), slopes), make, use)
 
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call."""
@@ -191,19 +205,6 @@ class ContinuousDensity:
     def _value_and_slopes(self, inputs: list[Any]):
         value, *slopes = self._with_slopes(*inputs)
         return value.reshape(()) + self.rest(inputs[len(self.graph.values) :]), slopes
-
-    def check_gradient(self) -> None:
-        """Refuse a density without a gradient, before anything is compiled.
-
-        Raises
-        ------
-        ValueError
-        """
-        self._gradient  # noqa: B018
-
-    @functools.cached_property
-    def _gradient(self) -> list[Variable]:
-        return gradient(self._sum, self.graph.values)
 
     @functools.cached_property
     def _with_slopes(self) -> Callable:

@@ -51,4 +51,4 @@ class KeptForModels[T, U]:
             used = use(kept, structure.numbers)
             if used is not None:
                 return used
-            fixed |= set(structure.numbers)
+            fixed = fixed | set(structure.numbers)  # for this model only

@@ -18,6 +18,7 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 from scipy.sparse import issparse
 
@@ -118,11 +119,16 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     for node in list(toposort([*made, *values]))[::-1]:
         of_inputs: list[set[Hashable]] = [{OTHER} for _ in node.inputs]
         if isinstance(node.op, RandomVariable):
-            continuous = node.outputs[1].type.dtype.startswith("float")
-            if continuous or node.outputs[1] in observed:
-                params = node.op.dist_params(node)
-                first = len(node.inputs) - len(params)
-                of_inputs[first:] = [{(type(node.op), place)} for place in range(len(params))]
+            rv = node.outputs[1]
+            counted = rv not in observed and not rv.type.dtype.startswith("float")
+            params = node.op.dist_params(node)
+            first = len(node.inputs) - len(params)
+            for place, param in enumerate(params):
+                # integers may be the bounds of a latent count, which decide how it is sampled
+                if not (counted and not param.type.dtype.startswith("float")):
+                    of_inputs[first + place] = {(type(node.op), place)}
+        elif isinstance(node.op, Shape | Shape_i):
+            of_inputs = [set()]  # the shape is a part of the key
         elif isinstance(node.op, Elemwise | DimShuffle):
             of_output = uses[node.outputs[0]]
             fixed = all(value_of_leaf(i) is not None for i in graph_inputs(node.inputs))
@@ -130,19 +136,23 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
                 of_inputs = [of_output for _ in node.inputs]
         for i, use in zip(node.inputs, of_inputs, strict=True):
             uses.setdefault(i, set()).update(use)
-    found, vanishing = {}, set()
+    found: dict[Variable, np.ndarray] = {}
+    # what parameters that are 0 or 1 are used for, and what others are
+    vanishing: set[Hashable] = set()
+    plain: set[Hashable] = set()
     for leaf in dict.fromkeys([*graph_inputs(made), *values]):
         value = value_of_leaf(leaf)
         if value is None or not value.size or not np.isfinite(value).all() or (np.abs(value) > LARGEST).any():
             continue
-        if not uses[leaf] & {OBSERVED, OTHER} and ((value == 0).all() or (value == 1).all()):
-            vanishing |= uses[leaf]
         # other Ops get an input of the same type as before
         same = leaf.type.dtype == "float64" and None not in leaf.type.shape
         if OTHER not in uses[leaf] or (value.size > 1 and same):
             found[leaf] = value
+            if not uses[leaf] & {OBSERVED, OTHER}:
+                zero_or_one = (value == 0).all() or (value == 1).all()
+                (vanishing if zero_or_one else plain).update(uses[leaf])
     # Parameters of one kind are all numbers or none, so that variables with the same role look the same.
-    return {leaf: value for leaf, value in found.items() if not uses[leaf] & vanishing}
+    return {leaf: value for leaf, value in found.items() if not uses[leaf] & (vanishing - plain)}
 
 
 def value_of_leaf(leaf: Variable) -> np.ndarray | None:

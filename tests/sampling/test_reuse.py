@@ -13,10 +13,10 @@ from tests.tools.running import QUIET, assert_same_draws
 Y = np.array([1, 2, 0, 3, 5, 4])
 
 
-def a_model(y=Y, prior=0.3, hidden=6, initval=None):
+def a_model(y=Y, prior=(0.3,) * 6, sd=2.0, initval=None):
     with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, 2.0, shape=2, initval=initval)
-        z = pm.Bernoulli("z", prior, shape=hidden)
+        mu = pm.Normal("mu", 0.0, sd, shape=2, initval=initval)
+        z = pm.Bernoulli("z", np.array(prior), shape=6)
         n = pm.Poisson("n", 2.0)
         pm.Normal("y", mu[z] + n, 1.0, observed=y)
         pm.Deterministic("twice", 2 * mu)
@@ -51,7 +51,8 @@ def test_a_second_call_compiles_nothing(compilations):
     model = a_model()
     sampled(model)
     assert compilations
-    for other in (model, a_model(), a_model(initval=[3.0, -3.0])):
+    others = (a_model(), a_model(initval=[3.0, -3.0]), a_model(y=Y + 1), a_model(prior=(0.6,) * 6, sd=5.0))
+    for other in (model, *others):
         for changed in ({}, {"draws": 33}, {"chains": 3}, {"random_seed": 2}, {"initvals": {"n": 9}}):
             compilations.clear()
             sampled(other, **changed)
@@ -64,8 +65,8 @@ def test_a_second_call_compiles_nothing(compilations):
         lambda: sampled(a_model(), draws=33, chains=3),
         lambda: sampled(a_model(initval=[3.0, -3.0]), random_seed=5),
         lambda: sampled(a_model(y=Y + 1)),
-        lambda: sampled(a_model(prior=0.6)),
-        lambda: sampled(a_model(prior=np.full(6, 0.3))),
+        lambda: sampled(a_model(prior=(0.6,) * 6, sd=3.0)),
+        lambda: sampled(a_model(prior=0.3)),
         lambda: sampled(a_model(), target_accept=0.95),
         lambda: sampled(a_model(), nuts={"dense": True}),
         lambda: sampled(a_model(), var_names=["n"]),
@@ -130,6 +131,19 @@ def test_steps_of_pm_sample_share_what_they_compile(compilations):
     compilations.clear()
     assert {name: v.tolist() for name, v in walk(second).items()} == {n: v.tolist() for n, v in one.items()}
     assert not compilations
+
+
+def test_many_data_sets(compilations):
+    """A loop over data compiles once, and each posterior is that of its own data."""
+    rng, means = np.random.default_rng(1), []
+    for n in range(6):
+        true = rng.normal(0, 3)
+        draws = sampled(a_model(y=true + rng.normal(size=6), prior=(0.5,) * 6), draws=200)["posterior"]
+        means.append((true, float((draws["mu"].mean("mu_dim_0") + draws["n"]).mean())))
+        if n == 0:
+            compilations.clear()
+    assert not compilations
+    assert np.corrcoef(np.array(means).T)[0, 1] > 0.8
 
 
 def test_functions_of_the_user():

@@ -10,7 +10,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import toposort
 
 from pymc_discrete.targets.graph.analysis import Depends
-from pymc_discrete.targets.graph.numbers import Derivation
+from pymc_discrete.targets.graph.numbers import Derivation, hoisted, numbers_in
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 
@@ -76,6 +76,16 @@ class LogpGraph:
     def size(self, var: Variable) -> int:
         """The number of elements of a tensor."""
         return int(np.prod(self.shape(var)))
+
+    def hoist(self, outputs: list[Variable], prefix: str) -> list[Variable]:
+        """Graphs of the same inputs, and of further numbers for what is computed from numbers."""
+        outputs, derived = hoisted(outputs, prefix)
+        new = [v for v in numbers_in(outputs) if v.name in derived]
+        self.others += new
+        self.groups |= {v: [str(v.name)] for v in new}
+        self.start |= {str(v.name): v.value for v in new}
+        self.derivation = self.derivation.extended({str(v.name): derived[str(v.name)] for v in new})
+        return outputs
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The values of `values` and `others` at a point of the model.

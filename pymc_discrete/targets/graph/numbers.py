@@ -142,8 +142,25 @@ class Derivation:
         self._plain = [str(v.name) for v in inputs if v.name not in derived]
         self._derived = {str(v.name): derived[str(v.name)] for v in inputs if v.name in derived}
         self._decisions = list(decisions)
-        self._graphs = [*self._derived.values(), *(d.condition for d in self._decisions)]
-        self._numbers = numbers_in(self._graphs)
+
+    def extended(self, derived: dict[str, Variable]) -> "Derivation":
+        """The same with further inputs, each computed from numbers of this derivation."""
+        graphs = list(derived.values())
+        known: dict[Variable, Variable] = {
+            v: self._derived[str(v.name)] for v in numbers_in(graphs) if v.name in self._derived
+        }
+        more = Derivation([], {}, self._decisions)
+        more._plain = self._plain
+        more._derived = self._derived | dict(zip(derived, rebuild(graphs, known), strict=True))
+        return more
+
+    @property
+    def _graphs(self) -> list[Variable]:
+        return [*self._derived.values(), *(d.condition for d in self._decisions)]
+
+    @cached_property
+    def _numbers(self) -> list[Number]:
+        return numbers_in(self._graphs)
 
     @cached_property
     def _function(self) -> Callable:

@@ -1,0 +1,206 @@
+"""Data and constants as inputs of a density, which models share that differ by them only."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.graph.numbers import Number, decided, hoisted, numbers_in, values_of
+from pymc_discrete.targets.structure_of_model import structure_of, with_numbers
+from tests.tools.oracle import compare
+
+
+def rng(seed):
+    return np.random.default_rng(seed)
+
+
+def mixture(seed):
+    r = rng(seed)
+    mu = pm.Normal("mu", 0.0, r.uniform(2, 5), shape=3)
+    z = pm.Categorical("z", p=r.dirichlet(np.ones(3)), shape=4)
+    pm.Normal("y", mu[z], r.uniform(0.5, 2), observed=r.normal(size=4))
+
+
+def latent_counts(seed):
+    r = rng(seed)
+    rate = pm.Gamma("rate", 2.0, 0.2)  # the scale of the prior decides how far moves reach
+    N = pm.Poisson("N", rate, shape=3, initval=np.full(3, 9))
+    pm.Binomial("y", n=N[:, None], p=r.uniform(0.2, 0.8), observed=r.integers(0, 5, (3, 2)))
+
+
+def regression(seed):
+    r = rng(seed)
+    g, b = pm.Bernoulli("g", 0.3, shape=4), pm.Normal("b", 0.0, 2.0, shape=4)
+    pm.Normal("y", pt.dot(r.normal(size=(7, 4)), g * b), 1.5, observed=r.normal(size=7))
+
+
+def couplings(seed):
+    r = rng(seed)
+    s = 2 * pm.Bernoulli("s", 0.5, shape=(3, 3)) - 1
+    pm.Potential("e", (s * r.normal(size=(3, 3))).sum() + (r.normal(size=(2, 3)) * s[1:] * s[:-1]).sum())
+
+
+def quadratic(seed):
+    r = rng(seed)
+    s = pm.Bernoulli("s", 0.5, shape=5)
+    pm.Potential("e", pt.dot(s, pt.dot(r.normal(size=(5, 5)), s)))
+
+
+def missing_and_zero_inflated(seed):
+    """Some observed counts are 0: conditions on the data that differ between elements."""
+    r = rng(seed)
+    psi, w = pm.Beta("psi", 2.0, 3.0), pm.Bernoulli("w", 0.4, shape=5)
+    pm.ZeroInflatedPoisson("y", psi, 1.0 + 2.0 * w, observed=np.append(0, r.integers(1, 4, 4)))
+
+
+def changepoint(seed):
+    r = rng(seed)
+    k, rate = pm.DiscreteUniform("k", 0, 5), pm.Exponential("rate", r.uniform(0.5, 2), shape=2)
+    pm.Poisson("y", pt.switch(k >= np.arange(6), rate[0], rate[1]), observed=r.integers(0, 6, 6))
+
+
+def separate_scalars(seed):
+    """A list of variables, written as one, each with numbers of its own."""
+    r = rng(seed)
+    z = [pm.Bernoulli(f"z{n}", r.uniform(0.2, 0.8)) for n in range(5)]
+    for n, one in enumerate(z):
+        pm.Normal(f"y{n}", 2.0 * one, r.uniform(0.5, 2), observed=r.normal())
+
+
+def shared_data(seed):
+    y = pm.Data("y", rng(seed).normal(size=4))
+    z = pm.Bernoulli("z", 0.3, shape=4)
+    pm.Normal("seen", 3.0 * z, 1.5, observed=y)
+
+
+def table_of_answers(seed):
+    """Observed labels are an index into what depends on the block: their values are needed."""
+    r = rng(seed)
+    z = pm.Categorical("z", p=[0.2, 0.3, 0.5], shape=3)
+    pm.Categorical("y", p=pt.as_tensor(r.dirichlet(np.ones(3), size=3))[z], observed=r.permutation(3))
+
+
+SHARED = [
+    mixture, latent_counts, regression, couplings, quadratic, missing_and_zero_inflated, changepoint,
+    separate_scalars, shared_data,
+]  # fmt: skip
+
+
+def built(build, seed):
+    with pm.Model() as model:
+        build(seed)
+    return model
+
+
+@pytest.mark.parametrize("build", [*SHARED, table_of_answers], ids=lambda build: build.__name__)
+def test_differences_are_those_of_each_model(build):
+    """Densities and differences are compared with PyMC's log density, of the first model and of others."""
+    targets = []
+    for seed in (1, 2, 3, 1):
+        model = built(build, seed)
+        targets.append(compare(model)[0])
+    if build in SHARED:
+        assert all(t.density == targets[0].density for t in targets)
+
+
+def test_a_planted_error_is_found(monkeypatch):
+    """A density that keeps the numbers of the first model is not that of the second."""
+    model = built(mixture, 1)
+    compare(model)
+    first, kept = structure_of(model).numbers, ModelDensity.for_model
+
+    def with_numbers_of_the_first(self, point, numbers):
+        return kept(self, point, first)
+
+    monkeypatch.setattr(ModelDensity, "for_model", with_numbers_of_the_first)
+    with pytest.raises(AssertionError):
+        compare(built(mixture, 2))
+
+
+@pytest.mark.parametrize("scale", [-1.0, 0.0, 2.0, np.inf])
+def test_parameters_outside_their_domain(scale):
+    """The outcome of a check of the numbers is a part of the density: another outcome, another density."""
+
+    def build(scale):
+        with pm.Model() as model:
+            z = pm.Bernoulli("z", 0.3, shape=2)
+            pm.Normal("y", 1.0 * z, scale, observed=[0.3, 2.5])
+        return model
+
+    def logp(model):
+        x, target = pmd.target_from_model(model).at(model.initial_point())
+        return target.total(x)
+
+    first = logp(build(1.5))
+    model = build(scale)
+    point, f = model.initial_point(), model.compile_logp(mode="FAST_COMPILE")
+    try:
+        expected = float(f(point))
+    except pm.logprob.utils.ParameterValueError:
+        expected = -np.inf
+    found = logp(model)
+    assert np.isclose(found, expected, equal_nan=True) or (np.isneginf(found) and np.isnan(expected))
+    assert np.isclose(logp(build(1.5)), first)
+
+
+# ---------------------------------------------------------------- what is a number
+def test_what_is_a_number():
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 5, shape=3)  # the mean 0 and the size are not
+        g = pm.Gamma("g", 2.0, 0.5)
+        u = pm.Uniform("u", 0.0, 7.5)
+        n = pm.Binomial("n", n=12, p=0.25)  # the support of a latent count is not
+        x = a[np.array([0, 1, 1, 2])] * np.array([0.5, 1.5, 2.5, 3.5])  # the index is not
+        # nor the exponent; the scale 1 is, since another scale is
+        pm.Normal("y", x + g + u * n**2.0, 1.0, observed=[1.0, 2.0, 3.0, np.pi])
+        pm.Bernoulli("seen", 0.4, observed=[0, 1, 1])
+        pm.Potential("huge", g * np.array([1e9, 2e9]).sum())
+    found = sorted(structure_of(model).numbers.values(), key=lambda a: (a.size, a.sum()))
+    values = [a.tolist() for a in found]
+    assert [0, 1, 1] in values
+    assert [0.5, 1.5, 2.5, 3.5] in values
+    assert [1.0, 2.0, 3.0, np.pi] in values
+    assert {v for v in values if not isinstance(v, list)} == {5.0, 1.0, 2.0, 0.5, 7.5, 0.25, 0.4}
+
+
+def test_numbers_leave_the_log_density_as_it_is():
+    model = built(mixture, 1)
+    structure = structure_of(model)
+    written = with_numbers(model, structure)
+    assert [v.name for v in written.value_vars] == [v.name for v in model.value_vars]
+    terms, other = written.logp(sum=False), model.logp(sum=False)
+    point = model.initial_point()
+    value = {v.name: v for v in written.value_vars}
+    from pytensor import function
+
+    inputs = [value[name] for name in point]
+    numbers = numbers_in(terms)
+    f = function([*inputs, *numbers], [t.sum() for t in terms], on_unused_input="ignore", mode="FAST_COMPILE")
+    g = function(
+        [{v.name: v for v in model.value_vars}[name] for name in point],
+        [t.sum() for t in other],
+        on_unused_input="ignore",
+        mode="FAST_COMPILE",
+    )
+    got = f(*point.values(), *(structure.numbers[n.name] for n in numbers))
+    np.testing.assert_allclose(got, g(*point.values()), rtol=1e-6)
+
+
+# ---------------------------------------------------------------- graphs of numbers
+def test_comparisons_with_one_outcome_are_decided():
+    a, x = Number.of("a", np.array([1.0, 2.0, 3.0])), pt.dvector("x")
+    graph = pt.switch(a > 0, x, 0.0) + pt.switch(a > 2, x, 0.0) + pt.switch(x > 0, a, 0.0)
+    (out,), decisions = decided([graph])
+    assert [d.outcome for d in decisions] == [True]
+    np.testing.assert_array_equal(out.eval({x: np.arange(3.0), a: a.value}), [0.0, 3.0, 7.0])
+
+
+def test_what_is_computed_from_numbers_is_computed_once():
+    a, b, x = Number.of("a", np.array([1.0, 2.0])), Number.of("b", np.array(3.0)), pt.dvector("x")
+    (out,), derived = hoisted([x * pt.exp(a + b) + a], "made: ")
+    assert list(derived) == ["made: 0"]
+    assert {v.name for v in numbers_in([out])} == {"a", "made: 0"}
+    (value,) = values_of(list(derived.values()), {"a": a.value, "b": b.value})
+    np.testing.assert_allclose(value, np.exp(a.value + 3))
