@@ -106,6 +106,7 @@ with pm.Model():
 pmd.sample
 unused = {"optax", "equinox", "blackjax", "arviz_stats"} & added(since)
 assert not unused, f"a step and pmd.sample import {unused}"
+assert "scipy.stats" not in set(sys.modules) - since, "a step and pmd.sample import scipy.stats"
 assert not [m for m in sys.modules if m.startswith(("pymc_discrete.learning", "pymc_discrete.variational"))]
 assert {pmd.learning, pmd.variational} and set(pmd.__all__) <= set(dir(pmd))
 print("little")

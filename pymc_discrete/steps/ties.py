@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 CORRELATED = 0.9  # correlation above which two series are tied
 FEWEST = 100  # a series is slow with fewer effective draws per chain, as in PyMC's own checks
@@ -61,6 +60,7 @@ def correlations(draws: np.ndarray) -> np.ndarray:
 
     Each is that of the values or that of the ranks, whichever is farther from 0.
     """
+    from scipy.stats import rankdata  # slow to import, and not needed while sampling
 
     def pearson(a: np.ndarray) -> np.ndarray:
         centred = (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
