@@ -77,7 +77,7 @@ class AutoStep(DiscreteStep):
             if key in options
         }
         try:
-            target = whole = target_of(model, names, **target_options)
+            target = whole = target_of(model, names, **target_options, with_numbers=True)
             without_jax = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
         except NotImplementedError:  # some Ops without a JAX version already fail when the graph is analysed
             without_jax = variables_without_jax(model, names)
@@ -99,7 +99,7 @@ class AutoStep(DiscreteStep):
         steps: list[BlockedStep] = []
         if 0 < len(exact) < len(names):
             target_options |= restricted(target_options, model, exact)
-            target = target_of(model, exact, **target_options)
+            target = target_of(model, exact, **target_options, with_numbers=True)
         tree = bool(exact) and target.tree
         kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
             (exact, TreeGibbs if tree else BlockGibbs, {"_target": target}),

@@ -62,6 +62,7 @@ def target_from_model(
         support=support,
         window=window,
         initial_point=initial_point,
+        with_numbers=False,  # what is made of a target may need its constants, as a factor graph does
     )
 
 
@@ -73,7 +74,7 @@ def target_of(
     support: dict[str, tuple[Any, Any]] | None = None,
     window: Any = "auto",
     initial_point: dict[str, np.ndarray] | None = None,
-    with_numbers: bool = True,
+    with_numbers: bool,
 ) -> Target:
     """As `target_from_model`.
 

@@ -48,6 +48,11 @@ class KeptForModels[T, U]:
             except NeedsValues as needed:
                 fixed |= needed.names
                 continue
+            except ValueError:  # a density that cannot be sampled so may be, with constants
+                if not structure.numbers:
+                    raise
+                fixed |= set(structure.numbers)
+                continue
             used = use(kept, structure.numbers)
             if used is not None:
                 return used

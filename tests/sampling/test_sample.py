@@ -518,7 +518,7 @@ def test_selections_are_what_they_replace(shape):
     np.testing.assert_allclose(
         block.logdensity(point), model.compile_logp(mode="FAST_COMPILE")(point), rtol=1e-6
     )
-    slope = jax.grad(lambda mu: block.density.logdensity({"mu": mu, "z": where}))(at)
+    slope = jax.grad(lambda mu: block.density.logdensity({"mu": mu, "z": where} | block.numbers))(at)
     np.testing.assert_allclose(slope, model.compile_dlogp([mu], mode="FAST_COMPILE")(point), rtol=1e-6)
 
 

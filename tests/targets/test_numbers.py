@@ -6,10 +6,22 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.targets import from_model
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.numbers import Number, decided, hoisted, numbers_in, values_of
 from pymc_discrete.targets.structure_of_model import structure_of, with_numbers
 from tests.tools.oracle import compare
+
+
+@pytest.fixture(autouse=True)
+def targets_with_numbers(monkeypatch):
+    """Targets have numbers as those of steps do."""
+    made = from_model.target_of
+
+    def with_numbers(*args, **options):
+        return made(*args, **{**options, "with_numbers": True})
+
+    monkeypatch.setattr(from_model, "target_of", with_numbers)
 
 
 def rng(seed):
@@ -143,6 +155,16 @@ def test_parameters_outside_their_domain(scale):
     found = logp(model)
     assert np.isclose(found, expected, equal_nan=True) or (np.isneginf(found) and np.isnan(expected))
     assert np.isclose(logp(build(1.5)), first)
+
+
+def test_constants_where_numbers_cannot_be():
+    """The gradient by a site that selects from a table needs the table."""
+    with pm.Model() as model:
+        a = pm.OrderedLogistic("a", eta=0.2, cutpoints=[-1.0, 0.0, 1.0])
+        pm.Normal("y", a, 1.2, observed=0.7)
+    target = pmd.target_from_model(model, differences="gradient")
+    assert not target.density.numbers
+    assert target.describe()["a"]["way"] == "gradient"
 
 
 # ---------------------------------------------------------------- what is a number
