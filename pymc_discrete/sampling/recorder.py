@@ -18,7 +18,7 @@ from pymc_discrete.targets.graph.bounds import hull
 from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.masks import Sliced, with_masks
-from pymc_discrete.targets.graph.numbers import Derivation, hoisted, numbers_in
+from pymc_discrete.targets.graph.numbers import NUMBER, Derivation, hoisted, numbers_in
 from pymc_discrete.targets.graph.stacking import in_vectors
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
@@ -102,7 +102,7 @@ class Recorder:
                     "x, np.nan)."
                 )
         vectors, graphs = in_vectors([graph for graph in made_in_jax if isinstance(graph, Variable)], groups)
-        graphs, derived = hoisted(graphs, "from numbers, recorded: ")
+        graphs, derived = hoisted(graphs, f"{NUMBER}recorded: ")
         read = numbers_in(graphs)
         self.derivation = Derivation(read, derived, [])
         inputs = [*(v for name, v in values.items() if name not in parts), *vectors, *read]

@@ -17,6 +17,7 @@ from pymc_discrete.targets.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp import logp_graph
+from pymc_discrete.targets.graph.numbers import NUMBER
 from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.kept_for_models import KeptForModels
@@ -76,7 +77,7 @@ class ContinuousDensity:
         # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
         # such as the transpose of a matrix, is made once
         self._gradient = gradient(self._sum, self.graph.values) if slopes else []
-        self._gradient = self.graph.hoist(self._gradient, f"for the gradient by {shown(names)}: ")
+        self._gradient = self.graph.hoist(self._gradient, f"{NUMBER}for the gradient by {shown(names)}: ")
         self.untouched = Untouched(self.graph)
         rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
         self._inputs = [*self.graph.values, *self.graph.others]

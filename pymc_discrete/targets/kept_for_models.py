@@ -46,9 +46,9 @@ class KeptForModels[T, U]:
             try:
                 kept = self._kept.get((structure.key, asked, wide), partial(make, structure))
             except NeedsValues as needed:
-                fixed |= needed.names
+                fixed |= (needed.names & set(structure.numbers)) or set(structure.numbers)
                 continue
-            except ValueError:  # a density that cannot be sampled so may be, with constants
+            except Exception:  # some log densities can be written, or differentiated, with constants only
                 if not structure.numbers:
                     raise
                 fixed |= set(structure.numbers)

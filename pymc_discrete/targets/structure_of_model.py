@@ -22,7 +22,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 from scipy.sparse import issparse
 
-from pymc_discrete.targets.graph.numbers import Number
+from pymc_discrete.targets.graph.numbers import NUMBER, Number
 from pymc_discrete.targets.graph.rebuild import rebuild
 
 
@@ -76,8 +76,10 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     known: dict[Variable, Hashable] = {value: ("value", n) for n, value in enumerate(model.value_vars)}
     numbers: dict[str, np.ndarray] = {}
     leaves: dict[Variable, str] = {}
+    if any(str(name).startswith(NUMBER) for name in model.named_vars):  # the names of numbers are taken
+        fixed = None
     for n, (leaf, value) in enumerate(numbers_of(model).items() if fixed is not None else ()):
-        name = f"number {n}"
+        name = f"{NUMBER}{n}"
         if fixed is not None and name not in fixed:
             numbers[name], leaves[leaf] = value, name
             known[leaf] = ("number", n, value.dtype.str, value.shape)

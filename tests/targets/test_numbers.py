@@ -8,9 +8,10 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.targets import from_model
 from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.graph.numbers import Number, decided, hoisted, numbers_in, values_of
+from pymc_discrete.targets.graph.numbers import Derivation, Number, decided, hoisted, numbers_in, values_of
 from pymc_discrete.targets.structure_of_model import structure_of, with_numbers
 from tests.tools.oracle import compare
+from tests.tools.running import QUIET
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +166,54 @@ def test_constants_where_numbers_cannot_be():
     target = pmd.target_from_model(model, differences="gradient")
     assert not target.density.numbers
     assert target.describe()["a"]["way"] == "gradient"
+
+
+def chosen_places(seed):
+    """The size of a tensor follows from constants."""
+    k = pt.constant(rng(seed).permutation([1.0, 2.0, 0.0]))
+    z = pm.Bernoulli("z", 0.3, shape=3)
+    pm.Potential("e", (z[(k > 0).nonzero()[0]] * 1.0).mean())
+
+
+def interpolated(seed):
+    """PyMC reads the values of the table when it writes the log density."""
+    z = pm.Bernoulli("z", 0.3)
+    x = pm.Interpolated("x", np.linspace(0, 1, 6), rng(seed).uniform(1, 2, 6))
+    pm.Normal("y", x + z, 1.5, observed=0.7)
+
+
+def taken_names(seed):
+    a, z = pm.Normal("~number 0", 0.0, 1.5), pm.Bernoulli("z", 0.3)
+    pm.Normal("y", a + z, 2.5, observed=rng(seed).normal(size=2))
+
+
+@pytest.mark.parametrize("build", [chosen_places, interpolated, taken_names], ids=lambda b: b.__name__)
+def test_constants_where_the_model_needs_them(build):
+    for seed in (1, 2, 3):
+        compare(built(build, seed))
+
+
+def test_shapes_that_follow_from_numbers():
+    """A recorded mean over the elements that are not 0, of which the next model has fewer."""
+    for c in ([1.0, 2.0, 0.0], [3.0, 0.0, 0.0], [3.0, 2.0, 4.0]):
+        with pm.Model():
+            z, a, k = pm.Bernoulli("z", 0.3), pm.Normal("a"), pt.constant(np.array(c))
+            pm.Deterministic("p", (a * k[k.nonzero()]).mean())
+            pm.Deterministic("q", (a * k[k > 0]).mean())
+            pm.Normal("y", a + z, 1.5, observed=c[0])
+            draws = pmd.sample(5, tune=5, chains=1, random_seed=1, **QUIET)["posterior"]
+        mean = np.mean([v for v in c if v])
+        np.testing.assert_allclose(draws["p"] / draws["a"], mean)
+        np.testing.assert_allclose(draws["q"] / draws["a"], mean)
+
+
+def test_derived_numbers_of_another_shape_are_refused():
+    a = Number.of("a", np.array([1.0, 0.0]))
+    count = pt.ones((pt.neq(a, 0).sum(),))
+    derivation = Derivation([Number.of("made", np.ones(1))], {"made": pt.specify_shape(count, (1,))}, [])
+    assert derivation.of({"a": np.array([0.0, 3.0])}) is not None
+    wrong = Derivation([Number.of("made", np.ones(1))], {"made": count}, [])
+    assert wrong.of({"a": np.array([2.0, 3.0])}) is None
 
 
 # ---------------------------------------------------------------- what is a number

@@ -29,7 +29,15 @@ from pymc_discrete.targets.graph.guards import index_guards
 from pymc_discrete.targets.graph.lifting import lift
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.masks import masked, refusal_of_sizes
-from pymc_discrete.targets.graph.numbers import Derivation, NeedsValues, Number, decided, hoisted, numbers_in
+from pymc_discrete.targets.graph.numbers import (
+    NUMBER,
+    Derivation,
+    NeedsValues,
+    Number,
+    decided,
+    hoisted,
+    numbers_in,
+)
 from pymc_discrete.targets.graph.rebuild import opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.graph.sparse import refuse_sparse
 from pymc_discrete.targets.graph.stacking import Stacked
@@ -92,7 +100,7 @@ def logp_graph(
     stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
     terms, decisions = decided([t for _, t in stacked.terms])
     values, others, outputs = canonical(stacked.values, stacked.others, terms)
-    outputs, derived = hoisted(outputs, f"from numbers, for {shown(names)}: ")
+    outputs, derived = hoisted(outputs, f"{NUMBER}for {shown(names)}: ")
     read = numbers_in(outputs)
     # the conditions of decisions and what is derived are functions of the model's own numbers
     derivation = Derivation(read, derived, decisions)

@@ -23,6 +23,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_discrete.targets.graph.analysis import Analysis
 from pymc_discrete.targets.graph.rebuild import rebuild
 
+NUMBER = "~number "  # the names of a model's numbers begin so
 AS_WRITTEN = Mode(linker="py", optimizer=None)
 
 
@@ -106,6 +107,19 @@ def is_bool(v: Variable) -> bool:
     return isinstance(v.type, TensorType) and v.type.dtype == "bool"
 
 
+class NeedsValues(Exception):
+    """A graph can only be analysed with the values of some numbers, which then are a part of the key.
+
+    Attributes
+    ----------
+    names : of these numbers
+    """
+
+    def __init__(self, names: set[str]):
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+
+
 def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[str, Variable]]:
     """Graphs in which a number stands for each largest part that is computed from numbers alone.
 
@@ -113,6 +127,11 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
     -------
     outputs
     derived : {name of such a number, beginning with `prefix`: how it is computed from the others}
+
+    Raises
+    ------
+    NeedsValues
+        Where the shape of a part may depend on the values of numbers.
     """
     alone = OfNumbers()
     parts = [o for o in outputs if alone.of(o) is True]
@@ -120,6 +139,9 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
         if not all(alone.of(o) is True for o in node.outputs):
             parts += [i for i in node.inputs if alone.of(i) is True]
     parts = [v for v in dict.fromkeys(parts) if v.owner is not None and isinstance(v.type, TensorType)]
+    vague = [part for part in parts if None in part.type.shape]
+    if vague:  # their shapes may depend on the values, and would become a part of the program
+        raise NeedsValues({str(v.name) for v in numbers_in(vague)})
     values = values_of(parts, {str(v.name): v.value for v in numbers_in(parts)})
     numbers = {
         part: Number.of(f"{prefix}{n}", np.asarray(value))
@@ -173,19 +195,9 @@ class Derivation:
         with np.errstate(all="ignore"):
             found = self._function(*(values[str(v.name)] for v in self._numbers))
         derived, outcomes = found[: len(self._derived)], found[len(self._derived) :]
+        types = [graph.type for graph in self._derived.values()]
+        if any((np.shape(a), a.dtype) != (t.shape, t.dtype) for a, t in zip(derived, types, strict=True)):
+            return None
         if any((a != d.outcome).any() for a, d in zip(outcomes, self._decisions, strict=True)):
             return None
         return {name: values[name] for name in self._plain} | dict(zip(self._derived, derived, strict=True))
-
-
-class NeedsValues(Exception):
-    """A graph can only be analysed with the values of some numbers, which then are a part of the key.
-
-    Attributes
-    ----------
-    names : of these numbers
-    """
-
-    def __init__(self, names: set[str]):
-        super().__init__(", ".join(sorted(names)))
-        self.names = names
