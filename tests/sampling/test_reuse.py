@@ -84,7 +84,7 @@ def test_a_second_call_compiles_nothing(compilations):
         "warm-up", "tune", "step", "options", "support", "window", "slice",
     ],
 )  # fmt: skip
-@pytest.mark.by_default("more", "data", "prior", "options", "window")
+@pytest.mark.by_default("data", "options")
 def test_what_was_kept_does_not_change_the_draws(again):
     """After other runs, the draws are those of a process that has not run anything."""
     alone = again()

@@ -108,6 +108,7 @@ def built(build, seed):
 
 
 @pytest.mark.parametrize("build", [*SHARED, table_of_answers], ids=lambda build: build.__name__)
+@pytest.mark.by_default("mixture", "regression", "missing_and_zero_inflated", "table_of_answers")
 def test_differences_are_those_of_each_model(build):
     """Densities and differences are compared with PyMC's log density, of the first model and of others."""
     targets = []
