@@ -33,7 +33,7 @@ def folder() -> Path | None:
 
 
 def processor() -> str:
-    """A name for the processor's instructions.
+    """A short name for the instruction set of this processor.
 
     XLA compiles for those of the processor at hand, and a home folder may be shared by machines with others.
     """

@@ -56,6 +56,7 @@ def test_a_second_process_compiles_nothing_again(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["off", "JAX's own", "unusable folder"])
+@pytest.mark.by_default("off")
 def test_what_the_user_configured_stays(name, tmp_path):
     own, given = str(tmp_path / "own"), environment(tmp_path / "ours")
     if name == "off":

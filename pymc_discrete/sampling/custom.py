@@ -15,6 +15,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.kernels.random import key_of
+from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.sampling.block import Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.custom import CustomStep
@@ -22,8 +23,10 @@ from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure_of_model import Same, key_of_model
+from pymc_discrete.targets.structure_of_model import Same, key_of_model, key_of_object
 from pymc_discrete.targets.support import bounds_of
+
+_kept: Kept[Callable] = Kept(PROGRAMS)  # one draw, compiled to check the function of a step
 
 
 class CustomBlock(Block):
@@ -148,7 +151,8 @@ class CustomBlock(Block):
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         point, state = self.points.packed(points[0]), self.start(points[0])
-        new, _, stats = jax.jit(self.draw)(key_of(0), 0, point | self.numbers, state)
+        draw = _kept.get((self.key, key_of_object(self.points.names)), lambda: jax.jit(self.draw))
+        new, _, stats = draw(key_of(0), 0, point | self.numbers, state)
         new, who = self.points.by_name(new), self.step.named()
         for rv in self._rvs:
             name, value = str(rv.name), np.asarray(new[self._values_of[str(rv.name)]])

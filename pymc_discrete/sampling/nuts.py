@@ -136,13 +136,8 @@ class NutsBlock(Block):
         return float(self.density.value_and_slopes(self.points.packed(point) | self.numbers)[0])
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        bad = [
-            name
-            for name, slope in self.density.value_and_slopes(self.points.packed(points[0]) | self.numbers)[
-                1
-            ].items()
-            if not np.isfinite(slope).all()
-        ]
+        _, slopes = self.density.value_and_slopes(self.points.packed(points[0]) | self.numbers)
+        bad = [name for name, slope in slopes.items() if not np.isfinite(slope).all()]
         if bad:
             raise SamplingError(
                 f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and "

@@ -113,7 +113,10 @@ class Program:
         self._compiled = _kept.get(key, lambda: Compiled(self))
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
-        """One of the functions in `WORK`, which is compiled in a thread for arguments of these shapes."""
+        """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
+
+        The result of the future is the compiled function.
+        """
         return self._compiled.begin(function, args, static)
 
     def compiled(self, function: str, *args: Any, **static: Any) -> Callable:

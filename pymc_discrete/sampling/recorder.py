@@ -85,7 +85,8 @@ class Recorder:
         ]
         rest = [v for v in outputs if v.name not in parts]
         self._names = [str(v.name) for v in rest]
-        # PyMC copies graphs and their inputs: one number for all that have the same name
+        # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with
+        # the same name. One of them replaces the others.
         numbers = {str(v.name): v for v in numbers_in(rest)}
         replaced = {v: pt.constant(v.get_value()) for v in shared} | {
             values[name]: v for name, v in parts.items()

@@ -199,7 +199,10 @@ class ContinuousDensity:
         return lambda q: logdensity(q, others, at_start)
 
     def value_and_slopes(self, point: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray]]:
-        """`logdensity` and {value variable: gradient} at a point, compiled."""
+        """The log density, as `logdensity`, and its gradient {value variable: array} at a point.
+
+        Runs a program that is compiled at the first call.
+        """
         value, slopes = self.compiled("_value_and_slopes")([jnp.asarray(point[v.name]) for v in self._inputs])
         return value, {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
 

@@ -15,7 +15,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.float32 import change, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
-from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.jaxify import PYTENSOR, jaxify
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import Number
 from pymc_discrete.targets.graph.rebuild import context_inputs
@@ -306,7 +306,7 @@ class ModelDensity(Density):
 
         See `rounding_of`.
         """
-        with np.errstate(all="ignore"):
+        with PYTENSOR, np.errstate(all="ignore"):
             return float(self._rounding(*self.graph.arguments(self.numbers | point)))
 
     # ------------------------------------------------------------ differences

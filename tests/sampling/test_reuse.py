@@ -146,6 +146,17 @@ def test_many_data_sets(compilations):
     assert np.corrcoef(np.array(means).T)[0, 1] > 0.8
 
 
+def test_a_custom_step_is_compiled_once(compilations):
+    def step(key, point, state):
+        return {"n": jax.random.poisson(key, 2.0)}, state
+
+    for times in range(2):
+        compilations.clear()
+        model = a_model()
+        sampled(model, step=pmd.CustomStep("n", step, model=model))
+        assert bool(compilations) == (times == 0)
+
+
 def test_functions_of_the_user():
     """A function reads what it likes: a new model with the same one is analysed again."""
     shift = [0.0]

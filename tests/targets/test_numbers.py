@@ -1,5 +1,7 @@
 """Data and constants as inputs of a density, which models share that differ by them only."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -215,6 +217,22 @@ def test_derived_numbers_of_another_shape_are_refused():
     assert derivation.of({"a": np.array([0.0, 3.0])}) is not None
     wrong = Derivation([Number.of("made", np.ones(1))], {"made": count}, [])
     assert wrong.of({"a": np.array([2.0, 3.0])}) is None
+
+
+def test_threads_get_the_values_of_their_own_numbers():
+    """PyTensor's functions keep their arguments while they run: two at once would exchange them."""
+    a = Number.of("a", np.ones(2000))
+    graph = pt.exp(pt.sin(a) + pt.cos(a)).sum() + a[0]
+    derivation = Derivation([Number.of("made", np.array(1.0))], {"made": graph}, [])
+
+    def several(value):
+        array = np.full(2000, value)
+        expected = 2000 * np.exp(np.sin(value) + np.cos(value)) + value
+        return [derivation.of({"a": array})["made"] / expected for _ in range(300)]
+
+    with ThreadPoolExecutor(4) as threads:
+        for ratios in threads.map(several, [0.1, 0.9, 1.7, 2.5]):
+            np.testing.assert_allclose(ratios, 1.0)
 
 
 # ---------------------------------------------------------------- what is a number

@@ -21,7 +21,9 @@ from pytensor.raise_op import CheckAndRaise
 
 from pymc_discrete.targets.graph.integers import with_integer_log_gamma
 
-_pytensor = threading.RLock()  # programs are traced in several threads, and PyTensor's rewriters have a state
+# PyTensor's rewriters and compiled functions keep what they are working on. Programs are traced, and models
+# sampled, in several threads: only the thread that holds this lock may call them.
+PYTENSOR = threading.RLock()
 
 
 def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
@@ -54,7 +56,7 @@ def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
     """
     if not outputs:
         return lambda *_: ()
-    with _pytensor:
+    with PYTENSOR:
         fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
         mode.JAX.optimizer.rewrite(fgraph)
         with_integer_log_gamma(fgraph)
@@ -62,7 +64,7 @@ def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
 
     def function(*args):
         x64 = bool(jax.config.jax_enable_x64)
-        with _pytensor:
+        with PYTENSOR:
             if x64 not in converted:
                 # The conversion creates the constants of the graph as JAX arrays, which are kept for later
                 # calls. If JAX is tracing a program now, they must not become tracers of that program.

@@ -90,7 +90,8 @@ def logp_graph(
     replace.update(
         {v: promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")}
     )
-    # PyMC copies graphs and their inputs: one number for all that have the same name
+    # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with the
+    # same name. One of them replaces the others.
     numbers = {str(v.name): v for v in graph_inputs(raw) if isinstance(v, Number)}
     replace.update({v: numbers[str(v.name)] for v in graph_inputs(raw) if isinstance(v, Number)})
     block = {str(v.name): v for v in typed.values() if v.name in names}

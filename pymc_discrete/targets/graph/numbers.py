@@ -21,6 +21,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_discrete.targets.graph.analysis import Analysis
+from pymc_discrete.targets.graph.jaxify import PYTENSOR
 from pymc_discrete.targets.graph.rebuild import rebuild
 
 NUMBER = "~number "  # the names of a model's numbers begin so
@@ -151,7 +152,7 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
 
 
 class Derivation:
-    """How the inputs of a graph follow from the numbers of a model.
+    """Computes the inputs of a graph that are numbers, from the data and constants of a model.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ class Derivation:
         """The values of the inputs, given those of a model's numbers; None where a decision differs."""
         if not self._graphs:
             return {name: values[name] for name in self._plain}
-        with np.errstate(all="ignore"):
+        with PYTENSOR, np.errstate(all="ignore"):
             found = self._function(*(values[str(v.name)] for v in self._numbers))
         derived, outcomes = found[: len(self._derived)], found[len(self._derived) :]
         types = [graph.type for graph in self._derived.values()]

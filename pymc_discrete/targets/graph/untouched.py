@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_discrete.targets.graph.jaxify import refusal_of_jax
+from pymc_discrete.targets.graph.jaxify import PYTENSOR, refusal_of_jax
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.masks import refusal_of_sizes
 
@@ -42,9 +42,9 @@ class Untouched:
         """() nats, the sum of the terms that JAX cannot compile, given the variables outside the block."""
         if not self._on_host:
             return 0.0
-        return float(
-            self._compiled(*(np.asarray(a, v.type.dtype) for a, v in zip(others, self._inputs, strict=True)))
-        )
+        arrays = [np.asarray(a, v.type.dtype) for a, v in zip(others, self._inputs, strict=True)]
+        with PYTENSOR:
+            return float(self._compiled(*arrays))
 
     def check_in_jax(self) -> None:
         """Refuse terms that JAX cannot compile.
