@@ -25,13 +25,13 @@ class JagsModel:
 
     Attributes
     ----------
-    pymc : () -> (pm.Model, names of its discrete variables); its observed "y" is given to JAGS too
+    pymc : () -> (pm.Model, names of its discrete variables)
     summaries : {variable of the PyMC model: (draws, ...)} -> {summary: (draws,)}
     jags : {form of the model: text}; the name of a form is empty where there is only one
     watched : {variable that JAGS monitors: its shape}
     jags_summaries : {monitored: (draws, *shape)} -> {summary: (draws,)}
     start : y -> initial values of JAGS
-    data : what JAGS gets in addition to y
+    data : what JAGS gets; "y", if it is not among it, is that of the PyMC model. nan is a missing value
     """
 
     title: str
@@ -98,13 +98,19 @@ def r_text(values):
     lines = []
     for name, value in values.items():
         a = np.asarray(value)
-        flat = f"c({', '.join(map(repr, a.T.reshape(-1).tolist()))})"  # columns first
+        each = ("NA" if v != v else repr(v) for v in a.T.reshape(-1).tolist())  # columns first
+        flat = f"c({', '.join(each)})"
         lines.append(
             f'"{name}" <- structure({flat}, .Dim = c({", ".join(map(str, a.shape))}))'
             if a.ndim > 1
             else f'"{name}" <- {flat}'
         )
     return "\n".join(lines) + "\n"
+
+
+def observed(spec):
+    model, _ = spec.pymc()
+    return model.rvs_to_values[model["y"]].data
 
 
 def run_jags(spec, text, modules, seconds, seed, chains, tune):
@@ -127,8 +133,7 @@ def run_jags(spec, text, modules, seconds, seed, chains, tune):
     """
     if not shutil.which("jags"):
         raise CannotRun("there is no program `jags`: install Debian's package jags")
-    model, _ = spec.pymc()
-    y = model.rvs_to_values[model["y"]].data
+    y = spec.data["y"] if "y" in spec.data else observed(spec)
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         (here / "model.txt").write_text(text)

@@ -1,30 +1,40 @@
-"""Seconds from a call of pmd.sample to the first draw, and to 1,000 effective draws of every summary.
+"""Seconds from the call to the first draw, and until every summary has 1,000 effective draws: ours and peers.
 
-python -m benchmarks.to_answer --out benchmarks/results/to-answer-NAME
-python -m benchmarks.to_answer --models A C
+python -m benchmarks.to_answer --out benchmarks/results/NAME-to-answer [--before CHECKOUT]
+python -m benchmarks.to_answer --models A C --samplers cold warm JAGS
 
-Each model has three processes: one finds how many draws are enough; the next begins without compiled programs
-on disk (cold); the last has those that the one before left there (warm). The last two call pmd.sample three
-times: at first, again, and with other data of the same shapes.
+Every row has a process of its own. Of pmd.sample there are up to four for each model: one finds how many
+draws are enough; one, "before", has the package of CHECKOUT, a folder with another commit of this repository;
+"cold" begins without compiled programs on disk; "warm" has those that the one before left there. The last
+three call pmd.sample three times: at first, again, and with other data of the same shapes.
+
+Of a peer the draws of a short run are measured; the seconds to 1,000 effective draws are those before its
+first draw, and those that so many draws take at its rate.
 """
 
 import contextlib
 import os
+import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks import harness, scores
-from benchmarks.models import MODELS
+from benchmarks.answers import IN_JAGS, SPECS
+from benchmarks.recorder import run_for
 
 WANTED = 1000  # effective draws
 CHAINS = 4
 MOST = 2**17  # draws per chain that are tried
+DRAWS = 1000  # of pm.sample, per chain
+SECONDS = 10  # of sampling, of JAGS and NumPyro
 CALLS = ("first", "again", "other data")
+SIGMAS = 5.0
 
 
-# ---------------------------------------------------------------- measurements
+# ---------------------------------------------------------------- pmd.sample
 def summaries_of(spec, tree):
     """{summary: (chains, draws)} of a tree of draws."""
     posterior = tree["posterior"]
@@ -67,7 +77,10 @@ def with_other_data(spec, seed):
 
 
 def calls(spec, draws):
-    """Seconds to the first draw and to the last one, and programs compiled, of the three calls."""
+    """Seconds to the first draw and to the last one, and programs compiled, of the three calls.
+
+    The moments of the first call's draws are kept, for the comparison with peers.
+    """
     start = time.perf_counter()
     import pymc  # noqa: F401
 
@@ -90,89 +103,237 @@ def calls(spec, draws):
         begin, chunks = time.perf_counter(), []
         tree = sample(spec, of_call, draws, callback=lambda *_, to=chunks: to.append(time.perf_counter()))
         end = time.perf_counter()
-        ess = min(scores.bulk_ess(summaries_of(spec, tree)).values())
+        found = scores.scored(summaries_of(spec, tree), end - begin)
         record[call] = {
             "first_draw": chunks[0] - begin,
             "seconds": end - begin,
             "compiled": len(compiled),
-            "ess": ess,
+            "ess": found["min_ess"],
         }
+        if call == "first":
+            record["summaries"] = found["summaries"]
     return record
+
+
+# ---------------------------------------------------------------- peers
+# each: spec -> (seconds before the first draw, {summary: (chains, draws)}, seconds of their sampling)
+def in_pymc(spec, step=lambda: None):
+    """pm.sample with its defaults, which draws as many chains at a time as there are cores."""
+    import pymc as pm
+
+    model, _ = spec.pymc()
+    ends = {}  # of a chain: time of its first and of its last draw
+
+    def callback(trace, draw):
+        if not draw.tuning:
+            now = time.perf_counter()
+            ends[draw.chain] = (ends.get(draw.chain, (now,))[0], now)
+
+    quiet = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+    with model:
+        begin = time.perf_counter()
+        tree = pm.sample(DRAWS, tune=spec.tune, chains=CHAINS, step=step(), callback=callback, **quiet)
+        whole = time.perf_counter() - begin
+    together = min(CHAINS, os.cpu_count())
+    sampling = sum(last - first for first, last in ends.values()) / together
+    return whole - sampling, summaries_of(spec, tree), sampling
+
+
+def with_autostep(spec):
+    import pymc_discrete as pmd
+
+    return in_pymc(spec, pmd.AutoStep)
+
+
+def in_jags(name, modules=()):
+    from benchmarks.jags_program import run_jags
+
+    spec = IN_JAGS[name]()
+    (text,) = spec.jags.values()
+    summaries, (busy, _), before, _ = run_jags(spec, text, modules, SECONDS, 1, CHAINS, SPECS[name].tune)
+    return float(before), summaries, float(busy)
+
+
+def in_numpyro(spec):
+    """Its Gibbs kernel for discrete variables around NUTS, the chains vectorised, as the kernel requires."""
+    from benchmarks.samplers import discrete_gibbs
+
+    recorder = run_for(SECONDS, discrete_gibbs(), spec, 1, chains=CHAINS)
+    return recorder.compile_seconds + recorder.tune_seconds, recorder.summaries(), recorder.seconds
+
+
+PEERS = {
+    "pm.sample, AutoStep": lambda name: with_autostep(SPECS[name]),
+    "pm.sample": lambda name: in_pymc(SPECS[name]),
+    "JAGS": in_jags,
+    "JAGS, glm": lambda name: in_jags(name, ("glm",)),
+    "NumPyro": lambda name: in_numpyro(SPECS[name]),
+}
+OURS = ("enough", "before", "cold", "warm")
+
+
+def answer(before, summaries, sampling):
+    """The record of a peer."""
+    found = scores.scored(summaries, sampling)
+    seconds = before + WANTED / found["speed"] if found["speed"] > 0 else float("inf")
+    return {
+        "first_draw": before,
+        "seconds": seconds,
+        **{k: found[k] for k in ("draws", "min_ess", "summaries")},
+    }
 
 
 # ---------------------------------------------------------------- rows
 def options(p):
-    p.add_argument("--models", nargs="+", default=list("ABCDEF"), choices=list(MODELS))
-    p.add_argument("--limit", type=float, default=900, help="seconds for a row")
+    harness.choice(p, "--models", SPECS)
+    harness.choice(p, "--samplers", ("cold", "warm", *PEERS))
+    p.add_argument("--before", type=Path, help="a folder with another commit of this repository")
+    p.add_argument("--limit", type=float, default=300, help="seconds for a row")
 
 
 def rows(args, records):
     for model in args.models:
         with tempfile.TemporaryDirectory() as folder, harness.empty_pytensor_cache() as env:
-            env = {**env, "PYMC_DISCRETE_CACHE": os.path.join(folder, "unused")}
-            yield harness.Row({"model": model, "stage": "enough", "draws": 0}, env)
-            enough_draws = [r["enough"] for r in records if r["model"] == model and "enough" in r]
-            draws = enough_draws[-1] if enough_draws else 1000
-            env = {**env, "PYMC_DISCRETE_CACHE": os.path.join(folder, "used")}
-            for stage in ("cold", "warm"):
-                yield harness.Row({"model": model, "stage": stage, "draws": draws}, env)
+            yield from ours(
+                args, records, model, {**env, "PYMC_DISCRETE_CACHE": os.path.join(folder, "used")}
+            )
+            for peer in PEERS:
+                if peer in args.samplers:
+                    yield harness.Row({"model": model, "sampler": peer, "draws": 0}, env)
 
 
-def measure(args, model, stage, draws):
-    spec = MODELS[model]
-    if stage == "enough":
-        found = enough(spec)
+def ours(args, records, model, env):
+    """The rows of pmd.sample; PyTensor's cache is that of the row "cold" for those after it too."""
+    if not {"cold", "warm"} & set(args.samplers):
+        return
+    with harness.empty_pytensor_cache() as other:
+        yield harness.Row({"model": model, "sampler": "enough", "draws": 0}, other)
+    enough_draws = [r["enough"] for r in records if r["model"] == model and "enough" in r]
+    draws = enough_draws[-1] if enough_draws else DRAWS
+    if args.before:
+        with harness.empty_pytensor_cache() as other:
+            yield harness.Row({"model": model, "sampler": "before", "draws": draws}, other)
+    for stage in ("cold", "warm"):
+        if stage in args.samplers:
+            yield harness.Row({"model": model, "sampler": stage, "draws": draws}, env)
+
+
+def measure(args, model, sampler, draws):
+    if sampler in PEERS:
+        return answer(*PEERS[sampler](model))
+    if sampler == "enough":
+        found = enough(SPECS[model])
         return {"enough": found["draws"], "ess": found["ess"]}
-    return calls(spec, draws)
+    if sampler == "before":
+        sys.path.insert(0, str(args.before))
+    return calls(SPECS[model], draws)
 
 
 def progress(r):
-    if r["stage"] == "enough":
+    if r["sampler"] == "enough":
         return f"{r['enough']} draws per chain"
+    if r["sampler"] in PEERS:
+        return f"first draw {r['first_draw']:.2f} s, all {r['seconds']:.2f} s, ESS {r['min_ess']:.0f}"
     return "; ".join(f"{call}: {r[call]['first_draw']:.2f}, {r[call]['seconds']:.2f} s" for call in CALLS)
 
 
-COLUMNS = [
-    "model", "draws", "cold", "warm", "again", "other data", "cold, all", "warm, all", "again, all",
-    "other data, all", "compiled: cold", "again", "other data", "least ESS",
-]  # fmt: skip
+# ---------------------------------------------------------------- tables
+OWN = ("before", "cold", "warm", "again", "other data")
+
+
+def seconds_of(records):
+    """{column: {"first_draw", "seconds"}} of the records of one model."""
+    ok = {r["sampler"]: r for r in records if r["status"] == "ok"}
+    found = {name: ok[name]["first"] for name in OWN[:3] if name in ok}
+    if "cold" in ok:
+        found |= {call: ok["cold"][call] for call in CALLS[1:]}
+    both = [ok[name] for name in ("JAGS", "JAGS, glm") if name in ok]
+    if both:
+        found["JAGS"] = min(both, key=lambda r: r["seconds"])
+    return found | {name: ok[name] for name in PEERS if name in ok and not name.startswith("JAGS")}
+
+
+def number(value):
+    return "inf" if np.isinf(value) else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def markdown(args, records):
-    lines, importing = [], []
-    for model in dict.fromkeys(r["model"] for r in records):
-        stages = {r["stage"]: r for r in records if r["model"] == model and r["status"] == "ok"}
-        if not {"cold", "warm"} <= set(stages):
-            lines.append([model, "no result"])
-            continue
-        cold, warm = stages["cold"], stages["warm"]
-        importing += [(r["import_seconds"], r["pymc_seconds"]) for r in (cold, warm)]
-        which = (cold["first"], warm["first"], cold["again"], cold["other data"])
-        seconds = [f"{c[key]:.2f}" for key in ("first_draw", "seconds") for c in which]
-        compiled = [str(c["compiled"]) for c in (cold["first"], cold["again"], cold["other data"])]
-        least = min(r[call]["ess"] for r in (cold, warm) for call in CALLS)
-        lines.append([MODELS[model].title, cold["draws"], *seconds, *compiled, f"{least:.0f}"])
-    ours, pymcs = (np.median([pair[n] for pair in importing]) if importing else np.nan for n in (0, 1))
-    return "\n".join(
-        [
-            "# From the call to the answer",
-            "",
-            *harness.origins(records),
-            f"pmd.sample, {CHAINS} chains, as many draws as have {WANTED:,} effective draws of every "
-            "summary. Seconds from the call to the first draws on the host, and then to the last ones (all): "
-            "cold, without programs on disk; warm, with those of the process before; again, the second call "
-            "of the cold process; other data, its third call, with permuted observations. Compiled: programs "
-            "in each call of the cold process. Importing is not counted: after `import pymc` "
-            f"({pymcs:.1f} s) it takes {ours:.1f} s (median).",
-            "",
-            *harness.table(COLUMNS, lines),
-            "",
+    columns = ["model", *OWN, *(name for name in PEERS if name != "JAGS, glm")]
+    models = list(dict.fromkeys(r["model"] for r in records))
+    of = {model: [r for r in records if r["model"] == model] for model in models}
+    titles = {"first_draw": "Seconds to the first draw", "seconds": f"Seconds to {WANTED:,} effective draws"}
+    lines = ["# From the call to the answer", "", *harness.origins(records), ""]
+    for key, title in titles.items():
+        cells = [
+            [model, *(number(found[c][key]) if c in found else "-" for c in columns[1:])]
+            for model in models
+            for found in [seconds_of(of[model])]
         ]
-    )
+        lines += [f"## {title}", "", *harness.table(columns, cells), ""]
+    lines += ["## Draws", "", *harness.table(DRAWS_COLUMNS, list(filter(None, map(draws_of, of.values()))))]
+    lines += ["", *(line for model in models for line in notes(model, of[model])), "", FOOTNOTE]
+    importing = [
+        (r["import_seconds"], r["pymc_seconds"])
+        for r in records
+        if r["sampler"] in ("cold", "warm")
+        if r["status"] == "ok"
+    ]
+    if importing:
+        mine, pymcs = np.median(importing, axis=0)
+        lines += [f"- Importing is not counted: after `import pymc` ({pymcs:.1f} s) it takes {mine:.1f} s."]
+    return "\n".join([*lines, ""])
+
+
+DRAWS_COLUMNS = [
+    "model", "draws per chain", "least ESS", "programs compiled: cold", "warm", "again", "other data",
+    "effective draws of pm.sample, AutoStep", "of pm.sample", "of NumPyro",
+]  # fmt: skip
+
+
+def draws_of(records):
+    ok = {r["sampler"]: r for r in records if r["status"] == "ok"}
+    if not {"cold", "warm"} <= set(ok):
+        return None
+    cold, warm = ok["cold"], ok["warm"]
+    compiled = [cold["first"], warm["first"], cold["again"], cold["other data"]]
+    least = min(r["first"]["ess"] for r in (cold, warm))
+    peers = [
+        f"{ok[p]['min_ess']:.0f}" if p in ok else "-" for p in ("pm.sample, AutoStep", "pm.sample", "NumPyro")
+    ]
+    return [cold["model"], cold["draws"], f"{least:.0f}", *(c["compiled"] for c in compiled), *peers]
+
+
+def notes(model, records):
+    yield f"- {model}: {SPECS[model].title}."
+    ok = {r["sampler"]: r for r in records if r["status"] == "ok"}
+    for r in records:
+        if r["status"] != "ok":
+            yield f"- {model}, {r['sampler']}: {r['reason']}"
+        elif r["sampler"] in PEERS and "cold" in ok and r["min_ess"] > 50:
+            z = scores.z_scores(r, ok["cold"])
+            off = [f"{what} of {name} (z = {v:.1f})" for (name, what), v in z.items() if not abs(v) <= SIGMAS]
+            if off:
+                yield f"- {model}: ours and {r['sampler']} **disagree**: {', '.join(off)}"
+
+
+FOOTNOTE = f"""- {CHAINS} chains each; tuning as in the other benchmarks. Until all summaries have {WANTED:,}
+  effective draws (ArviZ's bulk ESS of all chains), the summaries being those of the other benchmarks.
+- before, cold, warm: the first call of a fresh process; before: the package of another commit, its caches
+  empty; cold: empty caches; warm: compiled programs on disk. again: the second call of the cold process.
+  other data: its third, with permuted observations. The calls have a number of draws, a power of two, of
+  which there are enough; what they have in excess is counted.
+- Peers: seconds before the first draw (compiling, tuning), and those in which {WANTED:,} effective draws are
+  made at the rate of a run of {DRAWS:,} draws (pm.sample) or of {SECONDS} s (JAGS, NumPyro). Where such a run
+  has few effective draws its rate is a rough guess, most often an optimistic one.
+- pm.sample draws as many chains at a time as there are cores; JAGS, in one process, one after another;
+  NumPyro, with DiscreteHMCGibbs, all in one vectorised program, in float32.
+- JAGS: the better of with and without its module glm; processor seconds, without the output of draws."""
 
 
 if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError):
         harness.main(
-            harness.Benchmark(__doc__, rows, measure, markdown, progress, options, short={"models": ["C"]})
+            harness.Benchmark(
+                __doc__, rows, measure, markdown, progress, options, short={"models": ["points"]}
+            )
         )
