@@ -312,7 +312,8 @@ def raters_numpyro():
         truth = numpyro.sample("truth", dist.Categorical(jnp.full((ITEMS, CLASSES), 1 / CLASSES)))
         honest = numpyro.sample("honest", dist.Bernoulli(jnp.broadcast_to(looks, (ITEMS, RATERS))))
         p = jnp.where(honest[:, :, None] == 1, jnp.eye(CLASSES)[truth][:, None, :], guess[None])
-        numpyro.sample("y", dist.Categorical(probs=p), obs=y)
+        # NumPyro finds no start where a probability is 0
+        numpyro.sample("y", dist.Categorical(probs=jnp.maximum(p, 1e-30)), obs=y)
 
     return model
 

@@ -166,8 +166,10 @@ def record_of(benchmark, args, row):
         return row.key | {"status": "not run", "reason": row.skipped} | environment(benchmark.packages)
     module = sys.modules["__main__"].__spec__.name
     command = [sys.executable, "-m", module, *sys.argv[1:], "--one", json.dumps(row.key)]
+    # Imported modules are kept as bytecode, also where a variable says otherwise: pip installs them so.
+    env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | row.env
     try:
-        return result_of(command, benchmark.limit(args), env=os.environ | row.env)
+        return result_of(command, benchmark.limit(args), env=env)
     except NoResult as reason:
         return row.key | {"status": "failed", "reason": str(reason)} | environment(benchmark.packages)
 

@@ -63,16 +63,26 @@ def enough(spec):
 
 
 def with_other_data(spec, seed):
-    """The model with the last axis of its observed values permuted."""
+    """The model with the last axis of its observed values permuted, and of start values of the same length.
+
+    Everything of one length is permuted alike, so that start values remain possible.
+    """
     import pytensor.tensor as pt
 
+    def permuted(a):
+        return a[..., np.random.default_rng(seed).permutation(a.shape[-1])]
+
     model, _ = spec.pymc()
-    rng = np.random.default_rng(seed)
+    lengths = set()
     for rv in model.observed_RVs:
         old = model.rvs_to_values[rv]
-        new = pt.constant(rng.permutation(old.data, axis=-1), name=old.name)
+        lengths.add(old.data.shape[-1])
+        new = pt.constant(permuted(old.data), name=old.name)
         model.rvs_to_values[rv] = new
         model.values_to_rvs[new] = model.values_to_rvs.pop(old)
+    for rv, start in model.rvs_to_initial_values.items():
+        if isinstance(start, np.ndarray) and start.ndim and start.shape[-1] in lengths:
+            model.rvs_to_initial_values[rv] = permuted(start)
     return model
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 
+from pymc_discrete.reuse import collection_paused
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.custom import CustomBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
@@ -28,6 +29,7 @@ BLOCKS: dict[str, Callable[..., Block]] = {
 }
 
 
+@collection_paused()
 def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[JaxStep | CustomStep]:
     """The steps given, and `AutoStep` for the discrete variables without one, in the order of `BLOCKS`.
 
@@ -69,6 +71,7 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[J
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind))
 
 
+@collection_paused()
 def blocks_of(
     model: pm.Model,
     steps: list[JaxStep | CustomStep],

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
-from scipy.optimize import linear_sum_assignment
 from xarray import DataTree
 
 from pymc_discrete.targets.names import alike, shown
@@ -77,6 +76,8 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     frequencies : (chains, sites, K) float, how often each site has each label
     lp : (chains, draws) float, log densities, nats
     """
+    from scipy.optimize import linear_sum_assignment  # imported only here, as that takes long
+
     first, K = frequencies[0], frequencies.shape[2]
     orders = np.tile(np.arange(K), (len(frequencies), 1))
     spread, mean = lp.std(axis=1), lp.mean(axis=1)

@@ -14,7 +14,7 @@ from pymc.util import get_default_varnames
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.kernels.random import key_of, key_of_words
-from pymc_discrete.reuse import PROGRAMS, Kept
+from pymc_discrete.reuse import PROGRAMS, Kept, collection_paused
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.recorder import Recorder
@@ -127,6 +127,7 @@ class Program:
         """Whether a function is compiled for arguments of any shapes."""
         return self._compiled.begun(function)
 
+    @collection_paused()
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
         """The states (chains, ...) of all chains before the first draw, on the host."""
         states = [ChainState(self.points.packed(p), tuple(b.start(p) for b in self.blocks)) for p in points]
@@ -282,7 +283,7 @@ class Compiled:
         with self._lock:
             if key in self._executables:
                 return self._executables[key]
-            with announced(f"{WORK[function]}: {self._blocks}"):
+            with announced(f"{WORK[function]}: {self._blocks}"), collection_paused():
                 traced = self._functions[function].lower(*args, **static)
             future: Future[Callable] = Future()
             self._executables[key] = future

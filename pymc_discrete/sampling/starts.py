@@ -8,6 +8,7 @@ import pymc as pm
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.reuse import collection_paused
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced
@@ -16,6 +17,7 @@ from pymc_discrete.targets.names import shown
 RETRIES = 10  # further points that are tried if the log density of the first is not finite
 
 
+@collection_paused()
 def starts(
     model: pm.Model,
     blocks: Sequence[Block],
