@@ -1,4 +1,5 @@
 from . import factor_graphs, kernels, learning, variational
+from .collapse.marginalize import marginalize
 from .factor_graphs import FactorGraph
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
@@ -35,6 +36,7 @@ __all__ = [
     "fit_energy_posterior",
     "kernels",
     "learning",
+    "marginalize",
     "register",
     "registered",
     "sample",

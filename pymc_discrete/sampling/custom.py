@@ -22,9 +22,9 @@ from pymc_discrete.steps.custom import CustomStep
 from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.support import bounds_of
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import Same, key_of_model, key_of_object
-from pymc_discrete.targets.support import bounds_of
 
 _kept: Kept[Callable] = Kept(PROGRAMS)  # one draw, compiled to check the function of a step
 

@@ -16,6 +16,7 @@ from pymc.model import modelcontext
 from xarray import DataTree
 
 from pymc_discrete.checks import check_entries
+from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
@@ -31,7 +32,6 @@ from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.starts import check_initvals, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
-from pymc_discrete.steps.fork import refuse_after_fork
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
 

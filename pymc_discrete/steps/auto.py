@@ -16,9 +16,9 @@ from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_of
+from pymc_discrete.targets.graph.support import can_take
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import merged_texts, shown
-from pymc_discrete.targets.support import can_take
 
 _log = logging.getLogger("pymc.discrete")
 

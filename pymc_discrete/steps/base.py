@@ -19,7 +19,7 @@ from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_discrete.steps.fork import refuse_after_fork
+from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.targets.blocks import DISCRETE, block_of
 from pymc_discrete.targets.model_settings import model_settings

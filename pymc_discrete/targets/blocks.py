@@ -6,7 +6,7 @@ from typing import Any
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.support import counts_as_floats, refused
+from pymc_discrete.targets.graph.support import counts_as_floats, refused
 
 DISCRETE, CONTINUOUS = "discrete", "continuous"
 

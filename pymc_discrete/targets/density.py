@@ -20,6 +20,7 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import Number
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.graph.rounding import rounding_of
+from pymc_discrete.targets.graph.support import Bounds, deviations, is_nominal, support_of
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
@@ -32,7 +33,6 @@ from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure.terms import Term
 from pymc_discrete.targets.structure_of_model import Structure, with_numbers
-from pymc_discrete.targets.support import Bounds, deviations, is_nominal, support_of
 from pymc_discrete.targets.target import Density
 
 
@@ -241,24 +241,28 @@ class ModelDensity(Density):
 
     # ------------------------------------------------------------ a state in a context
     def prepare(self, inputs: Sequence[Any]) -> Context:
+        context = self.without_parts(inputs)
+        # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
+        # indices may read its values, but what is computed from them is masked later.
+        arrays = self.arrays(jnp.asarray(self.space.lower), context)
+        return context._replace(parts=[p.context(arrays) for p in self.parts])
+
+    def without_parts(self, inputs: Sequence[Any]) -> Context:
+        """The context of these inputs, enough for the log density and not for what the parts answer."""
         pairs = zip(inputs, self.graph.others, strict=True)
         others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in pairs]
         values = self._values_of_leaves(*others)
         leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
         untouched = values[len(self.leaves) :]
-        # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
-        # indices may read its values, but what is computed from them is masked later.
-        arrays = self._arrays(jnp.asarray(self.space.lower), leaves)
-        parts = [p.context(arrays) for p in self.parts]
-        return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), parts)
+        return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
 
     def _in_blocks(self, x) -> list[Any]:
         """The sites of each variable."""
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
-    def _arrays(self, x, leaves: list[Any]) -> dict[Variable, Any]:
+    def arrays(self, x, context: Context) -> dict[Variable, Any]:
         """The `BlockState.arrays` at x."""
-        arrays = dict(zip(self.leaves, leaves, strict=True))
+        arrays = dict(zip(self.leaves, context.leaves, strict=True))
         arrays.update(zip(self.graph.values, self._in_blocks(x), strict=True))
         return arrays
 
@@ -274,7 +278,7 @@ class ModelDensity(Density):
     def state(self, x, context: Context, tensors: Sequence[Any] | None = None) -> BlockState:
         """The state x in a context, with the values of the parts' `tensors` if they are given."""
         values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
-        return BlockState(x, self._arrays(x, context.leaves), values)
+        return BlockState(x, self.arrays(x, context), values)
 
     def _tensors_at(self, x, context: Context) -> tuple[Any, ...]:
         """The values of the parts' `tensors` at x."""

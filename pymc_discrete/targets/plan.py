@@ -50,6 +50,8 @@ class Plan:
 
     Attributes
     ----------
+    sparse, dense : list of Term
+        The terms whose elements depend on a few sites each, and the others; all add up to the log density.
     tables : Tables
     in_place : InPlace
     incremental, gradients : list of Incremental, list of Gradient
@@ -70,6 +72,7 @@ class Plan:
             dense += dense_terms
         self.incremental: list[Incremental] = []
         self.gradients: list[Gradient] = []
+        self.sparse, self.dense = sparse, dense
         if how == "gradient":
             self.gradients, sparse, dense = [self._gradient_of_all(dense + sparse)], [], []
         unary, pairs, joined = self._sort_sparse(sparse)

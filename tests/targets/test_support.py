@@ -11,7 +11,7 @@ from pytensor.tensor.random.op import RandomVariable
 from scipy import stats
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.support import bounds_of, deviation, known, parameters, rule
+from pymc_discrete.targets.graph.support import bounds_of, deviation, known, parameters, rule
 from tests.posteriors import probabilities
 from tests.tools.oracle import compare
 from tests.tools.running import FAST, draws_of, sample_with_pymc

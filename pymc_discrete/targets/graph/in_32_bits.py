@@ -69,7 +69,7 @@ from pymc_discrete.targets.graph.bounds import (
 from pymc_discrete.targets.graph.integers import is_integer_log_gamma
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.rebuild import remade
-from pymc_discrete.targets.support import bounds_of
+from pymc_discrete.targets.graph.support import bounds_of
 
 LARGEST = float(np.iinfo(np.int32).max)
 # If the float approximation of a wide integer (or of the difference of two) is smaller than this, the integer

@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 
 from pymc_discrete.targets.indexing import take
 from pymc_discrete.targets.structure.dependence import Dependence
-from pymc_discrete.targets.structure.reads import Entries
+from pymc_discrete.targets.structure.reads import Elements, Entries
 
 
 class Moves(NamedTuple):
@@ -159,9 +159,14 @@ class Reader:
                 [getattr(v, field) if isinstance(v, Choice) else v for v in values]
                 for field in ("then", "otherwise")
             ]
-            return Choice(which, *(rule.compute(inputs, fixed) for inputs in alternatives))
-        result = rule.compute([v.values() if isinstance(v, Choice) else v for v in values], fixed)
+            return Choice(which, *(self._computed(node, rule, inputs, fixed) for inputs in alternatives))
+        inputs = [v.values() if isinstance(v, Choice) else v for v in values]
+        result = self._computed(node, rule, inputs, fixed)
         return Choice.of(result) if var.type.dtype == "bool" and jnp.shape(result)[-1] > 2 else result
+
+    def _computed(self, node: Apply, rule: Elements, values: list[Any], fixed: list[Any]):
+        """The elements of a node's output, given those of its inputs."""
+        return rule.compute(values, fixed)
 
     def _whole(self, var: Variable):
         """An input that does not depend on the block, flat; unchanged if it is not an array."""

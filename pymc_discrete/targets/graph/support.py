@@ -19,6 +19,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
+from pymc_discrete.targets.graph.bounds import IntegerBounds, is_whole
+
 Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
 
 _rules: dict[type | str, Callable[[Variable], Bounds | None]] = {}
@@ -56,6 +58,28 @@ def known(var: Variable) -> np.ndarray | None:
         if isinstance(a.type, RandomType):
             return None
     return np.asarray(pytensor.function([], var, mode="FAST_COMPILE")())
+
+
+def bound(var: Variable, largest: bool) -> np.ndarray | None:
+    """The value of an integer parameter, or the largest or smallest that it may have; None where it has none.
+
+    A parameter that depends on other random variables is bounded by their supports.
+    """
+    value = known(var)
+    if value is not None:
+        return value
+    supports = {}
+    for a in ancestors([var]):
+        random = a.owner is not None and any(isinstance(i.type, RandomType) for i in a.owner.inputs)
+        limits = bounds_of(a) if random and is_whole(a) else None
+        if limits is not None:
+            least, most = limits
+            supports[a] = (
+                -np.inf if least is None else float(np.min(least)),
+                np.inf if most is None else float(np.max(most)),
+            )
+    limit = IntegerBounds(supports).of(var)[int(largest)]
+    return np.asarray(int(limit)) if np.isfinite(limit) else None
 
 
 def parameters(rv: Variable) -> list[Variable]:
@@ -102,13 +126,13 @@ def _(rv):
 
 @rule(prb.BinomialRV, prb.BetaBinomialRV)
 def _(rv):
-    return 0, known(parameters(rv)[0])
+    return 0, bound(parameters(rv)[0], largest=True)
 
 
 @rule(DiscreteUniformRV)
 def _(rv):
     lower, upper = parameters(rv)
-    return known(lower), known(upper)
+    return bound(lower, largest=False), bound(upper, largest=True)
 
 
 @rule(prb.HyperGeometricRV)

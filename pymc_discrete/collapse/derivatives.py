@@ -1,0 +1,64 @@
+"""Derivatives of log densities in states that are impossible.
+
+The gradient of `where(z == 1, log(p), log1p(-p))` at p = 0 and z = 0 is 0 times infinity, nan, by the chain rule,
+though what is not selected has no influence. A sum over all states evaluates all of them, possible or not.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from pytensor.graph.basic import Apply
+from pytensor.tensor.elemwise import Elemwise
+
+from pymc_discrete.targets.parts.evaluate import Reader
+from pymc_discrete.targets.structure.reads import Elements
+
+
+def without_influence(function: Callable) -> Callable:
+    """An elementwise function whose inputs get derivative 0 where the output has no influence, also not nan."""
+
+    @jax.custom_vjp
+    def wrapped(*values):
+        return function(*values)
+
+    def forward(*values):
+        return function(*values), values
+
+    def backward(values, influence):
+        wide = [jnp.broadcast_to(v, influence.shape) for v in values]
+        moving = [n for n, v in enumerate(wide) if is_float(v)]
+
+        def of_floats(*floats):
+            return function(*(floats[moving.index(n)] if n in moving else v for n, v in enumerate(wide)))
+
+        slopes = jax.vjp(of_floats, *(wide[n] for n in moving))[1](influence)
+        found: list[Any] = [None] * len(values)
+        for n, slope in zip(moving, slopes, strict=True):
+            found[n] = narrowed(jnp.where(influence == 0, 0.0, slope), jnp.shape(values[n]))
+        return tuple(found)
+
+    wrapped.defvjp(forward, backward)
+    return wrapped
+
+
+def is_float(a: Any) -> bool:
+    """Whether an array holds floats, which alone have derivatives."""
+    return jnp.issubdtype(jnp.result_type(a), jnp.floating)
+
+
+def narrowed(a, shape: tuple[int, ...]):
+    """The sum of `a` over the axes along which an array of this shape was broadcast."""
+    a = a.sum(tuple(range(a.ndim - len(shape))))
+    return a.sum(tuple(n for n, size in enumerate(shape) if size == 1 and a.shape[n] != 1), keepdims=True)
+
+
+class DifferentiableReader(Reader):
+    """Reads elements whose derivatives are not nan where they have no influence."""
+
+    def _computed(self, node: Apply, rule: Elements, values: list[Any], fixed: list[Any]):
+        floats = str(node.outputs[0].type.dtype).startswith("float")
+        if not (isinstance(node.op, Elemwise) and floats and any(map(is_float, values))):
+            return rule.compute(values, fixed)
+        return without_influence(lambda *values: rule.compute(list(values), fixed))(*map(jnp.asarray, values))

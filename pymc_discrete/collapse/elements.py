@@ -1,0 +1,142 @@
+"""The log density of a block as tables: its elements at all values of the few sites that each depends on."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
+from pymc_discrete.targets.density import Context, ModelDensity
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.parts.evaluate import Moves
+from pymc_discrete.targets.structure.terms import Term
+
+# If the block has at most this many states, a term that joins all of its sites is evaluated at each of them.
+STATES = 2**12
+
+
+class Elements(NamedTuple):
+    """Elements of a term that depend on J sites each.
+
+    Attributes
+    ----------
+    term : Term
+    index : (E,) int, flat indices of the elements
+    sites : (E, J) int, the sites of each element
+    counts : J numbers of values, of the sites in each column
+    """
+
+    term: Term
+    index: np.ndarray
+    sites: np.ndarray
+    counts: tuple[int, ...]
+
+
+class Whole(NamedTuple):
+    """All terms together, as a function of all sites.
+
+    Attributes
+    ----------
+    sites : (1, d) int
+    counts : d numbers of values
+    """
+
+    sites: np.ndarray
+    counts: tuple[int, ...]
+
+
+class Sparse:
+    """The terms of a block as tables of a few sites each.
+
+    Parameters
+    ----------
+    density : ModelDensity
+    counts : (d,) int, the number of values of each site
+
+    Attributes
+    ----------
+    groups : list of Elements, or of one `Whole`
+
+    Raises
+    ------
+    NotImplementedError
+        Where an element depends on too many sites, and the block has too many states.
+    """
+
+    def __init__(self, density: ModelDensity, counts: np.ndarray):
+        self.density, self.counts = density, np.asarray(counts)
+        plan = density.plan
+        self.groups: list[Elements | Whole] = [self._whole(plan.dense)] if plan.dense else []
+        for term in [] if plan.dense else plan.sparse:
+            self.groups += self._groups(term, plan.dependence.sparse(term.var))
+
+    def _whole(self, dense: list[Term]) -> Whole:
+        states = float(np.prod(self.counts.astype(float)))
+        if states > STATES:
+            term = dense[0]
+            op = self.density.plan.dependence.cause(term.var)
+            why = f", through the Op {op}" if op else ""
+            raise NotImplementedError(
+                f"{shown(self.density.names)} cannot be summed out: the term {term.name!r} joins too many of "
+                f"their sites{why}, and they have {states:.2g} states together, of which at most {STATES} "
+                "would be summed one by one. Sum out fewer variables, write the term as a sum over sites, or "
+                "sample these variables by a discrete step."
+            )
+        return Whole(np.arange(len(self.counts))[None], tuple(self.counts.tolist()))
+
+    def _groups(self, term: Term, sites: np.ndarray) -> Iterable[Elements]:
+        """The elements of a term, those of as many sites with as many values each in one group."""
+        each = (sites >= 0).sum(1)
+        for J in np.unique(each):
+            index = np.flatnonzero(each == J)
+            of_these = sites[index, :J]
+            counts, which = np.unique(self.counts[of_these], axis=0, return_inverse=True)
+            for n, combination in enumerate(counts):
+                here = which.reshape(-1) == n
+                yield Elements(term, index[here], of_these[here], tuple(combination.tolist()))
+
+    # ------------------------------------------------------------ pure JAX functions
+    def tables(self, context: Context, lowest: Any) -> list[Any]:
+        """[(E, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
+
+        Parameters
+        ----------
+        context : of the density, also without its parts
+        lowest : (d,) int, the value of each site that is the first of its axis
+        """
+        lower, upper = self.density.space.lower, self.density.space.upper
+        arrays = self.density.arrays(jnp.asarray(lower), context)
+        found = []
+        for group in self.groups:
+            steps = np.indices(group.counts).reshape(len(group.counts), -1)
+            if isinstance(group, Whole):
+                found.append(self._at_all(context, lowest, steps).reshape(1, *group.counts))
+                continue
+            columns = group.sites.T
+            values = [lowest[sites][:, None] + step for sites, step in zip(columns, steps, strict=True)]
+            candidates = [
+                jnp.clip(v, lower[sites][:, None], upper[sites][:, None])
+                for v, sites in zip(values, columns, strict=True)
+            ]
+            moves = Moves([*columns], candidates) if candidates else None
+            reader = DifferentiableReader(self.density.plan.dependence, arrays, moves=moves)
+            logp = jnp.asarray(reader.read(group.term.var, group.index[:, None]), float)[:, 0]
+            weight = group.term.weight
+            if weight is not None:
+                weight = weight.data if hasattr(weight, "data") else arrays[weight].reshape(())
+                logp = without_influence(jnp.multiply)(logp, jnp.asarray(weight, float))
+            logp = jnp.broadcast_to(logp, (len(group.index), steps.shape[1]))
+            found.append(jnp.where(jnp.isnan(logp), -jnp.inf, logp).reshape(-1, *group.counts))
+        return found
+
+    def _at_all(self, context: Context, lowest: Any, steps: np.ndarray):
+        """(S,) nats, the log density at S states."""
+        lower, upper = self.density.space.lower, self.density.space.upper
+
+        def at(step):
+            logp = self.density.logdensity(jnp.clip(lowest + step, lower, upper), context)
+            return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
+
+        return jax.vmap(at)(jnp.asarray(steps.T))
