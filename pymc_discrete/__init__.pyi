@@ -1,5 +1,6 @@
 from . import factor_graphs, kernels, learning, variational
 from .collapse.marginalize import marginalize
+from .collapse.recover import recover
 from .factor_graphs import FactorGraph
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
@@ -37,6 +38,7 @@ __all__ = [
     "kernels",
     "learning",
     "marginalize",
+    "recover",
     "register",
     "registered",
     "sample",

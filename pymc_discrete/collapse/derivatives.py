@@ -1,7 +1,8 @@
 """Derivatives of log densities in states that are impossible.
 
-The gradient of `where(z == 1, log(p), log1p(-p))` at p = 0 and z = 0 is 0 times infinity, nan, by the chain rule,
-though what is not selected has no influence. A sum over all states evaluates all of them, possible or not.
+The gradient of `where(z == 1, log(p), log1p(-p))` at p = 0 and z = 0 is 0 times infinity, nan, by the chain
+rule, though what is not selected has no influence. A sum over all states evaluates all of them, possible or
+not.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from pymc_discrete.targets.structure.reads import Elements
 
 
 def without_influence(function: Callable) -> Callable:
-    """An elementwise function whose inputs get derivative 0 where the output has no influence, also not nan."""
+    """An elementwise function whose inputs get derivative 0, never nan, where its output has no influence."""
 
     @jax.custom_vjp
     def wrapped(*values):

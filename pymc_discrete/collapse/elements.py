@@ -23,15 +23,15 @@ class Elements(NamedTuple):
     Attributes
     ----------
     term : Term
-    index : (E,) int, flat indices of the elements
+    elements : (E,) int, flat indices of the elements
     sites : (E, J) int, the sites of each element
-    counts : J numbers of values, of the sites in each column
+    widths : J numbers of values, of the sites in each column
     """
 
     term: Term
-    index: np.ndarray
+    elements: np.ndarray
     sites: np.ndarray
-    counts: tuple[int, ...]
+    widths: tuple[int, ...]
 
 
 class Whole(NamedTuple):
@@ -40,11 +40,11 @@ class Whole(NamedTuple):
     Attributes
     ----------
     sites : (1, d) int
-    counts : d numbers of values
+    widths : d numbers of values
     """
 
     sites: np.ndarray
-    counts: tuple[int, ...]
+    widths: tuple[int, ...]
 
 
 class Sparse:
@@ -110,9 +110,9 @@ class Sparse:
         arrays = self.density.arrays(jnp.asarray(lower), context)
         found = []
         for group in self.groups:
-            steps = np.indices(group.counts).reshape(len(group.counts), -1)
+            steps = np.indices(group.widths).reshape(len(group.widths), -1)
             if isinstance(group, Whole):
-                found.append(self._at_all(context, lowest, steps).reshape(1, *group.counts))
+                found.append(self._at_all(context, lowest, steps).reshape(1, *group.widths))
                 continue
             columns = group.sites.T
             values = [lowest[sites][:, None] + step for sites, step in zip(columns, steps, strict=True)]
@@ -122,13 +122,13 @@ class Sparse:
             ]
             moves = Moves([*columns], candidates) if candidates else None
             reader = DifferentiableReader(self.density.plan.dependence, arrays, moves=moves)
-            logp = jnp.asarray(reader.read(group.term.var, group.index[:, None]), float)[:, 0]
+            logp = jnp.asarray(reader.read(group.term.var, group.elements[:, None]), float)[:, 0]
             weight = group.term.weight
             if weight is not None:
                 weight = weight.data if hasattr(weight, "data") else arrays[weight].reshape(())
                 logp = without_influence(jnp.multiply)(logp, jnp.asarray(weight, float))
-            logp = jnp.broadcast_to(logp, (len(group.index), steps.shape[1]))
-            found.append(jnp.where(jnp.isnan(logp), -jnp.inf, logp).reshape(-1, *group.counts))
+            logp = jnp.broadcast_to(logp, (len(group.elements), steps.shape[1]))
+            found.append(jnp.where(jnp.isnan(logp), -jnp.inf, logp).reshape(-1, *group.widths))
         return found
 
     def _at_all(self, context: Context, lowest: Any, steps: np.ndarray):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.distributions.transforms import Interval
 from pymc.model import modelcontext
 from pymc.model.fgraph import fgraph_from_model, model_free_rv, model_from_fgraph, model_potential
@@ -20,7 +21,9 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import density_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import UNBOUNDED
+from pymc_discrete.targets.space import UNBOUNDED, Space
+
+SUMMED_OUT = "summed out"  # the name of the potential
 
 
 def marginalize(
@@ -66,11 +69,10 @@ def marginalize(
     """
     model = modelcontext(model)
     names = block_of(model, vars)
-    plain = without_transforms(model)
-    density = density_to_sum(plain, names, truncate)
+    density = density_to_sum(without_transforms(model), names, truncate)
+    refuse_unbounded(density)
     with model_settings():
-        sums = Sums(density)
-    return without(model, plain, names, sums)
+        return without(model, density, Sums(density))
 
 
 def without_transforms(model: pm.Model) -> pm.Model:
@@ -87,61 +89,80 @@ def without_starts(model: pm.Model) -> pm.Model:
     return bare
 
 
-def density_to_sum(model: pm.Model, names: list[str], truncate: dict[str, tuple] | None) -> ModelDensity:
-    """The log density as a function of the variables to sum out, with bounds for all of them."""
+def density_to_sum(plain: pm.Model, names: list[str], truncate: dict[str, tuple] | None) -> ModelDensity:
+    """The log density of a model, without transforms, as a function of the variables to sum out."""
     truncate = truncate or {}
     unknown = [name for name in truncate if name not in names]
     if unknown:
         raise ValueError(
             f"truncate names {shown(unknown)}, not among what is summed out: {', '.join(names)}."
         )
-    point = model.initial_point()
     with model_settings():
-        density = density_of(model, names, point, "exact", truncate, "auto", False)
-    space = density.space
-    without_bounds = (space.lower <= -UNBOUNDED) | (space.upper >= UNBOUNDED)
-    missing = list(dict.fromkeys(space.sites[i][0] for i in np.flatnonzero(without_bounds)))
+        return density_of(plain, names, plain.initial_point(), "exact", truncate, "auto", False)
+
+
+def refuse_unbounded(density: ModelDensity) -> None:
+    """Refuse variables without bounds.
+
+    Raises
+    ------
+    ValueError
+    """
+    missing = list(dict.fromkeys(density.space.sites[i][0] for i in np.flatnonzero(unbounded(density.space))))
     if missing:
-        example = f"truncate={{{missing[0]!r}: (0, 200)}}"
         raise ValueError(
-            f"{shown(missing)} cannot be summed out as a whole: its support has no bound. Say from where to where "
-            f"to sum, {example}, and check with pmd.recover how much mass that leaves out; or sample with "
-            "step=pmd.CollapsedNUTS() or pmd.sample, which leave out nothing."
+            f"{shown(missing)} cannot be summed out as a whole: the support has no bound. Say from where to "
+            f"where to sum, truncate={{{missing[0]!r}: (0, 200)}}, and check with pmd.recover how much mass "
+            "that leaves out; or sample with pmd.sample(collapse=True), which leaves out nothing."
         )
-    return density
 
 
-def reads(variable: Variable, names: Sequence[str], model: pm.Model, itself: bool) -> bool:
+def unbounded(space: Space) -> np.ndarray:
+    """(d,) bool, the sites without a lower or an upper bound."""
+    return (space.lower <= -UNBOUNDED) | (space.upper >= UNBOUNDED)
+
+
+def reads(variable: Variable, names: Sequence[str], model: pm.Model) -> bool:
     """Whether a term of the model reads one of the named variables, directly and not through another one."""
-    stop = [rv for rv in model.basic_RVs if rv is not variable]
-    if itself and str(variable.name) in names:
+    if str(variable.name) in names:
         return True
+    stop = [rv for rv in model.basic_RVs if rv is not variable]
     return any(str(v.name) in names for v in ancestors([variable], blockers=stop) if v in stop)
 
 
-def without(model: pm.Model, plain: pm.Model, names: list[str], sums: Sums) -> pm.Model:
-    """The model with a potential in place of all terms that the named variables enter."""
-    touched = [rv for rv in model.basic_RVs if reads(rv, names, model, True)]
-    potentials = [p for p in model.potentials if reads(p, names, model, False)]
+def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | None = None) -> pm.Model:
+    """The model with a potential in place of all terms that the block of a density enters.
+
+    Parameters
+    ----------
+    density : of the model without transforms
+    lowest : the name of a new variable of integers, the values from which the sites are summed, if any
+    """
+    names = density.names
+    touched = [rv for rv in model.basic_RVs if reads(rv, names, model)]
+    potentials = [p for p in model.potentials if reads(p, names, model)]
     graph, new = fgraph_from_model(without_starts(model))
-    density = sums.density
-    terms = [*(plain[str(v.name)] for v in [*touched, *potentials])]
     data = [
-        v for v in graph_inputs(terms) if isinstance(v, SharedVariable) and str(v.name) in model.named_vars
+        v
+        for v in graph_inputs([*touched, *potentials])
+        if isinstance(v, SharedVariable) and str(v.name) in model.named_vars
     ]
-    # what is left out: the variables, the terms, and deterministics that depend on the variables
     dropped = [rv for rv in touched if str(rv.name) in names or rv in model.observed_RVs]
     gone = {str(v.name) for v in dropped}
-    # deterministics of observed variables stay possible through their data only
     deterministics = [d for d in model.deterministics if {str(v.name) for v in ancestors([d])} & gone]
-    for v in [*touched, *potentials]:
-        if v not in dropped and v not in potentials:
-            graph.replace(new[v], flat(model, v, new[v], names), import_missing=True)
-            new[v] = next(o for o in graph.outputs if o.name == v.name)
-    others = [new[model[str(v.name)]] for v in density.graph.others]
-    summed = SummedOut(sums, [np.array(v.get_value()) for v in data])
-    inputs = [*others, *(new[model[str(v.name)]] for v in data)]
-    graph.add_output(model_potential(summed(*inputs), "summed out"), import_missing=True)
+    for rv in touched:
+        if rv not in dropped:
+            replacement = flat(model, rv, new[rv], names)
+            graph.replace(new[rv], replacement, import_missing=True)
+            new[rv] = replacement
+    inputs = [new[model[str(v.name)]] for v in density.graph.others]
+    if lowest is not None:
+        free = pm.CustomDist.dist(logp=no_density, shape=(density.space.d,), dtype="int64")
+        inputs.append(model_free_rv(free, free.type(name=lowest), None, lowest))
+        graph.add_output(inputs[-1], import_missing=True)
+    op = SummedOut(sums, lowest is not None, [np.array(v.get_value()) for v in data])
+    total, *_ = op(*inputs, *(new[v] for v in data), return_list=True)
+    graph.add_output(model_potential(total, SUMMED_OUT), import_missing=True)
     for v in [*deterministics, *potentials, *dropped]:
         graph.remove_output(graph.outputs.index(new[v]))
     result = model_from_fgraph(graph, mutate_fgraph=True)
@@ -151,23 +172,21 @@ def without(model: pm.Model, plain: pm.Model, names: list[str], sums: Sums) -> p
     return result
 
 
-def flat(model: pm.Model, rv: Variable, old: Variable, names: list[str]) -> Variable:
+def no_density(value):
+    """A log density of 0."""
+    return pt.zeros(value.shape)
+
+
+def flat(model: pm.Model, rv: Variable, old: Variable, names: Sequence[str]) -> Variable:
     """A variable with the value and the transform of another one, whose density is part of the potential."""
     if not rv.type.dtype.startswith("float"):
         raise NotImplementedError(
-            f"{shown(names)} cannot be summed out alone: the distribution of {rv.name!r}, which is discrete, "
-            f"depends on it. Sum out {rv.name!r} too."
+            f"{shown(list(names))} cannot be summed out alone: the distribution of {rv.name!r}, which is "
+            f"discrete, depends on it. Sum out {rv.name!r} too."
         )
-    _, value = old.owner.inputs
-    shape = model.initial_point()[model.rvs_to_values[rv].name].shape
+    op, (_, value) = old.owner.op, old.owner.inputs
     transform = model.rvs_to_transforms[rv]
     if isinstance(transform, Interval):
-        transform = Interval(*(None if b is None else b for b in transform.args_fn(*rv.owner.inputs)))
-    op = old.owner.op
-    return model_free_rv(
-        pm.Flat.dist(shape=rv.type.shape if None not in rv.type.shape else shape),
-        value,
-        transform,
-        op.name,
-        *op.dims,
-    )
+        transform = Interval(*transform.args_fn(*rv.owner.inputs))
+    shape = model.eval_rv_shapes()[rv.name]
+    return model_free_rv(pm.Flat.dist(shape=shape), value, transform, op.name, *op.dims)

@@ -46,8 +46,8 @@ class Sums:
             raise ValueError(
                 f"{shown(density.names)} cannot be summed out: sites of {names} interact with so many others "
                 f"that a sum over {len(error.sites)} of them ({values}{', ...' * (len(error.sites) > 8)} "
-                f"values) has {error.entries:.2g} entries. Sum out fewer variables, and sample the others by a "
-                "discrete step."
+                f"values) has {error.entries:.2g} entries. Sum out fewer variables, and sample the others by "
+                "a discrete step."
             ) from None
 
     # ------------------------------------------------------------ pure JAX functions
@@ -69,11 +69,11 @@ class Sums:
         """() nats, the log of the sum of exp of the terms that depend on the block."""
         return self.elimination.joined(self.tables(context, lowest))[0]
 
-    def draw(self, key, context: Context, lowest: Any = None):
-        """(d,) int, the sites, drawn exactly given everything else."""
+    def total_and_draw(self, key, context: Context, lowest: Any = None):
+        """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""
         lowest = jnp.asarray(self.density.space.lower if lowest is None else lowest)
-        _, stages = self.elimination.joined(self.tables(context, lowest))
-        return lowest + self.elimination.draw(uniforms(key, (len(self.counts),)), stages)
+        total, stages = self.elimination.joined(self.tables(context, lowest))
+        return total, lowest + self.elimination.draw(uniforms(key, (len(self.counts),)), stages)
 
     def probabilities(self, context: Context, lowest: Any = None):
         """(d, K) the probability of each value of each site given everything else."""

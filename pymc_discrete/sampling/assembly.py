@@ -7,8 +7,10 @@ import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 
+from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.reuse import collection_paused
 from pymc_discrete.sampling.block import Block
+from pymc_discrete.sampling.collapsed import CollapsedBlock
 from pymc_discrete.sampling.custom import CustomBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
@@ -18,7 +20,7 @@ from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, refuse_counts_as_floats
+from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, refuse_counts_as_floats
 from pymc_discrete.targets.names import shown
 
 # the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
@@ -30,13 +32,18 @@ BLOCKS: dict[str, Callable[..., Block]] = {
 
 
 @collection_paused()
-def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[JaxStep | CustomStep]:
-    """The steps given, and `AutoStep` for the discrete variables without one, in the order of `BLOCKS`.
+def steps_of(
+    model: pm.Model, step: Any, point: dict[str, np.ndarray], collapse: Any = False
+) -> tuple[list[JaxStep | CustomStep], Collapsed | None]:
+    """The steps, in the order of `BLOCKS`, and the discrete variables that are summed out.
+
+    `AutoStep` chooses for discrete variables that have no step and are not summed out.
 
     Parameters
     ----------
     step : None, a step, or a list of steps
     point : {value variable: array}, which tells the shapes of the variables
+    collapse : as in `sample`
     """
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
     given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
@@ -65,10 +72,38 @@ def steps_of(model: pm.Model, step: Any, point: dict[str, np.ndarray]) -> list[J
     left = [
         str(v.name) for v in model.discrete_value_vars if v.name not in assigned and np.size(point[v.name])
     ]
+    moved = [str(v.name) for v in model.continuous_value_vars if v.name not in assigned]
+    collapsed = summed_out(model, left, moved, collapse)
+    if collapsed:
+        left = [name for name in left if name not in collapsed.density.names]
     if left:
         automatic = AutoStep(left, model=model, initial_point=point, _all_in_jax=True)
         flat += getattr(automatic, "methods", [automatic])
-    return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind))
+    return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed
+
+
+def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:
+    """The discrete variables to sum out, among those without a step; None for none.
+
+    Parameters
+    ----------
+    names : discrete variables without a step
+    moved : continuous variables that NUTS moves
+    collapse : as in `sample`
+    """
+    if collapse is False or not names or not moved:
+        return None
+    if collapse in (True, "auto"):
+        wanted = names
+    else:
+        wanted = block_of(model, collapse)
+        taken = [name for name in wanted if name not in names]
+        if taken:
+            raise ValueError(
+                f"{shown(taken)} cannot be summed out: a step was given for it. Leave it out of collapse= or "
+                "of step=."
+            )
+    return Collapsed.of(model, wanted)
 
 
 @collection_paused()
@@ -79,6 +114,7 @@ def blocks_of(
     tune: int,
     target_accept: float,
     nuts: dict[str, Any],
+    collapsed: Collapsed | None = None,
 ) -> tuple[list[Block], Points]:
     """The blocks of a chain, in the order in which they move, and how the chain packs its values.
 
@@ -87,11 +123,14 @@ def blocks_of(
     for s in steps:
         if isinstance(s, JaxStep):
             s.renew()
-    packing = Points(s.target.space for s in steps if isinstance(s, DiscreteStep))
+    spaces = [s.target.space for s in steps if isinstance(s, DiscreteStep)]
+    packing = Points([*spaces, collapsed.density.space] if collapsed else spaces)
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
-    assigned = {v.name for s in steps for v in s.vars}
+    assigned = {v.name for s in steps for v in s.vars} | set(collapsed.density.names if collapsed else ())
     left = [str(v.name) for v in model.value_vars if v.name not in assigned]
-    if left:
+    if collapsed:
+        blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
+    elif left:
         blocks.insert(0, NutsBlock(model, left, point, packing, tune, target_accept, **nuts))
     if not blocks:
         raise ValueError("The model has no free variable: there is nothing to sample.")

@@ -46,6 +46,7 @@ def sample(
     model: pm.Model | None = None,
     step: Any = None,
     nuts: dict[str, Any] | None = None,
+    collapse: Any = False,
     random_seed: Any = None,
     initvals: Any = None,
     target_accept: float = 0.8,
@@ -166,8 +167,8 @@ def sample(
     refuse_after_fork()
     with precision(dtype), all_in_jax():
         point = model.initial_point()
-        steps = steps_of(model, step, point)
-        blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts)
+        steps, collapsed = steps_of(model, step, point, collapse)
+        blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts, collapsed)
         settings = {
             "draws": draws,
             "tune": tune,

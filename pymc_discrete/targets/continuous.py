@@ -20,6 +20,7 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import NUMBER
 from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.untouched import Untouched
+from pymc_discrete.targets.invariants import hoisted
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import shown
@@ -179,7 +180,7 @@ class ContinuousDensity:
         n = len(self.graph.values)
         at_start = reference(self._summands(*self.parts(start), *others)) if floats_are_32_bit() else None
 
-        def value_and_slope(q, others, at_start):
+        def value_and_slope(q):
             function = self._with_slopes if at_start is None else self._summands_with_slopes
             outputs = function(*self.parts(q), *others)
             value = outputs[0] if at_start is None else change(outputs[:-n], at_start)
@@ -187,16 +188,14 @@ class ContinuousDensity:
                 [jnp.reshape(s, -1) for s in outputs[-n:]]
             ).astype(q.dtype)
 
-        def forward(q, others, at_start):
-            value, slope = value_and_slope(q, others, at_start)
-            return value, (slope, jax.tree.map(zero_gradient, (others, at_start)))
+        evaluate = hoisted(value_and_slope, start)
 
         @jax.custom_vjp
-        def logdensity(q, others, at_start):
-            return value_and_slope(q, others, at_start)[0]
+        def logdensity(q):
+            return evaluate(q)[0]
 
-        logdensity.defvjp(forward, lambda residuals, cotangent: (cotangent * residuals[0], *residuals[1]))
-        return lambda q: logdensity(q, others, at_start)
+        logdensity.defvjp(evaluate, lambda slope, cotangent: (cotangent * slope,))
+        return logdensity
 
     def value_and_slopes(self, point: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray]]:
         """The log density, as `logdensity`, and its gradient {value variable: array} at a point.
@@ -245,10 +244,3 @@ def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
             f"The gradient of the log density by {names} is needed, and PyTensor has none: {why}. Sample "
             "what has no gradient with step=pmd.ReparameterizedSlice([...])."
         ) from error
-
-
-def zero_gradient(a: Any) -> Any:
-    """The gradient with respect to an input that is held constant, in the dtype that JAX requires."""
-    return (
-        jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.floating) else np.zeros(a.shape, jax.dtypes.float0)
-    )

@@ -1,0 +1,111 @@
+"""A model whose discrete variables are summed out in every transition and drawn again after it.
+
+A site with many values, or without a bound, is summed over a stretch of L consecutive values that holds its
+current value. The stretches of a site are the cells of a grid, whose origin does not look at the state. Given
+the grid, the cell s of a site z is a function of z. The transition moves the other variables theta such that
+the sum of p(theta, z) over z in s stays invariant, and then draws z within s: it leaves p(theta, z)
+restricted to z in s invariant, and so p(theta, z), for every L. Mostly the origin is such that the usual
+values of z are in one cell; at times it is uniform, so that z can leave every cell.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from pytensor.graph.traversal import toposort
+
+from pymc_discrete.collapse.marginal_op import SummedOut
+from pymc_discrete.collapse.marginalize import (
+    SUMMED_OUT,
+    density_to_sum,
+    unbounded,
+    without,
+    without_transforms,
+)
+from pymc_discrete.collapse.sums import Sums
+from pymc_discrete.reuse import MODELS, Kept
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.support import deviations
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.structure_of_model import key_of_model
+
+LOWEST = "~lowest values"  # the variable of the collapsed model that holds where stretches begin
+WHOLE = 64  # supports of at most this many values are summed whole
+SHORTEST, LONGEST = 32, 256  # lengths of other stretches
+DEVIATIONS = 8  # the length in standard deviations of the prior
+ELSEWHERE = 0.1  # the probability that stretches are laid at random
+
+_kept: Kept["Collapsed"] = Kept(MODELS)
+
+
+class Collapsed:
+    """A model with discrete variables summed out over stretches, and exact draws of these variables.
+
+    Parameters
+    ----------
+    model : pm.Model
+    names : names of the discrete variables
+    length : the length of all stretches; by default by the scales of the variables at the starting point
+
+    Attributes
+    ----------
+    density : ModelDensity of these variables, in terms of untransformed values of the others
+    stretched : (d,) bool, the sites that are summed over a stretch
+    model : pm.Model, of the other variables and of `LOWEST`
+
+    Raises
+    ------
+    NotImplementedError, ValueError
+        As `marginalize`.
+    """
+
+    def __init__(self, model: pm.Model, names: Sequence[str], length: int | None = None):
+        plain = without_transforms(model)
+        self.density = density_to_sum(plain, list(names), None)
+        space = self.density.space
+        counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in space.variables])
+        self.stretched = unbounded(space) | (counts > WHOLE)
+        lengths = np.full(space.d, length) if length else self._lengths(plain)
+        with model_settings():
+            self.sums = Sums(self.density, np.where(self.stretched, lengths, counts))
+            self.model = without(model, self.density, self.sums, LOWEST)
+            nodes = toposort([self.model[SUMMED_OUT]])
+            node = next(node for node in nodes if isinstance(node.op, SummedOut))
+            read = node.inputs[: len(self.density.graph.others)]
+            self._values = [v for v in self.model.value_vars if v.name != LOWEST]
+            self._read = jaxify(self._values, self.model.replace_rvs_by_values(read))
+
+    @classmethod
+    def of(cls, model: pm.Model, names: Sequence[str], length: int | None = None) -> "Collapsed":
+        """The same object for models with the same log density."""
+        key = (key_of_model(model), tuple(names), length)
+        return _kept.get(key, lambda: cls(model, names, length))
+
+    def _lengths(self, plain: pm.Model) -> np.ndarray:
+        """(d,) int, powers of 2"""
+        scale = deviations(plain, set(self.density.names), plain.initial_point())
+        wanted = np.array([DEVIATIONS * scale.get(name, 0.0) for name, _ in self.density.space.sites])
+        return np.clip(2 ** np.ceil(np.log2(np.maximum(wanted, 1.0))), SHORTEST, LONGEST).astype(int)
+
+    # ------------------------------------------------------------ pure JAX functions
+    def context(self, point: dict[str, Any]):
+        """The context of the density at the other variables of a point, in terms of their value variables."""
+        return self.density.without_parts(self._read(*(point[str(v.name)] for v in self._values)))
+
+    def lowest(self, key, x, usual):
+        """(d,) int, where the stretch of each site begins.
+
+        Parameters
+        ----------
+        x : (d,) int
+        usual : (d,) float, values that do not depend on x, about which stretches are laid
+        """
+        key_coin, key_origin = jax.random.split(key)
+        length, lower = jnp.asarray(self.sums.counts), jnp.asarray(self.density.space.lower)
+        origin = jnp.maximum(jnp.round(usual).astype(int) - length // 2, lower)
+        elsewhere = jax.random.randint(key_origin, x.shape, 0, length)
+        origin = origin + jnp.where(jax.random.bernoulli(key_coin, ELSEWHERE), elsewhere, 0)
+        return jnp.where(self.stretched, origin + (x - origin) // length * length, lower)

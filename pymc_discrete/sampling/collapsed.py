@@ -1,0 +1,122 @@
+"""The block of a compiled chain that moves continuous variables with discrete ones summed out."""
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
+from pymc_discrete.sampling.block import Block
+from pymc_discrete.sampling.nuts import NutsBlock, NutsState
+from pymc_discrete.sampling.points import Points
+from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.steps.start import check_support
+from pymc_discrete.targets.names import shown
+
+
+class CollapsedState(NamedTuple):
+    """The adaptation state of a chain.
+
+    Attributes
+    ----------
+    nuts : NutsState
+    usual : (d,) float, the means of the sites in tuning
+    """
+
+    nuts: NutsState
+    usual: Any
+
+
+class CollapsedBlock(Block):
+    """NUTS for the continuous variables with discrete variables summed out, and then a draw of these.
+
+    Parameters
+    ----------
+    collapsed : Collapsed
+    names : the value variables that NUTS moves
+    point : {value variable: array}, which tells their shapes
+    points, tune, target_accept, nuts : as in `NutsBlock`
+    """
+
+    leaves_impossible = False
+    stats = NutsBlock.stats
+
+    def __init__(
+        self,
+        collapsed: Collapsed,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        points: Points,
+        tune: int,
+        target_accept: float,
+        **nuts: Any,
+    ):
+        self.collapsed, self.points, self.tune = collapsed, points, tune
+        rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
+        rest[LOWEST] = np.zeros(collapsed.density.space.d, np.int64)
+        self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
+        self.density, self.numbers = self.nuts.density, self.nuts.numbers
+        self.pooled, self.shared_ends = self.nuts.pooled, self.nuts.shared_ends
+
+    @property
+    def key(self) -> Hashable:
+        return (type(self), self.nuts.key, self.collapsed)
+
+    def described(self) -> str:
+        names = [*self.density.names, *self.collapsed.density.names]
+        return f"CollapsedNUTS({', '.join(names)})"
+
+    def named(self) -> str:
+        summed = shown(self.collapsed.density.names)
+        return f"NUTS for {shown(self.density.names)}, with {summed} summed out"
+
+    # ------------------------------------------------------------ points
+    def _x(self, point: dict[str, Any], lead: int = 0, xp: Any = jnp):
+        """(..., d) int, the sites that are summed out, of packed points with `lead` leading axes."""
+        arrays = [xp.asarray(point[v.name]) for v in self.collapsed.density.space.variables]
+        return xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
+
+    def _with_lowest(self, point: dict[str, np.ndarray], lead: int = 0) -> dict[str, np.ndarray]:
+        """A packed point on the host, with stretches whose middle is the current value of each site."""
+        middle = self._x(point, lead, np) - self.collapsed.sums.counts // 2
+        lower = self.collapsed.density.space.lower
+        return point | {LOWEST: np.where(self.collapsed.stretched, middle, lower)}
+
+    # ------------------------------------------------------------ before the chains
+    def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
+        return CollapsedState(self.nuts.start(point), self._x(self.points.packed(point), 0, np).astype(float))
+
+    def logdensity(self, point: dict[str, np.ndarray]) -> float:
+        return self.nuts.logdensity(self._with_lowest(self.points.packed(point)))
+
+    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
+        packed = [self.points.packed(point) for point in points]
+        for point in packed:
+            check_support(self.collapsed.density.space, self._x(point, 0, np))
+        self.nuts.check_starts([self._with_lowest(point) for point in packed])
+
+    # ------------------------------------------------------------ in a chain
+    def draw(self, key, t, point: dict[str, Any], state: CollapsedState):
+        key_stretch, key_nuts, key_sites = jax.random.split(key, 3)
+        lowest = self.collapsed.lowest(key_stretch, self._x(point), state.usual)
+        new, nuts, stats = self.nuts.draw(key_nuts, t, point | {LOWEST: lowest}, state.nuts)
+        del new[LOWEST]
+        context = self.collapsed.context(new)
+        total, x = self.collapsed.sums.total_and_draw(key_sites, context, lowest)
+        for start, v in self.collapsed.density.space.blocks:
+            new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
+        stats["lp"] = stats["lp"] - total + self.collapsed.density.logdensity(x, context)
+        # a mean in which later draws of tuning weigh more
+        weight = jnp.where(t < self.tune, 4.0 / (t + 4.0), 0.0)
+        return new, CollapsedState(nuts, state.usual + weight * (x - state.usual)), stats
+
+    def shared(self, states: CollapsedState, ends: bool) -> CollapsedState:
+        return states._replace(nuts=self.nuts.shared(states.nuts, ends))
+
+    def conclusions(
+        self, states: CollapsedState, points: dict[str, np.ndarray], transitions: int
+    ) -> list[str]:
+        on_hosts = {name: on_host(value) for name, value in points.items()}
+        return self.nuts.conclusions(states.nuts, self._with_lowest(on_hosts, 1), transitions)

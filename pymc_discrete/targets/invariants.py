@@ -1,0 +1,44 @@
+"""Computes what does not depend on an argument once, and not at every evaluation of a function."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+
+
+def hoisted(function: Callable, argument: Any) -> Callable:
+    """The same function of one array; what does not depend on it is computed now.
+
+    XLA does not move all of it out of the loops of NUTS, in which such a function is evaluated.
+
+    Parameters
+    ----------
+    function : array -> pytree of arrays, which may read tracers of the program that is being traced
+    argument : an array of the shape and type that it takes
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(argument)
+    jaxpr, tree = closed.jaxpr, jax.tree.structure(shapes)
+    moving = set(jaxpr.invars)
+    before: list[Any] = []
+    after: list[Any] = []
+    for equation in jaxpr.eqns:
+        depends = any(not isinstance(v, Literal) and v in moving for v in equation.invars)
+        moving.update(equation.outvars if depends else ())
+        (after if depends else before).append(equation)
+    read = [v for e in after for v in e.invars if not isinstance(v, Literal)]
+    read += [v for v in jaxpr.outvars if not isinstance(v, Literal)]
+    made = {v for e in before for v in e.outvars}
+    kept = list(dict.fromkeys(v for v in read if v in made))
+    first = part(jaxpr, jaxpr.constvars, kept, before)
+    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    still = [v for v in constants if v in set(read)]
+    second = part(jaxpr, [*still, *kept, *jaxpr.invars], jaxpr.outvars, after)
+    values = [*(constants[v] for v in still), *first(*closed.consts)]
+    return lambda argument: jax.tree.unflatten(tree, second(*values, argument))
+
+
+def part(jaxpr: Jaxpr, inputs: list, outputs: list, equations: list) -> Callable:
+    """A function of some equations of a program."""
+    piece = Jaxpr((), inputs, outputs, equations, jaxpr.effects, jaxpr.debug_info.with_unknown_names())
+    return jaxpr_as_fun(ClosedJaxpr(piece, ()))
