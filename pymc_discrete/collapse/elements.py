@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pytensor.graph.basic import Constant
 
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
 from pymc_discrete.targets.density import Context, ModelDensity
@@ -98,6 +99,17 @@ class Sparse:
                 yield Elements(term, index[here], of_these[here], tuple(combination.tolist()))
 
     # ------------------------------------------------------------ pure JAX functions
+    def constant(self, context: Context):
+        """() nats, what the tables and the log density differ by; it does not depend on the sites."""
+        if self.density.plan.dense:  # the tables hold the log density
+            return jnp.zeros(())
+        arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
+        values = [
+            jnp.asarray(v.data if isinstance(v, Constant) else arrays[v], float).reshape(())
+            for v in self.density.plan.constant
+        ]
+        return sum(values, jnp.zeros(()))
+
     def tables(self, context: Context, lowest: Any) -> list[Any]:
         """[(E, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
 

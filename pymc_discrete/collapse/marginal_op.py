@@ -42,7 +42,7 @@ class SummedOut(Op):
         slopes = [pt.tensor(dtype="float64", shape=inputs[n].type.shape) for n in self._moving(inputs)]
         return Apply(self, inputs, [pt.dscalar(), *slopes])
 
-    def infer_shape(self, fgraph, node, shapes):
+    def infer_shape(self, node, shapes):
         return [(), *(shapes[n] for n in self._moving(node.inputs))]
 
     def _moving(self, inputs) -> list[int]:

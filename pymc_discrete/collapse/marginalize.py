@@ -166,6 +166,9 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
     for v in [*deterministics, *potentials, *dropped]:
         graph.remove_output(graph.outputs.index(new[v]))
     result = model_from_fgraph(graph, mutate_fgraph=True)
+    order = {str(v.name): n for n, v in enumerate(model.basic_RVs)}
+    result.free_RVs.sort(key=lambda v: order.get(str(v.name), len(order)))
+    result.rvs_to_values = {rv: result.rvs_to_values[rv] for rv in [*result.free_RVs, *result.observed_RVs]}
     for rv, start in model.rvs_to_initial_values.items():
         if str(rv.name) in result.named_vars and start is not None and not isinstance(start, Variable):
             result.set_initval(result[str(rv.name)], start)

@@ -67,12 +67,13 @@ class Sums:
 
     def logdensity(self, context: Context, lowest: Any = None):
         """() nats, the log of the sum of exp of the terms that depend on the block."""
-        return self.elimination.joined(self.tables(context, lowest))[0]
+        return self.elimination.joined(self.tables(context, lowest))[0] + self.elements.constant(context)
 
     def total_and_draw(self, key, context: Context, lowest: Any = None):
         """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""
         lowest = jnp.asarray(self.density.space.lower if lowest is None else lowest)
         total, stages = self.elimination.joined(self.tables(context, lowest))
+        total = total + self.elements.constant(context)
         return total, lowest + self.elimination.draw(uniforms(key, (len(self.counts),)), stages)
 
     def probabilities(self, context: Context, lowest: Any = None):

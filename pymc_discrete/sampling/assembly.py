@@ -91,9 +91,12 @@ def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: An
     moved : continuous variables that NUTS moves
     collapse : as in `sample`
     """
-    if collapse is False or not names or not moved:
+    if collapse is False:
         return None
-    if collapse in (True, "auto"):
+    if not moved or not names:
+        lacks = "no continuous variable is moved by NUTS" if names else "every discrete variable has a step"
+        raise ValueError(f"There is nothing to sum out: {lacks}. Leave out collapse=.")
+    if collapse is True:
         wanted = names
     else:
         wanted = block_of(model, collapse)

@@ -101,6 +101,21 @@ def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict
     return options
 
 
+def check_collapse(collapse: Any, dtype: str) -> None:
+    """Refuse a `collapse` that is neither a switch nor names."""
+    if isinstance(collapse, str):
+        raise ValueError(
+            f"collapse must be True, False, or a list of discrete variables or names, got {collapse!r}. "
+            f"To sum out one variable: collapse=[{collapse!r}]."
+        )
+    if not isinstance(collapse, bool | list | tuple):
+        raise TypeError(
+            f"collapse must be True, False, or a list of discrete variables or their names, got {collapse!r}."
+        )
+    if collapse and dtype != "float64":
+        raise ValueError('collapse= needs dtype="float64": sums over many states lose too much in float32.')
+
+
 def check_names(model: pm.Model, var_names: Any) -> None:
     """Refuse `var_names` that are no list of variables of the model."""
     if var_names is None:

@@ -22,7 +22,7 @@ from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS
-from pymc_discrete.sampling.options import check, check_names, nuts_options, refuse
+from pymc_discrete.sampling.options import check, check_collapse, check_names, nuts_options, refuse
 from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
@@ -84,6 +84,12 @@ def sample(
         "max_treedepth" (10); "dense" (False), whether the mass matrix is dense; "pooled" (False), whether the
         chains share one step size and mass matrix learned from all of them, for many chains and a short
         warm-up. Chains that are pooled are not independent.
+    collapse : bool or list
+        Discrete variables to sum out of the density on which NUTS moves, names or variables, or True for all
+        that have no step; they are drawn from their exact conditional after each of its transitions. This
+        removes the tie between discrete and continuous variables, as between counts and their detection
+        probability, at the price of a sum over all states in each evaluation. Counts without a bound are
+        summed over stretches about their value, which leaves out nothing.
     random_seed : int or what `pm.sample` takes, optional
         All random numbers are a function of it, the index of the chain and the index of the draw.
     initvals : dict or list of dicts, optional
@@ -159,6 +165,7 @@ def sample(
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
     nuts = nuts_options(nuts, OPTIONS)
+    check_collapse(collapse, dtype)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
     model = modelcontext(model)

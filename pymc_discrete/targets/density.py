@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.targets.float32 import change, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
@@ -192,6 +192,7 @@ class ModelDensity(Density):
         terms = [Term(name, t, None).total for name, t in self.graph.terms]
         total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
+        needed += [v for v in self.plan.constant if not isinstance(v, Constant)]
         self.leaves = [v for v in dict.fromkeys(needed) if not self.graph.depends(v)]
         self._values_of_leaves = jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax])
         self._inputs = [*self.graph.values, *self.leaves]

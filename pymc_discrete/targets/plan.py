@@ -51,7 +51,9 @@ class Plan:
     Attributes
     ----------
     sparse, dense : list of Term
-        The terms whose elements depend on a few sites each, and the others; all add up to the log density.
+        The terms whose elements depend on a few sites each, and the others.
+    constant : list of scalars
+        What these terms and the log density differ by; it does not depend on the block.
     tables : Tables
     in_place : InPlace
     incremental, gradients : list of Incremental, list of Gradient
@@ -66,13 +68,16 @@ class Plan:
         self._reasons = [Reason(-1, "exact", "no term depends on it")] * len(sized)
         sparse: list[Term] = []
         dense: list[Term] = []
+        constant: list[Term] = []
         for name, term in self.graph.terms:
-            sparse_terms, dense_terms = split(name, term, dependence)
+            sparse_terms, dense_terms, constant_terms = split(name, term, dependence)
             sparse += sparse_terms
             dense += dense_terms
+            constant += constant_terms
         self.incremental: list[Incremental] = []
         self.gradients: list[Gradient] = []
         self.sparse, self.dense = sparse, dense
+        self.constant = [t.total for t in constant]
         if how == "gradient":
             self.gradients, sparse, dense = [self._gradient_of_all(dense + sparse)], [], []
         unary, pairs, joined = self._sort_sparse(sparse)

@@ -33,20 +33,25 @@ class Term(NamedTuple):
         return total if self.weight is None else total * self.weight
 
 
-def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term], list[Term]]:
+def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term], list[Term], list[Term]]:
     """Terms that add up to the sum of `var`, split as far as that makes their elements depend on fewer sites.
 
     Returns
     -------
     sparse : terms whose elements depend on few sites each
     dense : terms whose elements depend on too many sites, or on sites that are not known (see `Dependence`)
+    constant : terms that do not depend on the block
     """
     sparse: list[Term] = []
     dense: list[Term] = []
+    constant: list[Term] = []
     graph = dependence.graph
 
     def add(var: Variable, weight: Variable | None) -> None:
-        if not graph.depends(var) or graph.size(var) == 0:
+        if graph.size(var) == 0:
+            return
+        if not graph.depends(var):
+            constant.append(Term(name, var, weight))
             return
         sites, parts = dependence.of(var), summands(var, graph)
         width = 3 if sites is None else sites.shape[1]
@@ -61,7 +66,7 @@ def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term],
             (dense if sites is None else sparse).append(Term(name, var, weight))
 
     add(var, None)
-    return sparse, dense
+    return sparse, dense, constant
 
 
 def separates(var: Variable, dependence: Dependence) -> bool:

@@ -1,0 +1,99 @@
+"""Small models whose discrete variables can be summed out.
+
+Each function returns the model and {variable: (lower, upper)}.
+"""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+R = np.random.default_rng(17)
+Y = R.normal(size=5)
+SEEN = np.array([[0, 1], [1, 1], [0, 0], [0, 0]])
+
+
+def labels():
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(3))
+        mu, sd = pm.Normal("mu", 0, 3, shape=3), pm.HalfNormal("sd", 1.0)
+        z = pm.Categorical("z", p=w, shape=5)
+        pm.Normal("y", mu[z], sd, observed=Y)
+    return model, {"z": (0, 2)}
+
+
+def chain():
+    with pm.Model() as model:
+        P, mu = pm.Dirichlet("P", np.ones((2, 2))), pm.Normal("mu", 0, 2, shape=2)
+        z = pm.Categorical("z", p=[0.3, 0.7], shape=5)
+        pm.Potential("transitions", pt.log(P)[z[:-1], z[1:]].sum())
+        pm.Normal("y", mu[z], 1.0, observed=Y)
+    return model, {"z": (0, 1)}
+
+
+def occupancy():
+    """The gradient of log(z p) is infinite times 0 at z = 0."""
+    with pm.Model(coords={"site": list("abcd")}) as model:
+        psi, p = pm.Beta("psi", 1, 1), pm.Beta("p", 2, 1)
+        z = pm.Bernoulli("z", psi, dims="site")
+        pm.Deterministic("occupied", z.sum())
+        pm.Bernoulli("seen", z[:, None] * p, observed=SEEN)
+    return model, {"z": (0, 1)}
+
+
+def thinned():
+    """The bound of one variable is another one, and their pairs have different numbers of values."""
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1, shape=2)
+        n = pm.Binomial("n", n=3, p=p[0], shape=2)
+        k = pm.Binomial("k", n=n, p=p[1], shape=2)
+        pm.Normal("y", k, 0.8, observed=[1.2, 2.1])
+    return model, {"n": (0, 3), "k": (0, 3)}
+
+
+def cycles():
+    """A lattice, and one label that all sites share."""
+    with pm.Model() as model:
+        c, h = pm.Normal("c", 0.3, 0.3), pm.Normal("h", 0, 1, shape=2)
+        label = pm.Bernoulli("label", 0.4)
+        x = pm.Bernoulli("x", np.full((2, 3), 0.5), shape=(2, 3))
+        s = 2 * x - 1
+        field = (h[label] * s).sum()
+        pm.Potential("e", c * ((s[1:] * s[:-1]).sum() + (s[:, 1:] * s[:, :-1]).sum()) + field)
+    return model, {"label": (0, 1), "x": (0, 1)}
+
+
+def prior_of_a_coefficient():
+    """A continuous variable whose prior, with bounds, depends on the gate; data that may change."""
+    with pm.Model() as model:
+        gate = pm.Bernoulli("gate", 0.3)
+        sd = pm.Uniform("sd", 0.5, 2.0)
+        slope = pm.Normal("slope", 0, pt.switch(gate, 2.0, 0.1))
+        top = pm.Uniform("top", 0, 3)
+        late = pm.TruncatedNormal("late", top * gate, 1.0, lower=-1.0, upper=5.0)
+        x = pm.Data("x", Y)
+        pm.Normal("y", slope * x + late, sd, observed=Y[::-1])
+    return model, {"gate": (0, 1)}
+
+
+def counts():
+    with pm.Model() as model:
+        lam, p = pm.Gamma("lam", 3, 1), pm.Beta("p", 2, 2)
+        N = pm.Poisson("N", lam, shape=2, initval=[4, 4])
+        pm.Binomial("seen", n=N[:, None], p=p, observed=[[3, 2], [1, 2]])
+    return model, {"N": (0, 30)}
+
+
+def joined_by_a_sum():
+    """A term that joins all sites, of which there are few states."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=4)
+        z = pm.Bernoulli("z", 0.4, shape=4)
+        pm.Normal("y", pt.exp((b * z).sum()), 1.0, observed=0.7)
+    return model, {"z": (0, 1)}
+
+
+MODELS = {
+    f.__name__: f
+    for f in (labels, chain, occupancy, thinned, cycles, prior_of_a_coefficient, counts, joined_by_a_sum)
+}
+TRUNCATED = {"counts"}

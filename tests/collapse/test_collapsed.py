@@ -1,0 +1,161 @@
+"""`pmd.sample(collapse=...)`: transitions with discrete variables summed out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytest
+import scipy.stats
+
+import pymc_discrete as pmd
+from pymc_discrete.collapse import collapsed
+from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.sampling.assembly import blocks_of, steps_of
+from pymc_discrete.targets.model_settings import model_settings
+from tests.collapse.models import counts, labels, occupancy
+from tests.tools.running import QUIET, lp_of
+
+
+def prior_of_counts():
+    """lam ~ Gamma(3, 0.5), N | lam ~ Poisson(lam): N is negative binomial."""
+    with pm.Model() as model:
+        lam = pm.Gamma("lam", 3, 0.5)
+        pm.Poisson("N", lam, shape=3, initval=[4, 4, 4])
+    return model
+
+
+def after_transitions(model, starts, transitions=3, seed=0):
+    """The points of chains after transitions that no longer tune.
+
+    starts : {value variable: (chains, ...)}
+    """
+    with model_settings():
+        point = model.initial_point()
+        steps, summed = steps_of(model, None, point, True)
+        assert summed is not None
+        (block,), _ = blocks_of(model, steps, point, 0, 0.8, NUTS, summed)
+        state = block.start({name: value[0] for name, value in starts.items()})
+
+        def chain(key, one):
+            full = {**one, **block.numbers}
+            for n in range(transitions):
+                full, _, _ = block.draw(jax.random.fold_in(key, n), jnp.asarray(10**6), full, state)
+            return {name: full[name] for name in one}
+
+        chains = len(next(iter(starts.values())))
+        keys = jax.random.split(jax.random.key(seed), chains)
+        packed = {name: jnp.asarray(value) for name, value in starts.items()}
+        return jax.tree.map(np.asarray, jax.jit(lambda *a: jax.lax.map(lambda b: chain(*b), a))(keys, packed))
+
+
+NUTS = {"max_treedepth": 3, "dense": False, "pooled": False}
+
+
+def logps(model, idata):
+    """(chains, draws) PyMC's log density at the draws, at the values of its value variables."""
+    f = model.compile_logp()
+    of = {rv: (model.rvs_to_transforms[rv], model.rvs_to_values[rv].name) for rv in model.free_RVs}
+    out = np.empty(lp_of(idata).shape)
+    for c, n in np.ndindex(out.shape):
+        point = {}
+        for rv, (transform, value) in of.items():
+            draw = idata["posterior"][rv.name].values[c, n]
+            point[value] = draw if transform is None else transform.forward(draw, *rv.owner.inputs).eval()
+        out[c, n] = f(point)
+    return out
+
+
+@pytest.mark.parametrize("length", [2, 3, 8])
+@pytest.mark.by_default("3")
+def test_stretches_of_every_length_leave_the_joint_distribution_invariant(length, monkeypatch):
+    monkeypatch.setattr(collapsed, "SHORTEST", length)
+    monkeypatch.setattr(collapsed, "LONGEST", length)
+    monkeypatch.setattr(collapsed, "ELSEWHERE", 0.5)
+    r, chains = np.random.default_rng(1), 20_000
+    lam = r.gamma(3, 2.0, size=chains)
+    starts = {"lam_log__": np.log(lam), "N": r.poisson(lam[:, None], size=(chains, 3))}
+    after = after_transitions(prior_of_counts(), starts)
+    lam, N = np.exp(after["lam_log__"]), after["N"]
+    assert np.mean(starts["N"] != N) > 0.2
+    assert scipy.stats.kstest(lam, scipy.stats.gamma(3, scale=2.0).cdf).pvalue > 1e-3
+    # N given lam, by its randomised rank, and the sum of the three
+    u = r.random(N.shape)
+    below, at = scipy.stats.poisson.cdf(N - 1, lam[:, None]), scipy.stats.poisson.pmf(N, lam[:, None])
+    assert scipy.stats.kstest((below + u * at)[:, 0], "uniform").pvalue > 1e-3
+    below, at = scipy.stats.nbinom.cdf(N[:, 1] - 1, 3, 1 / 3), scipy.stats.nbinom.pmf(N[:, 1], 3, 1 / 3)
+    assert scipy.stats.kstest(below + u[:, 1] * at, "uniform").pvalue > 1e-3
+
+
+def test_a_stretch_that_is_moved_into_the_support_is_noticed(monkeypatch):
+    monkeypatch.setattr(collapsed, "SHORTEST", 3)
+    monkeypatch.setattr(collapsed, "LONGEST", 3)
+    monkeypatch.setattr(collapsed, "ELSEWHERE", 1.0)
+    right = Collapsed.lowest
+    monkeypatch.setattr(Collapsed, "lowest", lambda *a: jnp.maximum(right(*a), 0))
+    monkeypatch.setattr(collapsed, "_kept", collapsed.Kept(2))
+    r, chains = np.random.default_rng(1), 20_000
+    lam = r.gamma(3, 0.5, size=chains)
+    with pm.Model() as model:
+        pm.Poisson("N", pm.Gamma("lam", 3, 2.0), shape=3)
+    starts = {"lam_log__": np.log(lam), "N": r.poisson(lam[:, None], size=(chains, 3))}
+    after = after_transitions(model, starts, transitions=10)
+    lam, N = np.exp(after["lam_log__"]), after["N"]
+    below, at = scipy.stats.poisson.cdf(N - 1, lam[:, None]), scipy.stats.poisson.pmf(N, lam[:, None])
+    assert scipy.stats.kstest((below + r.random(N.shape) * at).ravel(), "uniform").pvalue < 1e-6
+
+
+def test_the_draws_have_the_log_density_that_is_recorded():
+    for build in (labels, occupancy, counts):
+        model, _ = build()
+        idata = pmd.sample(4, tune=20, chains=2, model=model, collapse=True, random_seed=1, **QUIET)
+        np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_collapsed_and_other_draws_agree():
+    model, _ = counts()
+    draws = [
+        pmd.sample(4000, chains=4, model=model, collapse=collapse, random_seed=3, **QUIET)
+        for collapse in (False, True)
+    ]
+    import arviz as az
+
+    for name in ("lam", "p"):
+        a, b = (np.asarray(d["posterior"][name]) for d in draws)
+        error = np.hypot(*(float(az.mcse(v)) for v in (a, b)))
+        assert abs(a.mean() - b.mean()) < 4 * error
+    effective = [float(az.ess(np.asarray(d["posterior"]["lam"]))) for d in draws]
+    assert effective[1] > 2 * effective[0]
+
+
+def test_only_named_variables_are_summed_out():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2, shape=2)
+        a, b = pm.Bernoulli("a", 0.4, shape=3), pm.Bernoulli("b", 0.6, shape=3)
+        pm.Normal("y", mu[a] + mu[b], 1.0, observed=[0.1, -1.0, 2.0])
+    idata = pmd.sample(4, tune=20, chains=2, model=model, collapse=["a"], random_seed=1, **QUIET)
+    assert idata["posterior"].attrs["steps"].startswith("CollapsedNUTS(mu, a); ")
+    np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"collapse": "all"}, ValueError, "collapse"),
+        ({"collapse": 3}, TypeError, "collapse"),
+        ({"collapse": ["mu"]}, ValueError, "mu"),
+        ({"collapse": True, "dtype": "float32"}, ValueError, "float64"),
+    ],
+    ids=["word", "number", "continuous", "float32"],
+)
+def test_bad_options(options, error, words):
+    with pytest.raises(error, match=words):
+        pmd.sample(5, tune=5, chains=1, model=labels()[0], **options, **QUIET)
+
+
+def test_what_has_a_step_is_not_summed_out():
+    model, _ = labels()
+    with pytest.raises(ValueError, match="has a step"):
+        pmd.sample(
+            5, tune=5, chains=1, model=model, step=pmd.BlockGibbs("z", model=model), collapse=["z"], **QUIET
+        )

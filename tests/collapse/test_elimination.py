@@ -1,0 +1,106 @@
+"""Sums and draws by elimination, against the sum over all states."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pymc_discrete.collapse.elimination import Elimination, TooDear, log_sum
+from tests.tools.statistics import g_test
+
+
+def random_tables(seed, d=6, pairs=6, triples=1, forbidden=0.15):
+    """(counts, scopes, tables) of random factors; some entries are -inf, tables are wider than needed."""
+    r = np.random.default_rng(seed)
+    counts = r.integers(1, 4, size=d)
+    scopes, tables = [np.arange(d)[:, None]], [r.normal(size=(d, 3))]
+    for J, E in ((2, pairs), (3, triples), (1, 3)):
+        sites = np.stack([r.permutation(d)[:J] for _ in range(E)])
+        table = r.normal(size=(E, *[3] * J))
+        scopes.append(sites)
+        tables.append(np.where(r.random(table.shape) < forbidden, -np.inf, table) if J == 2 else table)
+    return counts, scopes, tables
+
+
+def by_brute_force(counts, scopes, tables):
+    """(states (S, d), log weight of each)"""
+    states = np.array(list(itertools.product(*map(range, counts))))
+    total = np.zeros(len(states))
+    for sites, table in zip(scopes, tables, strict=True):
+        for scope, values in zip(sites, table, strict=True):
+            total += values[tuple(states[:, scope].T)]
+    return states, total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_sum_is_that_over_all_states(seed):
+    counts, scopes, tables = random_tables(seed)
+    _, weights = by_brute_force(counts, scopes, tables)
+    got, _ = Elimination(counts, scopes).joined(list(map(jnp.asarray, tables)))
+    assert float(got) == pytest.approx(np.logaddexp.reduce(weights), abs=1e-5)
+
+
+def test_a_table_that_is_left_out_is_noticed():
+    counts, scopes, tables = random_tables(1)
+    _, weights = by_brute_force(counts, scopes, tables)
+    tables[1][0] = 0.0
+    got, _ = Elimination(counts, scopes).joined(list(map(jnp.asarray, tables)))
+    assert abs(float(got) - np.logaddexp.reduce(weights)) > 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_is_the_probability_of_every_entry(seed):
+    counts, scopes, tables = random_tables(seed)
+    states, weights = by_brute_force(counts, scopes, tables)
+    p = np.exp(weights - np.logaddexp.reduce(weights))
+    elimination = Elimination(counts, scopes)
+    slopes = jax.grad(lambda tables: elimination.joined(tables)[0])(list(map(jnp.asarray, tables)))
+    for sites, slope in zip(scopes, slopes, strict=True):
+        want = np.zeros(slope.shape)
+        for n, scope in enumerate(sites):
+            np.add.at(want[n], tuple(states[:, scope].T), p)
+        np.testing.assert_allclose(slope, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_draws_have_the_probabilities_of_all_states(seed):
+    counts, scopes, tables = random_tables(seed, d=4, pairs=4)
+    states, weights = by_brute_force(counts, scopes, tables)
+    elimination = Elimination(counts, scopes)
+
+    def draw(key):
+        _, stages = elimination.joined(list(map(jnp.asarray, tables)))
+        return elimination.draw(jax.random.uniform(key, (len(counts),)), stages)
+
+    x = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(seed), 50_000)))
+    got = np.array([(x == state).all(1).sum() for state in states])
+    p = np.exp(weights - np.logaddexp.reduce(weights))
+    assert got.sum() == len(x)
+    assert (got[p == 0] == 0).all()
+    assert g_test(got[p > 0], p[p > 0]) > 1e-3
+
+
+def test_a_chain_is_halved_in_every_stage_and_a_star_loses_its_leaves():
+    d = 64
+    path = np.stack([np.arange(d - 1), np.arange(1, d)], 1)
+    assert len(Elimination(np.full(d, 3), [path]).stages) <= 2 + np.log2(d)
+    star = np.stack([np.zeros(d - 1, int), np.arange(1, d)], 1)
+    elimination = Elimination(np.full(d, 3), [star])
+    assert [sum(len(g.sites) for g in stage) for stage in elimination.stages] == [d - 1, 1]
+
+
+def test_a_sum_that_is_too_dear_is_refused():
+    d = 24
+    everyone = np.array([(i, j) for i in range(d) for j in range(i)])
+    with pytest.raises(TooDear) as error:
+        Elimination(np.full(d, 3), [everyone])
+    assert error.value.entries > 2**20
+    assert len(error.value.sites) > 1
+
+
+def test_what_is_impossible_has_gradient_zero():
+    value, slope = jax.value_and_grad(lambda a: log_sum(a, 0))(jnp.full(3, -jnp.inf))
+    assert value == -jnp.inf
+    assert (slope == 0).all()

@@ -1,0 +1,195 @@
+"""Marginalised models: log densities, gradients and probabilities against sums over all states."""
+
+import itertools
+import logging
+
+import arviz_base
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_discrete as pmd
+from tests.collapse.models import MODELS, TRUNCATED, Y, counts, labels, occupancy, prior_of_a_coefficient
+from tests.tools.statistics import g_test
+
+
+def as_tree(posterior):
+    return arviz_base.from_dict({"posterior": posterior})
+
+
+def states_of(model, support):
+    """[{variable: value}] of all states of the summed variables."""
+    start = model.initial_point()
+    axes = [range(a, b + 1) for name, (a, b) in support.items() for _ in range(np.size(start[name]))]
+    states = []
+    for values in itertools.product(*axes):
+        state, at = {}, 0
+        for name in support:
+            size = np.size(start[name])
+            state[name] = np.reshape(values[at : at + size], np.shape(start[name]))
+            at += size
+        states.append(state)
+    return states
+
+
+def options_of(name, support):
+    return {"truncate": support} if name in TRUNCATED else {}
+
+
+def jittered(model, support, seed):
+    r = np.random.default_rng(seed)
+    point = model.initial_point()
+    return {
+        k: np.asarray(v, float) + 0.4 * r.normal(size=np.shape(v))
+        for k, v in point.items()
+        if k not in support
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.*float32:UserWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_the_log_density_and_its_gradient_are_those_of_the_sum(name):
+    model, support = MODELS[name]()
+    marginal = pmd.marginalize(model, list(support), **options_of(name, support))
+    assert not {v.name for v in marginal.free_RVs} & set(support)
+    logp, theirs, slope = model.compile_logp(), marginal.compile_logp(), marginal.compile_dlogp()
+    states = states_of(model, support)
+
+    def summed(rest):
+        return np.logaddexp.reduce([logp({**rest, **state}) for state in states])
+
+    rest = jittered(model, support, 1)
+    assert float(theirs(rest)) == pytest.approx(summed(rest), rel=1e-8)
+    r, h = np.random.default_rng(2), 1e-4
+    direction = {v.name: r.normal(size=np.shape(rest[v.name])) for v in marginal.continuous_value_vars}
+    up, down = ({k: rest[k] + s * h * direction[k] for k in rest} for s in (1, -1))
+    want = (summed(up) - summed(down)) / (2 * h)
+    got = slope(rest) @ np.concatenate([direction[v.name].ravel() for v in marginal.continuous_value_vars])
+    assert float(got) == pytest.approx(want, rel=1e-5, abs=1e-6)
+
+
+def test_names_transforms_dimensions_and_start_values_stay():
+    model, _ = prior_of_a_coefficient()
+    marginal = pmd.marginalize(model)
+    assert [v.name for v in marginal.value_vars] == [v.name for v in model.value_vars if v.name != "gate"]
+    assert "x" in marginal.named_vars
+    model, support = counts()
+    model.set_initval(model["lam"], 2.5)
+    kept = pmd.marginalize(model, truncate=support)
+    assert kept.rvs_to_initial_values[kept["lam"]] == 2.5
+    model, _ = occupancy()
+    assert "occupied" not in pmd.marginalize(model).named_vars
+
+
+def test_data_that_have_changed_give_no_number():
+    with pm.Model() as model:
+        x, b = pm.Data("x", Y), pm.Normal("b")
+        pm.Normal("y", b * pm.Bernoulli("gate", 0.3) * x, 1.0, observed=Y[::-1])
+    marginal = pmd.marginalize(model)
+    logp, point = marginal.compile_logp(), marginal.initial_point()
+    assert np.isfinite(logp(point))
+    with marginal:
+        pm.set_data({"x": Y + 1})
+    assert np.isnan(logp(point))
+
+
+def test_pymc_samples_the_model_and_draws_come_back(caplog):
+    model, _ = occupancy()
+    with pmd.marginalize(model):
+        idata = pm.sample(
+            400,
+            tune=300,
+            chains=2,
+            cores=1,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    with caplog.at_level(logging.WARNING, logger="pymc.discrete"):
+        both = pmd.recover(idata, model, random_seed=2)
+    assert not caplog.records
+    z, p = both["posterior"]["z"], both["probabilities"]["z"]
+    assert z.dims == ("chain", "draw", "site")
+    assert list(z.coords["site"].values) == list("abcd")
+    assert p.dims == ("chain", "site", "z value")
+    np.testing.assert_allclose(p.sum("z value"), 1.0)
+    np.testing.assert_array_equal(both["posterior"]["occupied"], z.sum("site"))
+    np.testing.assert_allclose(p.sel({"site": ["a", "b"], "z value": 1}), 1.0)
+    # of each chain, the mean of independent draws given theta
+    shares, expected = z.mean("draw"), p.sel({"z value": 1})
+    assert (abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / 400) + 1e-12).all()
+
+
+def test_draws_given_the_rest_have_the_probabilities_of_all_states():
+    model, support = labels()
+    names = [v.name for v in model.continuous_value_vars]
+    point = model.initial_point()
+    inverse = model.compile_fn(
+        model.replace_rvs_by_values([model[n] for n in ("w", "mu", "sd")]),
+        inputs=model.value_vars,
+        point_fn=True,
+        on_unused_input="ignore",
+    )
+    point["mu"] = np.array([-1.0, 0.3, 1.0])
+    assert set(names) < set(point)
+    values = dict(zip(("w", "mu", "sd"), inverse(point), strict=True))
+    draws = 20_000
+    posterior = {k: np.broadcast_to(v, (1, draws, *np.shape(v))) for k, v in values.items()}
+    z = pmd.recover(as_tree(posterior), model, random_seed=3)["posterior"]["z"].values[0]
+    states = states_of(model, support)
+    logp = model.compile_logp()
+    weights = np.array([logp({**point, **state}) for state in states])
+    p = np.exp(weights - np.logaddexp.reduce(weights))
+    got = np.array([(z == state["z"]).all(1).sum() for state in states])
+    often = p * draws >= 5
+    assert g_test(np.append(got[often], got[~often].sum()), np.append(p[often], p[~often].sum())) > 1e-3
+
+
+def test_a_truncated_sum_that_leaves_out_mass_is_said(caplog):
+    model, _ = counts()
+    posterior = {"lam": np.full((1, 3), 6.0), "p": np.full((1, 3), 0.4)}
+    with caplog.at_level(logging.WARNING, logger="pymc.discrete"):
+        pmd.recover(as_tree(posterior), model, truncate={"N": (0, 8)})
+        assert "leaves out" in caplog.text
+        assert "above 8" in caplog.text
+        caplog.clear()
+        pmd.recover(as_tree(posterior), model, truncate={"N": (0, 60)})
+        assert not caplog.text
+
+
+# ---------------------------------------------------------------- bad input
+def dense(n=40):
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=n)
+        z = pm.Bernoulli("z", 0.4, shape=n)
+        pm.Normal("y", pm.math.exp((b * z).sum()), 1.0, observed=0.7)
+    return model
+
+
+def nested():
+    with pm.Model() as model:
+        c = pm.Bernoulli("c", 0.4)
+        pm.Categorical("d", p=pm.math.stack([[0.2, 0.8], [0.6, 0.4]])[c], shape=3)
+        pm.Normal("x")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "error", "words"),
+    [
+        (lambda: counts()[0], {}, ValueError, r"'N' .* no bound.*truncate=\{'N': \(0, 200\)\}"),
+        (lambda: counts()[0], {"truncate": {"M": (0, 3)}}, ValueError, "truncate names 'M'"),
+        (dense, {}, NotImplementedError, "the term 'y' joins too many .*states"),
+        (nested, {"vars": ["c"]}, NotImplementedError, "Sum out 'd' too"),
+    ],
+    ids=["no bound", "unknown name", "dense", "discrete child"],
+)
+def test_what_cannot_be_summed_is_named_with_a_remedy(build, options, error, words):
+    with pytest.raises(error, match=words):
+        pmd.marginalize(build(), **options)
+
+
+def test_a_posterior_without_a_variable_is_refused():
+    model, _ = occupancy()
+    with pytest.raises(ValueError, match="has no 'psi'"):
+        pmd.recover(as_tree({"p": np.full((1, 3), 0.4)}), model)
