@@ -120,7 +120,7 @@ def markdown(args, records):
     )
 
 
-FOOTNOTE = f"""- {CHAINS} chains on one core. Ours: {DRAWS} draws of each; s before sampling: compiling and tuning.
+FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: {DRAWS} draws of each; s before sampling: until tuning ends.
   dense: the mass matrix of NUTS. ESS: ArviZ's bulk ESS of all chains, the least of all summaries.
 - z: difference of a mean or sd from that of pmd.sample, in Monte Carlo errors, the largest."""
 

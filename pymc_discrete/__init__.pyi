@@ -5,6 +5,7 @@ from .factor_graphs import FactorGraph
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
 from .steps.block_gibbs import BlockGibbs
+from .steps.collapsed_nuts import CollapsedNUTS
 from .steps.custom import CustomStep
 from .steps.discrete_langevin import DiscreteLangevin
 from .steps.gibbs_with_gradients import GibbsWithGradients
@@ -22,6 +23,7 @@ from .variational.energy_posterior import fit_energy_posterior
 __all__ = [
     "AutoStep",
     "BlockGibbs",
+    "CollapsedNUTS",
     "CustomStep",
     "DiscreteLangevin",
     "FactorGraph",

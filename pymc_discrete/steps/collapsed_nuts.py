@@ -1,0 +1,243 @@
+"""`CollapsedNUTS`: PyMC's NUTS with discrete variables summed out, within `pm.sample`."""
+
+import functools
+from typing import Any
+
+import cloudpickle
+import jax
+import numpy as np
+import pymc as pm
+from pymc.blocking import PointType, StatsType
+from pymc.exceptions import SamplingError
+from pymc.model import modelcontext
+from pymc.step_methods.compound import BlockedStep
+from pymc.util import get_random_generator
+
+from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
+from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.steps.base import received
+from pymc_discrete.steps.start import check_support
+from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
+from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.model_settings import model_settings
+
+
+class CollapsedNUTS(BlockedStep):
+    r"""PyMC's NUTS for continuous variables, with discrete ones summed out and drawn again in the same step.
+
+    NUTS moves :math:`\theta` on :math:`\log \sum_z p(z, \theta)`, which JAX computes with its gradient, and
+    :math:`z` is then drawn from :math:`p(z \mid \theta)`. Variables without a bound, or with many values, are
+    summed over a stretch about their current value, which leaves the posterior as it is.
+
+    Parameters
+    ----------
+    vars : list of variables or names, optional
+        Continuous variables, which NUTS moves, and discrete ones, which are summed out; by default all of the
+        model.
+    model : pm.Model, optional
+    target_accept : float
+        Acceptance that the step size is tuned to.
+    max_treedepth : int
+        The largest depth of a trajectory.
+    blocked, rng, initial_point, compile_kwargs
+        As in PyMC's own steps; `compile_kwargs`, which is meant for PyTensor, has no effect.
+
+    Raises
+    ------
+    ValueError
+        If no continuous or no discrete variable is among `vars`, or the sum would be too large.
+    NotImplementedError
+        If a term joins too many sites.
+
+    Notes
+    -----
+    The sampler statistics are those of NUTS; `model_logp` is that of the model, with the discrete variables.
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     idata = pm.sample(step=pmd.CollapsedNUTS())
+    """
+
+    name = "collapsed_nuts"
+    default_blocked = True
+    stats_dtypes_shapes = pm.NUTS.stats_dtypes_shapes
+    _progressbar_config = staticmethod(pm.NUTS._progressbar_config)
+    _make_progressbar_update_functions = staticmethod(pm.NUTS._make_progressbar_update_functions)
+
+    def __new__(cls, vars: Any = None, **options: Any):
+        model = modelcontext(options.get("model"))
+        values = {str(v.name): v for v in model.value_vars}
+        continuous, discrete = cls.names_of(model, vars)
+        return super().__new__(cls, [values[name] for name in [*continuous, *discrete]], **options)
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        model: pm.Model | None = None,
+        target_accept: float = 0.8,
+        max_treedepth: int = 10,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict | None = None,
+    ):
+        del compile_kwargs
+        self.model, self.blocked = modelcontext(model), blocked
+        self._continuous, self._discrete = self.names_of(self.model, vars)
+        values = {str(v.name): v for v in self.model.value_vars}
+        self.vars = [values[name] for name in [*self._continuous, *self._discrete]]
+        self.rng = get_random_generator(rng)
+        self._initial_point = initial_point
+        self._options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
+        self.tune, self._draws = True, 0
+        with model_settings():
+            self.collapsed  # noqa: B018 refuses what cannot be summed out
+
+    @staticmethod
+    def names_of(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
+        """The names of the continuous and of the discrete value variables."""
+        continuous, discrete = free(model, CONTINUOUS), free(model, DISCRETE)
+        if vars is not None:
+            given = [value_name(model, v) for v in (vars if isinstance(vars, list | tuple) else [vars])]
+            unknown = [name for name in given if name not in [*continuous, *discrete]]
+            if unknown:
+                raise ValueError(
+                    f"CollapsedNUTS: {', '.join(unknown)} is no free variable of the model. It has "
+                    f"{', '.join([*continuous, *discrete])}."
+                )
+            continuous, discrete = ([n for n in names if n in given] for names in (continuous, discrete))
+        if not continuous or not discrete:
+            lacks = "discrete" if continuous else "continuous"
+            raise ValueError(
+                f"CollapsedNUTS has no {lacks} variable: it moves continuous ones with discrete ones summed "
+                "out. Use pm.NUTS or pmd.AutoStep."
+            )
+        return continuous, discrete
+
+    # ------------------------------------------------------------ built on first use
+    @functools.cached_property
+    def collapsed(self) -> Collapsed:
+        """The model with the discrete variables summed out."""
+        return Collapsed.of(self.model, self._discrete)
+
+    @functools.cached_property
+    def _function(self) -> "Gradient":
+        return Gradient(self.collapsed, self._continuous, self._point())
+
+    @functools.cached_property
+    def _nuts(self) -> pm.NUTS:
+        values = {str(v.name): v for v in self.collapsed.model.value_vars}
+        return pm.NUTS(
+            [values[name] for name in self._continuous],
+            model=self.collapsed.model,
+            logp_dlogp_func=self._function,
+            initial_point=self._point() | {LOWEST: np.zeros(self.collapsed.density.space.d, np.int64)},
+            **self._options,
+        )
+
+    @functools.cached_property
+    def _drawn(self):
+        """(key, point, lowest) -> (sites, log density of the whole model), compiled."""
+        names = [str(v.name) for v in self.model.value_vars if v.name not in self._discrete]
+
+        def draw(key, values, lowest):
+            context = self.collapsed.context(dict(zip(names, values, strict=True)))
+            total, x = self.collapsed.sums.total_and_draw(key, context, lowest)
+            return x, self.collapsed.density.logdensity(x, context) - total
+
+        compiled = jax.jit(draw)
+        return lambda key, point, lowest: compiled(key, [point[name] for name in names], lowest)
+
+    @functools.cached_property
+    def _lowest(self):
+        return jax.jit(self.collapsed.lowest)
+
+    def _point(self) -> PointType:
+        return self.model.initial_point() if self._initial_point is None else self._initial_point
+
+    # ------------------------------------------------------------ a chain
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        super().setup_chain(rng, tune, draws)
+        self.tune, self._draws, self._usual = tune > 0, 0, None
+        self.__dict__.pop("_nuts", None)
+
+    def stop_tuning(self) -> None:
+        super().stop_tuning()
+        self._nuts.stop_tuning()
+
+    @model_settings()
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        x = self.collapsed.density.space.ravel(point)
+        if self._draws == 0:
+            refuse_after_fork()
+            check_support(self.collapsed.density.space, x)
+            self._usual = x.astype(float)
+            self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
+        key_stretch, key_sites = jax.random.split(jax.random.key(int(self.rng.integers(2**63))))
+        lowest = np.asarray(self._lowest(key_stretch, x, self._usual))
+        rest = {name: value for name, value in point.items() if name not in self._discrete}
+        self._function.hold(rest | {LOWEST: lowest})
+        # PyMC's NUTS takes all that it is given for its own variables
+        moved, stats = self._nuts.step({name: rest[name] for name in self._function.names})
+        new = rest | moved
+        sites, more = self._drawn(key_sites, new, lowest)
+        sites = np.asarray(sites)
+        if self.tune:
+            self._usual += 4.0 / (self._draws + 4.0) * (sites - self._usual)
+        self._draws += 1
+        values = self.collapsed.density.space.unravel(sites)
+        new = {name: new[name] if name in new else values[name].astype(point[name].dtype) for name in point}
+        logp = stats[0]["model_logp"] + float(more)
+        if not np.isfinite(logp):
+            raise SamplingError(f"CollapsedNUTS: the log density of the model is {logp} after a draw.")
+        return new, [{**stats[0], "model_logp": logp}]
+
+    # ------------------------------------------------------------ another process
+    def __getstate__(self) -> dict[str, Any]:
+        built = {n for n, a in type(self).__dict__.items() if isinstance(a, functools.cached_property)}
+        return {name: value for name, value in self.__dict__.items() if name not in built}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return received, (cloudpickle.dumps((type(self), self.__getstate__())),)
+
+
+class Gradient:
+    """The log density with discrete variables summed out, and its gradient, as PyMC's NUTS asks for them.
+
+    Parameters
+    ----------
+    names : of the continuous value variables
+    point : {value variable: array}, which tells the shapes
+
+    Attributes
+    ----------
+    names : in the order of the coordinates
+    """
+
+    dtype = "float64"
+    _raveled_inputs = True
+
+    def __init__(self, collapsed: Collapsed, names: list[str], point: PointType):
+        self._extra_vars_shared: dict[str, Any] = {}
+        rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
+        rest[LOWEST] = np.zeros(collapsed.density.space.d, np.int64)
+        self._density, self._numbers = ContinuousDensity.of(collapsed.model, names, rest)
+        self.names = [str(v.name) for v in self._density.graph.values]
+        self._compiled = jax.jit(
+            lambda q, others: jax.value_and_grad(
+                lambda q: self._density.differentiable(q, others)(q) + self._density.rest(others)
+            )(q)
+        )
+
+    def hold(self, point: PointType) -> None:
+        """Keep the values of the other variables of a point."""
+        self._others = self._density.others(self._numbers | point)
+
+    def _pytensor_function(self, q: np.ndarray) -> tuple[Any, np.ndarray]:
+        value, slope = self._compiled(q, self._others)
+        return np.float64(value), np.array(slope)

@@ -1,0 +1,85 @@
+"""`CollapsedNUTS` in `pm.sample`."""
+
+import arviz as az
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_discrete as pmd
+from tests.collapse.models import counts, labels, occupancy
+from tests.tools.running import QUIET
+
+RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
+
+
+def test_a_draw_has_the_log_density_that_is_recorded():
+    for build in (labels, counts):
+        model, _ = build()
+        logp = model.compile_logp()
+        with model:
+            step = pmd.CollapsedNUTS()
+        step.setup_chain(np.random.default_rng(1), tune=3, draws=3)
+        point = model.initial_point()
+        for n in range(6):
+            if n == 3:
+                step.stop_tuning()
+            point, (stats,) = step.step(point)
+            assert stats["model_logp"] == pytest.approx(float(logp(point)), rel=1e-6)
+            assert {name: (v.shape, v.dtype) for name, v in point.items()} == {
+                name: (np.shape(v), np.asarray(v).dtype) for name, v in model.initial_point().items()
+            }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [counts, occupancy])
+def test_draws_agree_with_those_of_other_steps(build):
+    model, _ = build()
+    with model:
+        collapsed = pm.sample(2000, step=pmd.CollapsedNUTS(), **RUN)
+    other = pmd.sample(8000, model=model, random_seed=2, **QUIET)
+    for name in (v.name for v in model.free_RVs):
+        a, b = (np.asarray(d["posterior"][name], float) for d in (collapsed, other))
+        a, b = (v.reshape(*v.shape[:2], -1).mean(-1) for v in (a, b))
+        error = np.hypot(*(float(az.mcse(v)) for v in (a, b)))
+        assert abs(a.mean() - b.mean()) < 4 * error, name
+
+
+def test_it_stands_beside_other_steps():
+    with pm.Model():
+        mu, sd = pm.Normal("mu", 0, 2, shape=2), pm.HalfNormal("sd")
+        a, b = pm.Bernoulli("a", 0.4, shape=3), pm.Bernoulli("b", 0.6, shape=3)
+        pm.Normal("y", mu[a] + mu[b], sd, observed=[0.1, -1.0, 2.0])
+        steps = [pmd.CollapsedNUTS([mu, "sd", a]), pmd.BlockGibbs([b])]
+        idata = pm.sample(20, tune=20, step=steps, **RUN)
+    assert set(idata["posterior"].data_vars) == {"mu", "sd", "a", "b"}
+
+
+def test_it_travels_to_another_process():
+    model, _ = labels()
+    with model:
+        step = pmd.CollapsedNUTS(target_accept=0.9)
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    for one in (step, other):
+        one.setup_chain(np.random.default_rng(3), tune=0, draws=2)
+    ends = [one.step(model.initial_point())[0] for one in (step, other)]
+    for name, value in ends[0].items():
+        np.testing.assert_array_equal(value, ends[1][name])
+
+
+@pytest.mark.parametrize(
+    ("vars", "words"),
+    [(["mu"], "no discrete"), (["z"], "no continuous"), (["y"], "y is no|'y'"), (["nothing"], "nothing")],
+)
+def test_bad_variables_are_named(vars, words):
+    with labels()[0], pytest.raises((ValueError, KeyError, TypeError), match=words):
+        pmd.CollapsedNUTS(vars)
+
+
+def test_a_start_outside_of_the_support_is_refused():
+    model, _ = labels()
+    with model:
+        step = pmd.CollapsedNUTS()
+    step.setup_chain(np.random.default_rng(3), tune=0, draws=2)
+    with pytest.raises(pm.exceptions.SamplingError, match="z"):
+        step.step({**model.initial_point(), "z": np.array([0, 1, 2, 7, 0])})
