@@ -58,7 +58,8 @@ def enough(spec):
         ess = min(scores.bulk_ess(summaries_of(spec, sample(spec, model, draws))).values())
         if ess >= WANTED:
             break
-        draws *= 2 ** max(1, int(np.floor(np.log2(WANTED / max(ess, 1)))))
+        # not all at once, as the estimate from few effective draws is poor
+        draws *= 2 ** min(3, max(1, int(np.floor(np.log2(WANTED / max(ess, 1))))))
     return {"draws": int(min(draws, MOST)), "ess": ess}
 
 
