@@ -140,7 +140,8 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
             "one can hardly change while the others stay. Where labels may swap or groups of sites turn "
             "together, pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
             if two_valued
-            else "each is drawn given the others, so that they go along a ridge in small steps."
+            else "each is drawn given the others, so that they go along a ridge in small steps. Summed "
+            "out they do not: pmd.sample(collapse=True), or step=pmd.CollapsedNUTS()."
         )
         text = (
             f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {ess_of_name:.0f} effective draws of "
