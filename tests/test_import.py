@@ -76,6 +76,11 @@ for build in (scalar, tables, windowed, linear, dense):
                 step(model=model).sweeps
                 started(f"ReparameterizedSlice on {build.__name__}")
             continue
+        if step is pmd.CollapsedNUTS:
+            if model.continuous_value_vars:
+                step(model=model)
+                started(f"CollapsedNUTS on {build.__name__}")
+            continue
         if step is pmd.PerturbAndMaxProduct and build in (windowed, dense):
             continue
         exact = step in (pmd.BlockGibbs, pmd.TreeGibbs, pmd.PerturbAndMaxProduct)

@@ -66,6 +66,8 @@ class CollapsedNUTS(BlockedStep):
     _make_progressbar_update_functions = staticmethod(pm.NUTS._make_progressbar_update_functions)
 
     def __new__(cls, vars: Any = None, **options: Any):
+        if not options.get("blocked", True):
+            raise ValueError("CollapsedNUTS moves all of its variables together: leave out blocked=False.")
         model = modelcontext(options.get("model"))
         values = {str(v.name): v for v in model.value_vars}
         continuous, discrete = cls.names_of(model, vars)

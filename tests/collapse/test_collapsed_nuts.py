@@ -76,6 +76,11 @@ def test_bad_variables_are_named(vars, words):
         pmd.CollapsedNUTS(vars)
 
 
+def test_its_variables_are_moved_together():
+    with labels()[0], pytest.raises(ValueError, match="leave out blocked"):
+        pmd.CollapsedNUTS(blocked=False)
+
+
 def test_a_start_outside_of_the_support_is_refused():
     model, _ = labels()
     with model:
