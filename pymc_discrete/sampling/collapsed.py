@@ -78,24 +78,26 @@ class CollapsedBlock(Block):
         arrays = [xp.asarray(point[v.name]) for v in self.collapsed.density.space.variables]
         return xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
 
-    def _with_lowest(self, point: dict[str, np.ndarray], lead: int = 0) -> dict[str, np.ndarray]:
-        """A packed point on the host, with stretches whose middle is the current value of each site."""
-        middle = self._x(point, lead, np) - self.collapsed.sums.counts // 2
-        lower = self.collapsed.density.space.lower
-        return point | {LOWEST: np.where(self.collapsed.stretched, middle, lower)}
+    def _lowest(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """{LOWEST: (..., d)} of stretches whose middle is the current value of each site, on the host."""
+        middle, lower = x - self.collapsed.sums.counts // 2, self.collapsed.density.space.lower
+        return {LOWEST: np.where(self.collapsed.stretched, middle, lower)}
+
+    def _on_host(self, point: dict[str, np.ndarray]) -> np.ndarray:
+        """(d,) int, the sites that are summed out, at a point {variable: value}."""
+        return self._x(self.points.packed(point), 0, np)
 
     # ------------------------------------------------------------ before the chains
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
-        return CollapsedState(self.nuts.start(point), self._x(self.points.packed(point), 0, np).astype(float))
+        return CollapsedState(self.nuts.start(point), self._on_host(point).astype(float))
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
-        return self.nuts.logdensity(self._with_lowest(self.points.packed(point)))
+        return self.nuts.logdensity(point | self._lowest(self._on_host(point)))
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        packed = [self.points.packed(point) for point in points]
-        for point in packed:
-            check_support(self.collapsed.density.space, self._x(point, 0, np))
-        self.nuts.check_starts([self._with_lowest(point) for point in packed])
+        for point in points:
+            check_support(self.collapsed.density.space, self._on_host(point))
+        self.nuts.check_starts([point | self._lowest(self._on_host(point)) for point in points])
 
     # ------------------------------------------------------------ in a chain
     def draw(self, key, t, point: dict[str, Any], state: CollapsedState):
@@ -118,5 +120,5 @@ class CollapsedBlock(Block):
     def conclusions(
         self, states: CollapsedState, points: dict[str, np.ndarray], transitions: int
     ) -> list[str]:
-        on_hosts = {name: on_host(value) for name, value in points.items()}
-        return self.nuts.conclusions(states.nuts, self._with_lowest(on_hosts, 1), transitions)
+        packed = {name: on_host(value) for name, value in points.items()}
+        return self.nuts.conclusions(states.nuts, packed | self._lowest(self._x(packed, 1, np)), transitions)

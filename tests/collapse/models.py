@@ -40,6 +40,16 @@ def occupancy():
     return model, {"z": (0, 1)}
 
 
+def captures():
+    """A list of vectors, each given the one before."""
+    with pm.Model() as model:
+        stay, p, z = pm.Beta("stay", 2, 1), pm.Beta("p", 1, 1), []
+        for t in range(3):
+            z.append(pm.Bernoulli(f"z{t}", 0.9 if t == 0 else z[-1] * stay, shape=2, initval=[1, 1]))
+            pm.Bernoulli(f"seen{t}", z[t] * p, observed=[[1, 0], [0, 1], [1, 0]][t])
+    return model, {f"z{t}": (0, 1) for t in range(3)}
+
+
 def thinned():
     """The bound of one variable is another one, and their pairs have different numbers of values."""
     with pm.Model() as model:
@@ -94,6 +104,16 @@ def joined_by_a_sum():
 
 MODELS = {
     f.__name__: f
-    for f in (labels, chain, occupancy, thinned, cycles, prior_of_a_coefficient, counts, joined_by_a_sum)
+    for f in (
+        labels,
+        chain,
+        occupancy,
+        captures,
+        thinned,
+        cycles,
+        prior_of_a_coefficient,
+        counts,
+        joined_by_a_sum,
+    )
 }
 TRUNCATED = {"counts"}

@@ -12,7 +12,7 @@ from pymc_discrete.collapse import collapsed
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
 from pymc_discrete.targets.model_settings import model_settings
-from tests.collapse.models import counts, labels, occupancy
+from tests.collapse.models import captures, counts, labels, occupancy
 from tests.tools.running import QUIET, lp_of
 
 
@@ -105,7 +105,7 @@ def test_a_stretch_that_is_moved_into_the_support_is_noticed(monkeypatch):
 
 
 def test_the_draws_have_the_log_density_that_is_recorded():
-    for build in (labels, occupancy, counts):
+    for build in (labels, occupancy, captures, counts):
         model, _ = build()
         idata = pmd.sample(4, tune=20, chains=2, model=model, collapse=True, random_seed=1, **QUIET)
         np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)

@@ -7,14 +7,14 @@ import pymc as pm
 import pytest
 
 import pymc_discrete as pmd
-from tests.collapse.models import counts, labels, occupancy
+from tests.collapse.models import captures, counts, labels, occupancy
 from tests.tools.running import QUIET
 
 RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 
 
 def test_a_draw_has_the_log_density_that_is_recorded():
-    for build in (labels, counts):
+    for build in (labels, captures, counts):
         model, _ = build()
         logp = model.compile_logp()
         with model:
