@@ -5,6 +5,7 @@ from typing import Any
 
 import cloudpickle
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 from pymc.blocking import PointType, StatsType
@@ -15,10 +16,12 @@ from pymc.util import get_random_generator
 
 from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
 from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.steps.base import received
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.model_settings import model_settings
 
 
@@ -141,20 +144,20 @@ class CollapsedNUTS(BlockedStep):
 
     @functools.cached_property
     def _drawn(self):
-        """(key, point, lowest) -> (sites, log density of the whole model), compiled."""
+        """(seed, point, lowest) -> (sites, what the model's log density has more than theirs), compiled."""
         names = [str(v.name) for v in self.model.value_vars if v.name not in self._discrete]
 
-        def draw(key, values, lowest):
+        def draw(seed, values, lowest):
             context = self.collapsed.context(dict(zip(names, values, strict=True)))
-            total, x = self.collapsed.sums.total_and_draw(key, context, lowest)
+            total, x = self.collapsed.sums.total_and_draw(key_of_words(seed), context, lowest)
             return x, self.collapsed.density.logdensity(x, context) - total
 
         compiled = jax.jit(draw)
-        return lambda key, point, lowest: compiled(key, [point[name] for name in names], lowest)
+        return lambda seed, point, lowest: compiled(seed, [point[name] for name in names], lowest)
 
     @functools.cached_property
     def _lowest(self):
-        return jax.jit(self.collapsed.lowest)
+        return jax.jit(lambda seed, *args: self.collapsed.lowest(key_of_words(seed), *args))
 
     def _point(self) -> PointType:
         return self.model.initial_point() if self._initial_point is None else self._initial_point
@@ -177,14 +180,14 @@ class CollapsedNUTS(BlockedStep):
             check_support(self.collapsed.density.space, x)
             self._usual = x.astype(float)
             self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
-        key_stretch, key_sites = jax.random.split(jax.random.key(int(self.rng.integers(2**63))))
-        lowest = np.asarray(self._lowest(key_stretch, x, self._usual))
+        seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
+        lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self._discrete}
         self._function.hold(rest | {LOWEST: lowest})
         # PyMC's NUTS takes all that it is given for its own variables
         moved, stats = self._nuts.step({name: rest[name] for name in self._function.names})
         new = rest | moved
-        sites, more = self._drawn(key_sites, new, lowest)
+        sites, more = self._drawn(seeds[1], new, lowest)
         sites = np.asarray(sites)
         if self.tune:
             self._usual += 4.0 / (self._draws + 4.0) * (sites - self._usual)
@@ -230,16 +233,23 @@ class Gradient:
         rest[LOWEST] = np.zeros(collapsed.density.space.d, np.int64)
         self._density, self._numbers = ContinuousDensity.of(collapsed.model, names, rest)
         self.names = [str(v.name) for v in self._density.graph.values]
-        self._compiled = jax.jit(
-            lambda q, others: jax.value_and_grad(
-                lambda q: self._density.differentiable(q, others)(q) + self._density.rest(others)
-            )(q)
-        )
+        self._prepare, self._evaluate = jax.jit(self._without_q), jax.jit(self._with_q)
+
+    def _without_q(self, others: list[Any]) -> tuple[list[Any], Any]:
+        """What does not depend on the continuous variables, computed once per draw."""
+        q = jnp.zeros(self._density.size)
+        values, self._from_there = separated(self._density.value_and_slope(q, others), q)
+        return values, self._density.rest(others)
+
+    def _with_q(self, values: list[Any], rest, q):
+        """The log density and its gradient at q, given what `_without_q` returns."""
+        value, slope = self._from_there(values, q)
+        return value + rest, slope
 
     def hold(self, point: PointType) -> None:
         """Keep the values of the other variables of a point."""
-        self._others = self._density.others(self._numbers | point)
+        self._held = self._prepare(self._density.others(self._numbers | point))
 
     def _pytensor_function(self, q: np.ndarray) -> tuple[Any, np.ndarray]:
-        value, slope = self._compiled(q, self._others)
+        value, slope = self._evaluate(*self._held, q)
         return np.float64(value), np.array(slope)

@@ -171,10 +171,12 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
 
     Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours.
     If 20 attempts have density zero, smaller and smaller random sets of sites are drawn, and the others stay
-    as in x. After 200 attempts the state is x.
+    as in x, unless x has density zero too. After 200 attempts the state is x.
     """
     share, space = 1.0, target.space
     for attempt in range(200):
+        if attempt == 20 and not float(target.logdensity(x)) > -np.inf:
+            break
         y, redrawn = x.copy(), rng.random(space.d) < share
         finite, windowed = redrawn & ~space.windowed, np.flatnonzero(redrawn & space.windowed)
         y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)

@@ -177,18 +177,7 @@ class ContinuousDensity:
         JAX's own gradient of `where(ok, f(q), -inf)` is nan where that of f is not finite, even if `ok` is
         False.
         """
-        n = len(self.graph.values)
-        at_start = reference(self._summands(*self.parts(start), *others)) if floats_are_32_bit() else None
-
-        def value_and_slope(q):
-            function = self._with_slopes if at_start is None else self._summands_with_slopes
-            outputs = function(*self.parts(q), *others)
-            value = outputs[0] if at_start is None else change(outputs[:-n], at_start)
-            return jnp.asarray(value, float).reshape(()), jnp.concatenate(
-                [jnp.reshape(s, -1) for s in outputs[-n:]]
-            ).astype(q.dtype)
-
-        evaluate = hoisted(value_and_slope, start)
+        evaluate = hoisted(self.value_and_slope(start, others), start)
 
         @jax.custom_vjp
         def logdensity(q):
@@ -196,6 +185,21 @@ class ContinuousDensity:
 
         logdensity.defvjp(evaluate, lambda slope, cotangent: (cotangent * slope,))
         return logdensity
+
+    def value_and_slope(self, start, others: list[Any]) -> Callable:
+        """As `near`, and its gradient (size,), as a function of q."""
+        n = len(self.graph.values)
+        at_start = reference(self._summands(*self.parts(start), *others)) if floats_are_32_bit() else None
+
+        def function_of(q):
+            function = self._with_slopes if at_start is None else self._summands_with_slopes
+            outputs = function(*self.parts(q), *others)
+            value = outputs[0] if at_start is None else change(outputs[:-n], at_start)
+            return jnp.asarray(value, float).reshape(()), jnp.concatenate(
+                [jnp.reshape(s, -1) for s in outputs[-n:]]
+            ).astype(q.dtype)
+
+        return function_of
 
     def value_and_slopes(self, point: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray]]:
         """The log density, as `logdensity`, and its gradient {value variable: array} at a point.

@@ -17,6 +17,22 @@ def hoisted(function: Callable, argument: Any) -> Callable:
     function : array -> pytree of arrays, which may read tracers of the program that is being traced
     argument : an array of the shape and type that it takes
     """
+    values, evaluate = separated(function, argument)
+    return lambda argument: evaluate(values, argument)
+
+
+def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
+    """What a function computes without its argument, and how it goes on from there.
+
+    Parameters
+    ----------
+    function, argument : as in `hoisted`
+
+    Returns
+    -------
+    values : list of arrays
+    evaluate : (values, argument) -> what the function returns; it reads nothing else
+    """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(argument)
     jaxpr, tree = closed.jaxpr, jax.tree.structure(shapes)
     moving = set(jaxpr.invars)
@@ -35,7 +51,7 @@ def hoisted(function: Callable, argument: Any) -> Callable:
     still = [v for v in constants if v in set(read)]
     second = part(jaxpr, [*still, *kept, *jaxpr.invars], jaxpr.outvars, after)
     values = [*(constants[v] for v in still), *first(*closed.consts)]
-    return lambda argument: jax.tree.unflatten(tree, second(*values, argument))
+    return values, lambda values, argument: jax.tree.unflatten(tree, second(*values, argument))
 
 
 def part(jaxpr: Jaxpr, inputs: list, outputs: list, equations: list) -> Callable:
