@@ -91,15 +91,55 @@ def shared_data(seed):
 
 
 def table_of_answers(seed):
-    """Observed labels are an index into what depends on the block: their values are needed."""
+    """Observed labels are an index into what depends on the block."""
     r = rng(seed)
     z = pm.Categorical("z", p=[0.2, 0.3, 0.5], shape=3)
     pm.Categorical("y", p=pt.as_tensor(r.dirichlet(np.ones(3), size=3))[z], observed=r.permutation(3))
 
 
+def raters(seed):
+    """Answers are right, or guessed (Hovy et al. 2013)."""
+    looks, guess = pm.Beta("looks", 1.0, 1.0, shape=2), pm.Dirichlet("guess", np.ones((2, 3)))
+    truth = pm.Categorical("truth", p=np.full(3, 1 / 3), shape=3)
+    honest = pm.Bernoulli("honest", p=looks, shape=(3, 2))
+    p = pt.switch(honest[:, :, None], pt.eye(3)[truth][:, None, :], guess[None, :, :])
+    pm.Categorical("y", p=p, observed=rng(seed).integers(0, 3, (3, 2)))
+
+
+def confusion_matrices(seed):
+    """Every answer has an item and a rater (Dawid and Skene 1979)."""
+    r = rng(0)
+    item, rater = r.integers(0, 4, 9), r.integers(0, 2, 9)
+    confusion = pm.Dirichlet("confusion", np.ones((2, 3, 3)))
+    truth = pm.Categorical("truth", p=[0.2, 0.3, 0.5], shape=4)
+    pm.Categorical("y", p=confusion[rater, truth[item]], observed=rng(seed).integers(0, 3, 9))
+
+
+def observed_words(seed):
+    """The topics of words (Blei et al. 2003)."""
+    topics = pm.Dirichlet("topics", np.ones((2, 4)))
+    z = pm.Categorical("z", p=[0.4, 0.6], shape=5)
+    pm.Categorical("words", p=topics[z], observed=rng(seed).integers(0, 4, 5))
+
+
+def transposed_answers(seed):
+    p = pm.Dirichlet("p", np.ones((2, 3)))
+    z = pm.Bernoulli("z", 0.4, shape=4)
+    by_column = pt.switch(z[None, :], p[0][:, None], p[1][:, None])
+    pm.Categorical("y", p=by_column.T, observed=rng(seed).integers(0, 3, 4))
+
+
+def logits_of_answers(seed):
+    """The probability of an answer depends on the logits of all: the answers' values are needed."""
+    a, z = pm.Normal("a", shape=3), pm.Bernoulli("z", 0.4, shape=4)
+    y = rng(seed).permutation([0, 1, 2, 1])
+    pm.Categorical("y", logit_p=a * z[:, None], observed=y)
+
+
 SHARED = [
     mixture, latent_counts, regression, couplings, quadratic, missing_and_zero_inflated, changepoint,
-    separate_scalars, shared_data,
+    separate_scalars, shared_data, table_of_answers, raters, confusion_matrices, observed_words,
+    transposed_answers,
 ]  # fmt: skip
 
 
@@ -109,8 +149,8 @@ def built(build, seed):
     return model
 
 
-@pytest.mark.parametrize("build", [*SHARED, table_of_answers], ids=lambda build: build.__name__)
-@pytest.mark.by_default("mixture", "regression", "missing_and_zero_inflated", "table_of_answers")
+@pytest.mark.parametrize("build", [*SHARED, logits_of_answers], ids=lambda build: build.__name__)
+@pytest.mark.by_default("mixture", "regression", "missing_and_zero_inflated", "confusion_matrices")
 def test_differences_are_those_of_each_model(build):
     """Densities and differences are compared with PyMC's log density, of the first model and of others."""
     targets = []

@@ -26,6 +26,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.guards import index_guards
+from pymc_discrete.targets.graph.labels import labels_first
 from pymc_discrete.targets.graph.lifting import lift
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.masks import masked, refusal_of_sizes
@@ -225,7 +226,8 @@ def canonical(
     memo = {v: v.clone() for v in fg.inputs}
     values, others = [memo[v] for v in values], [memo[v] for v in others]
     # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
-    return values, others, rewritten(lift(rebuild(list(fg.outputs), memo, opened), values))
+    terms = labels_first(rebuild(list(fg.outputs), memo, opened), values)
+    return values, others, rewritten(lift(terms, values))
 
 
 def fixed_in_size(
