@@ -21,7 +21,7 @@ from pymc_discrete.targets.graph.rebuild import rebuild
 
 
 def labels_first(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """Graphs in which observed labels select, wherever possible, from tensors that do not depend on `roots`."""
+    """Graphs in which labels select from tensors that do not depend on `roots`, wherever possible."""
     selections = Selections(Depends(roots))
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
