@@ -22,6 +22,7 @@ from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.graph.rounding import rounding_of
 from pymc_discrete.targets.graph.support import Bounds, deviations, is_nominal, support_of
 from pymc_discrete.targets.graph.untouched import Untouched
+from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
@@ -77,6 +78,7 @@ class ModelDensity(Density):
         That of the model, where its numbers are inputs of the density and no constants in it.
     join : bool
         Whether variables that play the same role in the model become parts of one vector of the space.
+    integrate : names of value variables that are integrated out
 
     Attributes
     ----------
@@ -104,6 +106,7 @@ class ModelDensity(Density):
         window,
         join: bool = True,
         structure: Structure | None = None,
+        integrate: Sequence[str] = (),
     ):
         super().__init__()
         self.names = names
@@ -121,6 +124,8 @@ class ModelDensity(Density):
         labels = [str(v.name) for v in self.graph.values]
         groups = [self.graph.groups[v] for v in self.graph.values]
         self.space = each.grouped(groups, labels)
+        if integrate:
+            self.graph = integrated(self.graph, integrate)
         dependence = Dependence(self.graph, self.space.starts, self.space.d)
         self.plan = Plan(dependence, self.space, differences)
         other = self._other_windows(window)
@@ -326,13 +331,17 @@ class ModelDensity(Density):
     def differences(self, x, context: Context):
         """(d, K) nats, see `Target.differences`."""
         state = self._state_with_tensors(x, context)
-        ats = [p.at(state) for p in self.parts]
+        ats = self._ats(state, context)
         blocks = []
         for n, v in enumerate(self.space.variables):
             total = self._sum(n, state, ats, context)
             total = jnp.zeros((v.size, v.K)) if total is None else total
             blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
         return self._masked(x, jnp.concatenate(blocks))
+
+    def _ats(self, state: BlockState, context: Context) -> tuple[Any, ...]:
+        """What the parts compute at a state with `at`."""
+        return tuple(part.at(state, c) for part, c in zip(self.parts, context.parts, strict=True))
 
     def _state_with_tensors(self, x, context: Context) -> BlockState:
         """The state x in a context, with the values of the parts' `tensors`."""
@@ -447,7 +456,7 @@ class ModelDensity(Density):
     def _carried(self, x, tensors: tuple[Any, ...], context: Context) -> tuple[Any, ...]:
         """The parts' `tensors`, and what the parts compute from them with `at`."""
         state = self.state(x, context, tensors)
-        return tensors, tuple(p.at(state) for p in self.parts)
+        return tensors, self._ats(state, context)
 
     def row(self, n: int, site, x, carried, context: Context, candidates=None):
         (tensors, ats), rows = carried, site[None]
@@ -455,12 +464,17 @@ class ModelDensity(Density):
         return self._masked_rows(n, x, total, rows, candidates)
 
     def carried_after(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
-        state = self.state(x, context, carried[0])
-        then = dict(state.tensors)
+        tensors, ats = carried
+        before = self.state(x, context, tensors)
+        then = dict(before.tensors)
         for part in self.parts:
             if n in part.variables:
-                then.update(part.tensors_after(n, state, site[None], value[None]))
-        return self._carried(x, tuple(then.values()), context)
+                then.update(part.tensors_after(n, before, site[None], value[None]))
+        after = before._replace(tensors=then)
+        known = zip(self.parts, ats, context.parts, strict=True)
+        return tuple(then.values()), tuple(
+            part.at_after(n, site[None], before, after, at, c) for part, at, c in known
+        )
 
     # ------------------------------------------------------------ description
     def cost(self, one_site: bool, stretches: bool = False) -> float:

@@ -7,7 +7,7 @@ import pymc as pm
 from pymc.model import modelcontext
 
 from pymc_discrete.checks import check_way
-from pymc_discrete.targets.blocks import block_of, value_name
+from pymc_discrete.targets.blocks import CONTINUOUS, block_of, value_name
 from pymc_discrete.targets.density import ModelDensity, sites_of
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import model_settings
@@ -25,6 +25,7 @@ def target_from_model(
     support: dict[str, tuple[Any, Any]] | None = None,
     window: Any = "auto",
     initial_point: dict[str, np.ndarray] | None = None,
+    integrate: Any = None,
 ) -> Target:
     """A target from a PyMC model and some of its discrete variables.
 
@@ -45,6 +46,9 @@ def target_from_model(
         costs too much: the offsets ±1, ±2, ±4, ..., or -w, ..., w for an integer w.
     initial_point : {value variable name: array}, optional
         Gives the shapes of the variables; by default `model.initial_point()`.
+    integrate : None, "auto", or RV, name or value variable, or a list of them
+        Continuous variables that are integrated out: given all else, the log density must be a quadratic form
+        in them. "auto" takes all of them that the block's terms depend on.
 
     Returns
     -------
@@ -62,6 +66,7 @@ def target_from_model(
         support=support,
         window=window,
         initial_point=initial_point,
+        integrate=integrate,
         with_numbers=False,  # what is made of a target may need its constants, as a factor graph does
     )
 
@@ -74,6 +79,7 @@ def target_of(
     support: dict[str, tuple[Any, Any]] | None = None,
     window: Any = "auto",
     initial_point: dict[str, np.ndarray] | None = None,
+    integrate: Any = None,
     with_numbers: bool,
 ) -> Target:
     """As `target_from_model`.
@@ -107,7 +113,25 @@ def target_of(
             f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out."
         )
     with model_settings():
-        return Target(density_of(model, names, dict(point), differences, support, window, with_numbers))
+        return Target(
+            density_of(
+                model,
+                names,
+                dict(point),
+                differences,
+                support,
+                window,
+                with_numbers,
+                coefficients_of(model, integrate, names),
+            )
+        )
+
+
+def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[str, ...]:
+    """Names of the continuous value variables that `integrate` means."""
+    if integrate is None:
+        return ()
+    return tuple(block_of(model, integrate, CONTINUOUS))
 
 
 def density_of(
@@ -118,16 +142,20 @@ def density_of(
     support: dict[str, Any],
     window: Any,
     with_numbers: bool,
+    integrate: tuple[str, ...] = (),
 ) -> ModelDensity:
     """A density that shares what was analysed and compiled with those of models of the same structure."""
     asked = (
         tuple(names),
         differences,
+        integrate,
         key_of_object([window, sites_of(model, names, point, support)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
     )
 
     def make(structure: Structure) -> ModelDensity:
-        return ModelDensity(model, names, point, differences, support, window, structure=structure)
+        return ModelDensity(
+            model, names, point, differences, support, window, structure=structure, integrate=integrate
+        )
 
     return _kept.get(model, asked, make, lambda kept, numbers: kept.for_model(point, numbers), with_numbers)

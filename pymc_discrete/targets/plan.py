@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_discrete.targets.graph.logp_graph import INTEGRATED
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.parts.elements import elements_per_variable
 from pymc_discrete.targets.parts.gradient import Gradient
@@ -12,6 +13,7 @@ from pymc_discrete.targets.parts.in_place import InPlace, Joined
 from pymc_discrete.targets.parts.incremental import Incremental
 from pymc_discrete.targets.parts.part import Part
 from pymc_discrete.targets.parts.quadratic import incremental
+from pymc_discrete.targets.parts.swept import Swept
 from pymc_discrete.targets.parts.tables import LARGEST_TABLES, Pair, Tables, Unary
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure import costs
@@ -56,7 +58,7 @@ class Plan:
         What these terms and the log density differ by; it does not depend on the block.
     tables : Tables
     in_place : InPlace
-    incremental, gradients : list of Incremental, list of Gradient
+    incremental, swept, gradients : list of Incremental, list of Swept, list of Gradient
         The parts whose sites all interact.
     """
 
@@ -69,7 +71,16 @@ class Plan:
         sparse: list[Term] = []
         dense: list[Term] = []
         constant: list[Term] = []
+        integral = self.graph.integral
+        self.swept: list[Swept] = []
+        if integral and Swept.holds(integral, dependence) and how != "gradient":
+            self.swept = [Swept(integral, dependence, space)]
+            names = ", ".join(map(repr, integral.shapes))
+            for part in self.swept:
+                self._note_reason(part.sites, 2, "exact", f"{names} integrated out, by a swept tableau")
         for name, term in self.graph.terms:
+            if name == INTEGRATED and self.swept:
+                continue
             sparse_terms, dense_terms, constant_terms = split(name, term, dependence)
             sparse += sparse_terms
             dense += dense_terms
@@ -89,7 +100,7 @@ class Plan:
     @property
     def parts(self) -> list[Part]:
         """All parts, in the order in which their differences are added up."""
-        return [self.tables, self.in_place, *self.incremental, *self.gradients]
+        return [self.tables, self.in_place, *self.incremental, *self.swept, *self.gradients]
 
     # ------------------------------------------------------------ the choice
     def _note_reason(self, sites: np.ndarray, rank: float, way: str, reason: str) -> None:
@@ -248,7 +259,7 @@ class Plan:
     def interactions(self) -> Interactions:
         """Which sites interact: those that any part joins."""
         mixed = np.zeros(self.space.d, bool)
-        for part in [*self.incremental, *self.gradients]:
+        for part in [*self.incremental, *self.swept, *self.gradients]:
             mixed[part.sites] = True
         return Interactions(self.tables.joined, self.in_place.links, mixed, self.space)
 

@@ -1,6 +1,7 @@
 """The log density of a model as a rewritten PyTensor graph, split by whether terms depend on a block."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytensor
@@ -13,6 +14,54 @@ from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.numbers import Derivation, hoisted, numbers_in
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
+INTEGRATED = "integrated out"  # the name of the term that stands for an integral
+
+
+class Gates(NamedTuple):
+    """A quadratic form in coefficients, some of which are multiplied by functions of discrete sites, gates.
+
+    With effective coefficients gates * beta in the data's part, the precision matrix is the prior's plus
+    gates gates' times the data's, and the linear term the prior's plus gates times the data's.
+
+    Attributes
+    ----------
+    gated : (p,) bool, which coefficients have a gate; their priors are independent
+    gates : (p,), 1 for the others
+    data_precision, data_linear : (p, p) and (p,), of the effective coefficients
+    prior_precision, prior_linear : (p, p) and (p,), of the coefficients
+    """
+
+    gated: np.ndarray
+    gates: Variable
+    data_precision: Variable
+    data_linear: Variable
+    prior_precision: Variable
+    prior_linear: Variable
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables of the graph among the fields."""
+        return list(self[1:])
+
+    def of(self, variables: list[Variable]) -> "Gates":
+        """The same with other `variables`."""
+        return Gates(self.gated, *variables)
+
+
+class Integral(NamedTuple):
+    """What coefficients were integrated out of: exp(-beta' A beta / 2 + b' beta), given all else.
+
+    Attributes
+    ----------
+    shapes : {coefficient: its shape}, whose elements follow one another in beta (p,)
+    precision, linear : A (p, p) and b (p,)
+    gates : how they depend on discrete sites, or None where they do in another way
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    precision: Variable
+    linear: Variable
+    gates: Gates | None
 
 
 @dataclass
@@ -30,6 +79,7 @@ class LogpGraph:
     derivation : how the numbers among `others` follow from those of a model
     written_as_one : {name of a term that combines several: their names}
     out_of_bounds : warnings about variables of the block that are an index and may be out of bounds
+    integral : the coefficients that were integrated out, or None
     """
 
     values: list[Variable]
@@ -41,6 +91,7 @@ class LogpGraph:
     derivation: Derivation
     written_as_one: dict[str, list[str]]
     out_of_bounds: list[str]
+    integral: Integral | None = None
 
     def __post_init__(self):
         self._shapes: dict[Variable, tuple[int, ...]] = {}

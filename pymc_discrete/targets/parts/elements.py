@@ -1,6 +1,7 @@
 """Elements of a tensor, grouped by the sites that they depend on, and sums of their changes."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,8 @@ from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.parts.evaluate import Moves, Reader
+from pymc_discrete.targets.parts.part import BlockState
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.terms import Term
@@ -107,6 +110,33 @@ def elements_per_variable(
         if of_variable.any():
             by_variable[n] = SiteElements.build(owner[of_variable], element[of_variable], start, v.size, pad)
     return by_variable
+
+
+def after_moves(
+    var: Variable,
+    elements: SiteElements,
+    n: int,
+    state: BlockState,
+    dependence: Dependence,
+    space: Space,
+    rows: Any = None,
+    candidates: Any = None,
+):
+    """(r, m, moves), the elements of a tensor that depend on each site of a variable, after each move.
+
+    Parameters
+    ----------
+    elements : the elements that depend on each site of variable n
+    rows : (r,) int
+        Sites, counted within the variable; None means all.
+    candidates : (r, moves) int
+        The values to move to; None means the neighbours.
+    """
+    start, v = space.blocks[n]
+    candidates = space.values_of(state.x, start, v, rows) if candidates is None else candidates
+    reader = Reader(dependence, state.arrays, rows, Moves([elements.site], [candidates]))
+    values = reader.read(var, elements.index)
+    return jnp.broadcast_to(values, (candidates.shape[0], elements.index.shape[1], candidates.shape[1]))
 
 
 @dataclass

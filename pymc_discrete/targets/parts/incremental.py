@@ -21,8 +21,13 @@ from pymc_discrete.targets.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp_graph import adds_up
 from pymc_discrete.targets.graph.rebuild import context_inputs
-from pymc_discrete.targets.parts.elements import SiteElements, difference, elements_per_variable
-from pymc_discrete.targets.parts.evaluate import Moves, Reader
+from pymc_discrete.targets.parts.elements import (
+    SiteElements,
+    after_moves,
+    difference,
+    elements_per_variable,
+)
+from pymc_discrete.targets.parts.evaluate import Reader
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure import costs
@@ -158,7 +163,7 @@ class Incremental(Part):
             else self._total(*frontier, *inputs)[0]
         )
 
-    def at(self, state: BlockState) -> Any:
+    def at(self, state: BlockState, context: Any) -> Any:
         """The result of `_rest` at the current frontier."""
         frontier = [state.tensors[f.var] for f in self.frontier]
         return jax.tree.map(jnp.asarray, self._rest(frontier, self._input_values(state.arrays)))
@@ -212,12 +217,7 @@ class Incremental(Part):
         candidates : (r, moves) int
             The values to move to; None means the neighbours.
         """
-        start, v = self.space.blocks[n]
-        elements = f.elements[n]
-        candidates = self.space.values_of(state.x, start, v, rows) if candidates is None else candidates
-        reader = Reader(self.dependence, state.arrays, rows, Moves([elements.site], [candidates]))
-        source = reader.read(f.source, elements.index)
-        return jnp.broadcast_to(source, (candidates.shape[0], elements.index.shape[1], candidates.shape[1]))
+        return after_moves(f.source, f.elements[n], n, state, self.dependence, self.space, rows, candidates)
 
     def _source_change(self, f: Frontier, n: int, state: BlockState, rows, candidates=None, dtype=float):
         """(r, m, moves), as `_source_after`, less the current values."""
@@ -282,7 +282,7 @@ class Incremental(Part):
 
         def differences(x):
             state = state_at(x)
-            at = self.at(state)
+            at = self.at(state, context)
             return {n: self.differences(n, state, at, self.context_of(n, context, None)) for n in variables}
 
         alone, pairs = differences(lowest), {}

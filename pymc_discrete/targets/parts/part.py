@@ -6,6 +6,7 @@ A target's log density is a sum of parts. Each part computes the differences of 
 - `InPlace`: elements of a few sites, evaluated at the moves of each of these sites.
 - `Incremental`: a term that joins many sites, evaluated on the tensors that a move changes.
 - `Quadratic`: the same for a quadratic function of a linear map, with two matrix products.
+- `Swept`: an integral over coefficients that sites gate, from a swept tableau.
 - `Gradient`: a term that joins many sites, by a first-order estimate.
 
 Code that needs differences, conditionals or factors loops over the parts.
@@ -120,9 +121,15 @@ class Part(ABC):
         """What `differences` reads of the context for the sites `rows` of variable n, at any x."""
         return context
 
-    def at(self, state: BlockState) -> Any:
+    def at(self, state: BlockState, context: Any) -> Any:
         """All that `differences` needs and that depends on x but not on the move, computed once per x."""
         return ()
+
+    def at_after(
+        self, n: int, site: Any, before: BlockState, after: BlockState, at: Any, context: Any
+    ) -> Any:
+        """The result of `at` after a site (1,) of variable n has moved, given that `before`."""
+        return self.at(after, context)
 
     @abstractmethod
     def differences(
@@ -134,7 +141,7 @@ class Part(ABC):
         ----------
         n : int
             One of `variables`.
-        at : the result of `at(state)`
+        at : the result of `at(state, context)`
         context : the result of `context_of` for these rows
         rows : (r,) int
             Sites, counted within the variable; None means all.

@@ -83,7 +83,7 @@ class Quadratic(Incremental):
         h = jnp.broadcast_to(h, shape).reshape(-1)
         return {n: 0.5 * self._columns(n, arrays) ** 2 @ h for n in f.elements}
 
-    def at(self, state: BlockState) -> Any:
+    def at(self, state: BlockState, context: Any) -> Any:
         return ()
 
     def _moves(self, n: int, state: BlockState, at: Any, context: dict[int, Any], rows, candidates):

@@ -1,0 +1,1 @@
+"""Coefficients that enter a log density as a quadratic form, and are integrated out of it."""
