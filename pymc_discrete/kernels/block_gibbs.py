@@ -129,21 +129,35 @@ def scan(target, n: int, sites: np.ndarray):
     start, v = target.space.blocks[n]
 
     def visit(key, x, backward):
-        def body(t, carried):
-            x, joined = carried
-            t = jnp.where(backward, len(sites) - 1 - t, t)
-            site = t if len(sites) == v.size else jnp.asarray(sites)[t]
-            now = x[start + site]
-            differences = functools.partial(target.row, n, site, x, joined)
-            u = uniforms_for(jax.random.fold_in(key, t), v, 1)
-            (value,) = draw(u, v, site[None], now[None], differences)
+        def search(x, joined):
+            """The state of a search for the next site that changes, and how to go on with it."""
 
-            def changed():
-                return x.at[start + site].set(value), target.carried_after(n, site, value, x, joined)
+            def body(found):
+                t = found[0]
+                place = jnp.where(backward, len(sites) - 1 - t, t)
+                site = place if len(sites) == v.size else jnp.asarray(sites)[place]
+                now = x[start + site]
+                differences = functools.partial(target.row, n, site, x, joined)
+                u = uniforms_for(jax.random.fold_in(key, place), v, 1)
+                (value,) = draw(u, v, site[None], now[None], differences)
+                return t + 1, site, value, value != now
 
-            return jax.lax.cond(value == now, lambda: (x, joined), changed)
+            return body
 
-        return jax.lax.fori_loop(0, len(sites), body, (x, target.carried(x)))[0]
+        def to_next_change(carried):
+            t, x, joined = carried
+            first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool))
+            going_on = lambda found: (found[0] < len(sites)) & ~found[3]
+            t, site, value, _ = jax.lax.while_loop(going_on, search(x, joined), first)
+            # Where no further site changes, the last one is set to the value that it has.
+            joined = target.carried_after(n, site, value, x, joined)
+            return t, x.at[start + site].set(value), joined
+
+        # An inner loop looks for the next change and an outer one makes it. With one loop and a condition in
+        # it, XLA copies what is carried along in every iteration.
+        return jax.lax.while_loop(
+            lambda carried: carried[0] < len(sites), to_next_change, (0, x, target.carried(x))
+        )[1]
 
     return visit
 

@@ -128,13 +128,23 @@ def blocks_of(
             s.renew()
     spaces = [s.target.space for s in steps if isinstance(s, DiscreteStep)]
     packing = Points([*spaces, collapsed.density.space] if collapsed else spaces)
+    integrating = [s for s in steps if isinstance(s, DiscreteStep) and s.integrated]
+    integrated = [name for s in integrating for name in s.integrated]
+    if len(integrating) > 1 or (integrating and collapsed):
+        raise ValueError(
+            f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
+            "values of what is integrated out. Give these variables to one step, without collapse=."
+        )
+    # what moves with variables integrated out, NUTS and one step, comes before all else
+    steps = [*integrating, *(s for s in steps if s not in integrating)]
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
     assigned = {v.name for s in steps for v in s.vars} | set(collapsed.density.names if collapsed else ())
     left = [str(v.name) for v in model.value_vars if v.name not in assigned]
     if collapsed:
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
     elif left:
-        blocks.insert(0, NutsBlock(model, left, point, packing, tune, target_accept, **nuts))
+        options = {**nuts, "integrate": integrated}
+        blocks.insert(0, NutsBlock(model, left, point, packing, tune, target_accept, **options))
     if not blocks:
         raise ValueError("The model has no free variable: there is nothing to sample.")
     return blocks, packing

@@ -13,7 +13,7 @@ from pymc_discrete.kernels.tuning import Learned, one_pass
 from pymc_discrete.sampling.block import MEAN, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
-from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.discrete import INTEGRATED, DiscreteStep
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed
 from pymc_discrete.targets.float32 import floats_are_32_bit
@@ -37,6 +37,10 @@ class DiscreteBlock(Block):
         target = step.fresh_target() if floats_are_32_bit() else step.target
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
+        if self.density.graph.integral and floats_are_32_bit():
+            raise ValueError(
+                'integrate= needs dtype="float64": differences of large quadratic forms are lost in float32.'
+            )
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
         self.numbers = self.density.numbers
         self.tuner = step.tuner_for(target)
@@ -124,7 +128,13 @@ class DiscreteBlock(Block):
             "lp": (uncentred.logdensity(new.x) if centred else new.logdensity) + uncentred.context.untouched,
             **{stat: params[name] for stat, name in self.step.reported.items()},
         }
-        return self.join(new.x, point), state, stats
+        values, logdensity = self.density.draw_integrated(
+            jax.random.fold_in(key, INTEGRATED), new.x, uncentred.context
+        )
+        stats["lp"] = stats["lp"] + logdensity
+        joined = self.join(new.x, point)
+        joined.update({name: value.astype(point[name].dtype) for name, value in values.items()})
+        return joined, state, stats
 
     @property
     def dtypes(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The block of a compiled chain that NUTS moves, with Stan's staged warm-up; both are blackjax's."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -64,6 +64,7 @@ class NutsBlock(Block):
     tune : number of tuning draws
     target_accept : acceptance that the step size is tuned to
     max_treedepth, dense, pooled : the entries of `nuts` of `sample`
+    integrate : names of value variables that are integrated out, and drawn by another block
 
     Attributes
     ----------
@@ -95,6 +96,7 @@ class NutsBlock(Block):
         max_treedepth: int,
         dense: bool,
         pooled: bool,
+        integrate: Sequence[str] = (),
     ):
         # imported late, because to import blackjax starts JAX
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
@@ -104,7 +106,9 @@ class NutsBlock(Block):
 
         self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
         self.points, self.target_accept = points, target_accept
-        self.density, self.numbers = ContinuousDensity.of(model, names, point, points.names)
+        self.density, self.numbers = ContinuousDensity.of(
+            model, names, point, points.names, integrate=integrate
+        )
         self.density.untouched.check_in_jax()
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()

@@ -61,8 +61,8 @@ class JaxStep(BlockedStep):
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {}
     learned: Any
 
-    def __new__(cls, vars: Any = None, *more, **options):
-        if more:
+    def __new__(cls, vars: Any = None, *positional, **options):
+        if positional:
             raise TypeError(
                 f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name "
                 "only."
@@ -72,7 +72,9 @@ class JaxStep(BlockedStep):
         values = {v.name: v for v in model.value_vars}
         # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)
-        return super().__new__(cls, [values[name] for name in block_of(model, vars, cls.kind)], **options)
+        names = block_of(model, vars, cls.kind)
+        more = cls.also_moved(model, names, options)
+        return super().__new__(cls, [values[name] for name in [*names, *more]], **options)
 
     def __init__(
         self,
@@ -93,6 +95,11 @@ class JaxStep(BlockedStep):
         self._initial_point = initial_point
         self._target_options: dict[str, Any] = {}
         self.tune, self.tune_draws, self.draws = True, 0, 0
+
+    @classmethod
+    def also_moved(cls, model: pm.Model, names: list[str], options: dict[str, Any]) -> tuple[str, ...]:
+        """Names of value variables of another kind that the step draws besides those in `names`."""
+        return ()
 
     # ------------------------------------------------------------ options
     @classmethod

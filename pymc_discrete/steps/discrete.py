@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pymc as pm
 from pymc.blocking import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -25,13 +26,15 @@ from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed
 from pymc_discrete.steps.watch import Watch
 from pymc_discrete.steps.without_jax import no_jax_version
-from pymc_discrete.targets.from_model import ModelDensity, target_of
+from pymc_discrete.targets.from_model import ModelDensity, coefficients_of, target_of
 from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import merged_texts, shown
 from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")
+
+INTEGRATED = 2**32 - 1  # what the key of a draw is folded with for the variables that are integrated out
 
 _kept: Kept[Callable] = Kept(PROGRAMS)
 
@@ -58,7 +61,7 @@ class DiscreteStep(JaxStep):
 
     Parameters
     ----------
-    differences, transitions, support, window, start
+    differences, transitions, support, window, start, integrate
         As in `GibbsWithGradients`.
     **options
         As in `JaxStep`.
@@ -70,6 +73,7 @@ class DiscreteStep(JaxStep):
     params : {name: value}, the kernel's parameters in use
     learned : Learned, what tuning has learned of the chain
     transitions : int, transitions per draw
+    integrated : names of the continuous variables that are integrated out, and drawn at the end of each draw
     reported : {name of a sampler statistic: name of the parameter that it shows}
     with_numbers : whether data and constants of the model may be inputs of the density
     """
@@ -98,11 +102,17 @@ class DiscreteStep(JaxStep):
         support: dict[str, tuple[Any, Any]] | None = None,
         window: Any = "auto",
         start: str = "point",
+        integrate: Any = None,
         _target: Target | None = None,
         **options: Any,
     ):
         super().__init__(vars, **options)
         self._target_options = {"differences": differences, "support": support, "window": window}
+        self.integrated = self.also_moved(self.model, self._names, {"integrate": integrate})
+        if self.integrated:
+            self._target_options["integrate"] = list(self.integrated)
+            values = {v.name: v for v in self.model.value_vars}
+            self.vars += [values[name] for name in self.integrated]
         check_auto_or_count("transitions", transitions, "transitions per draw")
         check_choice("start", start, STARTS)
         self.asked_transitions, self.start = transitions, start
@@ -118,6 +128,10 @@ class DiscreteStep(JaxStep):
         ):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
         self._reset()
+
+    @classmethod
+    def also_moved(cls, model: pm.Model, names: list[str], options: dict[str, Any]) -> tuple[str, ...]:
+        return coefficients_of(model, options.get("integrate"), names)
 
     # ------------------------------------------------------------ built on first use, without starting JAX
     def _make_kernel(self) -> tuple[Kernel, dict[str, Any]]:
@@ -165,7 +179,10 @@ class DiscreteStep(JaxStep):
 
     @functools.cached_property
     def _draw(self):
-        """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, summary)."""
+        """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, summary, values).
+
+        The values are those of the variables that are integrated out.
+        """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
     def _make_draw(self):
@@ -175,10 +192,13 @@ class DiscreteStep(JaxStep):
             target = Target(density).with_inputs(others)
             key = key_of_words(seed)
             state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
-            total = state.logdensity + target.context.untouched
+            values, logdensity = density.draw_integrated(
+                jax.random.fold_in(key, INTEGRATED), state.x, target.context
+            )
+            total = state.logdensity + target.context.untouched + logdensity
             n_changed = jnp.sum(state.x != x)
             summary = jnp.stack([total, info.accept, info.accepted, n_changed, info.n_moves])
-            return state.x, summary.astype(jnp.result_type(float))
+            return state.x, summary.astype(jnp.result_type(float)), values
 
         return announcing(jax.jit(draw), self.named())
 
@@ -279,12 +299,12 @@ class DiscreteStep(JaxStep):
         others = [full[v.name] for v in self.density.graph.others]
         if self.tune and self.learned.adaptation.stuck:
             x = np.asarray(self._settle(self._seed(), x, others))
-        y, summary = self._draw(self._seed(), x, others, self.params, self.transitions)
+        y, summary, values = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, n_changed, n_moves) = np.asarray(y), np.asarray(summary).tolist()
         logp += self.density.untouched.on_host(others)
         new = dict(point)
-        for name, part in space.unravel(y).items():
-            new[name] = part.astype(point[name].dtype, copy=False)
+        for name, part in [*space.unravel(y).items(), *values.items()]:
+            new[name] = np.asarray(part, point[name].dtype)
         if logp < np.inf and space.windowed.any() and not width_of_models():
             for m in space.members:
                 check_in_32_bits(m.name, new[m.name])

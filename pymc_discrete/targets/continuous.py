@@ -1,7 +1,7 @@
 """The log density of a model over a block of its continuous variables."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import NUMBER
 from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.untouched import Untouched
+from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.invariants import hoisted
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
@@ -47,6 +48,7 @@ class ContinuousDensity:
         That of the model, where its numbers are inputs of the density and no constants in it.
     slopes : bool
         Whether the gradient is needed.
+    integrate : names of value variables outside the block that are integrated out
 
     Attributes
     ----------
@@ -67,12 +69,15 @@ class ContinuousDensity:
         vectors: dict[str, list[str]] | None = None,
         structure: Structure | None = None,
         slopes: bool = True,
+        integrate: Sequence[str] = (),
     ):
         self.names = names
         written = model if structure is None else with_numbers(model, structure)
         self.graph = logp_graph(written, names, point, dict.fromkeys(names, (None, None)), vectors=vectors)
         if not width_of_models():
             self.graph = narrowed(self.graph, model, {})
+        if integrate:
+            self.graph = integrated(self.graph, integrate)
         self._terms = selected([t for _, t in self.graph.terms], self.graph)
         self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
         # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
@@ -96,6 +101,7 @@ class ContinuousDensity:
         point: dict[str, np.ndarray],
         vectors: dict[str, list[str]] | None = None,
         slopes: bool = True,
+        integrate: Sequence[str] = (),
     ) -> tuple["ContinuousDensity", dict[str, np.ndarray]]:
         """A density, the same one for models of the same structure, and its numbers for this model.
 
@@ -104,13 +110,15 @@ class ContinuousDensity:
         shapes = tuple((name, np.shape(value)) for name, value in point.items())
 
         def make(structure: Structure) -> "ContinuousDensity":
-            return cls(model, names, point, vectors, structure, slopes)
+            return cls(model, names, point, vectors, structure, slopes, integrate)
 
         def use(kept: "ContinuousDensity", numbers: dict[str, np.ndarray]) -> Any:
             values = kept.graph.derivation.of(numbers)
             return None if values is None else (kept, values)
 
-        return _kept.get(model, (tuple(names), shapes, key_of_object(vectors), slopes), make, use)
+        return _kept.get(
+            model, (tuple(names), shapes, key_of_object(vectors), slopes, tuple(integrate)), make, use
+        )
 
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call."""

@@ -22,6 +22,7 @@ from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.graph.rounding import rounding_of
 from pymc_discrete.targets.graph.support import Bounds, deviations, is_nominal, support_of
 from pymc_discrete.targets.graph.untouched import Untouched
+from pymc_discrete.targets.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
@@ -475,6 +476,32 @@ class ModelDensity(Density):
         return tuple(then.values()), tuple(
             part.at_after(n, site[None], before, after, at, c) for part, at, c in known
         )
+
+    # ------------------------------------------------------------ what is integrated out
+    @cached_property
+    def _quadratic_form(self):
+        assert self.graph.integral is not None
+        return jaxify(self._inputs, [self.graph.integral.precision, self.graph.integral.linear])
+
+    def draw_integrated(self, key, x, context: Context) -> tuple[dict[str, Any], Any]:
+        """A draw of the variables that are integrated out, given x, and its log density in nats.
+
+        Returns
+        -------
+        values : {name: array}
+        logdensity : ()
+        """
+        if self.graph.integral is None:
+            return {}, jnp.zeros(())
+        precision, linear = map(jnp.asarray, self._quadratic_form(*self._values(x, context)))
+        normals = jax.random.normal(key, linear.shape, linear.dtype)
+        vector, logdensity = gaussian_draw(normals, precision, linear)
+        values, start = {}, 0
+        for name, shape in self.graph.integral.shapes.items():
+            size = int(np.prod(shape))
+            values[name] = vector[start : start + size].reshape(shape)
+            start += size
+        return values, logdensity
 
     # ------------------------------------------------------------ description
     def cost(self, one_site: bool, stretches: bool = False) -> float:

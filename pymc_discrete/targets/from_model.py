@@ -9,8 +9,11 @@ from pymc.model import modelcontext
 from pymc_discrete.checks import check_way
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of, value_name
 from pymc_discrete.targets.density import ModelDensity, sites_of
+from pymc_discrete.targets.graph.logp import logp_graph
+from pymc_discrete.targets.integrals.integrate import quadratic_in
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import Structure, key_of_object
 from pymc_discrete.targets.target import Target
 
@@ -128,10 +131,38 @@ def target_of(
 
 
 def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[str, ...]:
-    """Names of the continuous value variables that `integrate` means."""
+    """Names of the continuous value variables that `integrate` means, see `target_from_model`.
+
+    Parameters
+    ----------
+    names : value variables of the block
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
     if integrate is None:
         return ()
-    return tuple(block_of(model, integrate, CONTINUOUS))
+    if isinstance(integrate, str) and integrate == "auto" and "auto" not in model.named_vars:
+        point = model.initial_point()
+        supports, _ = sites_of(model, names, point, None)
+        with model_settings():
+            chosen = quadratic_in(logp_graph(model, names, point, supports), model)
+        if not chosen:
+            raise ValueError(
+                "integrate='auto' finds nothing to integrate out: in no continuous variable without bounds "
+                f"that enters a term of {shown(names)} is the log density a quadratic form, as it is with "
+                "Normal priors and a Normal likelihood of a linear predictor. Leave integrate= out."
+            )
+        return tuple(chosen)
+    chosen = block_of(model, integrate, CONTINUOUS)
+    for rv, value in model.rvs_to_values.items():
+        if str(value.name) in chosen and model.rvs_to_transforms[rv] is not None:
+            raise ValueError(
+                f"{rv.name!r} cannot be integrated out: its values have bounds. Leave it out "
+                "of integrate=; NUTS moves it then."
+            )
+    return tuple(chosen)
 
 
 def density_of(

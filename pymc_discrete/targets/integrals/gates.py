@@ -31,12 +31,12 @@ class Product(NamedTuple):
     Attributes
     ----------
     var : the tensor
-    index : an array of its shape, which of all coefficients each element is a multiple of
+    places : an array of its shape, which of all coefficients each element is a multiple of
     factor : a tensor of its shape, what the coefficients are multiplied by
     """
 
     var: Variable
-    index: np.ndarray
+    places: np.ndarray
     factor: Variable
 
 

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
@@ -57,6 +58,11 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     ValueError
         For a variable in which the log density is no quadratic form, with the term and the Op.
     """
+    if pytensor.config.floatX != "float64":
+        raise ValueError(
+            f"{shown(list(names))} cannot be integrated out in float32, in which the differences of large "
+            'quadratic forms are lost. Set pytensor.config.floatX = "float64", or leave out integrate=.'
+        )
     coefficients = Coefficients([v for name in names for v in graph.others if v.name == name], graph)
     named = [*graph.terms, *graph.untouched]
     moved = Depends(coefficients.variables)
@@ -90,6 +96,29 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
     new.integral = Integral(shapes, precision, linear, gates.of(parts) if gates else None)
     return new
+
+
+def quadratic_in(graph: LogpGraph, model: pm.Model) -> list[str]:
+    """Names of continuous variables without a transform in which, together, the log density is quadratic.
+
+    Only those that enter a term that depends on the block; of several that cannot be integrated out together,
+    the first.
+    """
+    plain = {
+        str(value.name)
+        for rv, value in model.rvs_to_values.items()
+        if rv in model.free_RVs and model.rvs_to_transforms[rv] is None
+    }
+    chosen: list[Variable] = []
+    for v in graph.others:
+        if v.name not in plain or not v.type.dtype.startswith("float"):
+            continue
+        enters = Depends([v])
+        degree = DegreeIn([*chosen, v])
+        terms = [t for _, t in [*graph.terms, *graph.untouched]]
+        if any(t in enters for _, t in graph.terms) and all(degree.of(t) <= 2 for t in terms):
+            chosen.append(v)
+    return [str(v.name) for v in chosen]
 
 
 def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Variable]) -> None:
@@ -175,13 +204,13 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
     discrete = Depends([v for v in [*graph.values, *graph.others] if is_discrete(v)])
     data, prior = [t for t in terms if t in discrete], [t for t in terms if t not in discrete]
     products = gated_products(data, coefficients.variables, discrete, graph)
-    index = np.concatenate([p.index.ravel() for p in products]) if products else np.empty(0, int)
+    index = np.concatenate([q.places.ravel() for q in products]) if products else np.empty(0, int)
     gated = np.isin(np.arange(p), index)
     if not products or len(np.unique(index)) < len(index):
         return None
 
     def effective(vector: Variable) -> dict[Variable, Variable]:
-        return {q.var: elements(vector, q.index) for q in products}
+        return {q.var: elements(vector, q.places) for q in products}
 
     # what the data still say of the coefficients themselves must be about those without a gate
     left = rebuild(data, effective(constant(np.zeros(p))))
@@ -201,7 +230,8 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
     factors = [q.factor.reshape((-1,)).astype(pytensor.config.floatX) for q in products]
     together = pt.concatenate([*factors, constant(np.ones((~gated).sum()))])
     gates = elements(together, np.argsort(np.append(index, np.flatnonzero(~gated))))
-    return Gates(gated, *rewritten([gates]), precision, linear, prior_precision, prior_linear)
+    (gates,) = rewritten([gates])
+    return Gates(gated, gates, precision, linear, prior_precision, prior_linear)
 
 
 def elements(vector: Variable, index: np.ndarray) -> Variable:

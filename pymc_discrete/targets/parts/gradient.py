@@ -213,7 +213,7 @@ class Gradient(Part):
     def tensors(self) -> list[Variable]:
         return list(self._floats)
 
-    def at(self, state: BlockState) -> dict[Variable, Any]:
+    def at(self, state: BlockState, context: Any) -> dict[Variable, Any]:
         """{float variable that stands in for a tensor: gradient of the terms with respect to it, (n,)}."""
         blocks = zip(self.space.blocks, self.graph.values, strict=True)
         xs = [state.arrays[value].reshape(v.shape) for (_, v), value in blocks]
