@@ -481,7 +481,8 @@ class ModelDensity(Density):
     @cached_property
     def _quadratic_form(self):
         assert self.graph.integral is not None
-        return jaxify(self._inputs, [self.graph.integral.precision, self.graph.integral.linear])
+        integral = self.graph.integral
+        return jaxify(self._inputs, [integral.precision, integral.linear, integral.coupled])
 
     def draw_integrated(self, key, x, context: Context) -> tuple[dict[str, Any], Any]:
         """A draw of the variables that are integrated out, given x, and its log density in nats.
@@ -493,9 +494,9 @@ class ModelDensity(Density):
         """
         if self.graph.integral is None:
             return {}, jnp.zeros(())
-        precision, linear = map(jnp.asarray, self._quadratic_form(*self._values(x, context)))
+        precision, linear, coupled = map(jnp.asarray, self._quadratic_form(*self._values(x, context)))
         normals = jax.random.normal(key, linear.shape, linear.dtype)
-        vector, logdensity = gaussian_draw(normals, precision, linear)
+        vector, logdensity = gaussian_draw(normals, precision, linear, coupled)
         values, start = {}, 0
         for name, shape in self.graph.integral.shapes.items():
             size = int(np.prod(shape))

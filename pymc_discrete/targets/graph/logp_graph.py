@@ -55,12 +55,14 @@ class Integral(NamedTuple):
     ----------
     shapes : {coefficient: its shape}, whose elements follow one another in beta (p,)
     precision, linear : A (p, p) and b (p,)
+    coupled : (p,) bool, False where A has nothing but its diagonal
     gates : how they depend on discrete sites, or None where they do in another way
     """
 
     shapes: dict[str, tuple[int, ...]]
     precision: Variable
     linear: Variable
+    coupled: Variable
     gates: Gates | None
 
 

@@ -4,6 +4,8 @@ r"""The PyTensor Op of a Gaussian integral.
     = b^T A^{-1} b / 2 - \log\det(A) / 2 + p \log(2 \pi) / 2
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,29 +16,32 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 
+SMALLEST, RATIO = 16, 4  # sizes of the systems of equations that are solved: 16, 64, 256, ...
+
 
 class GaussianIntegral(Op):
     """The logarithm of a Gaussian integral, and the mean and covariance of the distribution.
 
-    The inputs are the precision matrix A (p, p) and the linear term b (p,). All outputs are nan where A is
-    not positive definite: the integral does not exist.
+    The inputs are the precision matrix A (p, p), the linear term b (p,), and `coupled` (p,) bool, which is
+    False where A has nothing but its diagonal. All outputs are nan where A is not positive definite: the
+    integral does not exist.
     """
 
     __props__ = ()
 
-    def make_node(self, precision, linear):
-        precision, linear = pt.as_tensor(precision), pt.as_tensor(linear)
+    def make_node(self, precision, linear, coupled):
+        precision, linear, coupled = map(pt.as_tensor, (precision, linear, coupled))
         dtype = precision.type.dtype
         (p,) = linear.type.shape
         outputs = [pt.tensor(dtype=dtype, shape=shape) for shape in ((), (p,), (p, p))]
-        return Apply(self, [precision, linear], outputs)
+        return Apply(self, [precision, linear, coupled], outputs)
 
     def infer_shape(self, node, shapes):
-        (p, _), _ = shapes
+        (p, _), *_ = shapes
         return [(), (p,), (p, p)]
 
     def perform(self, node, inputs, outputs):
-        precision, linear = inputs
+        precision, linear, _ = inputs
         p, dtype = len(linear), precision.dtype
         try:
             factor = scipy.linalg.cholesky(precision, lower=True)
@@ -55,12 +60,15 @@ class GaussianIntegral(Op):
             raise NotImplementedError("A Gaussian integral has a gradient, and no Hessian.")
         _, mean, covariance = outputs
         slope = -0.5 * (covariance + mean[:, None] * mean[None, :])
-        return [cotangents[0] * slope, cotangents[0] * mean]
+        return [cotangents[0] * slope, cotangents[0] * mean, DisconnectedType()()]
+
+    def connection_pattern(self, node):
+        return [[True] * 3, [True] * 3, [False] * 3]
 
 
-def gaussian_integral(precision, linear):
+def gaussian_integral(precision, linear, coupled):
     """The logarithm of a Gaussian integral, a scalar of PyTensor."""
-    return GaussianIntegral()(precision, linear)[0]
+    return GaussianIntegral()(precision, linear, coupled)[0]
 
 
 @jax_funcify.register(GaussianIntegral)
@@ -68,33 +76,87 @@ def _(op, **_):
     return integral_mean_covariance
 
 
-def integral_mean_covariance(precision, linear):
-    """The outputs of `GaussianIntegral` in JAX; what is not used costs nothing in a compiled program."""
+def integral_mean_covariance(precision, linear, coupled):
+    """The outputs of `GaussianIntegral` in JAX."""
     p = linear.shape[0]
-    factor = jnp.linalg.cholesky(precision)
-    half = jax.scipy.linalg.solve_triangular(factor, linear, lower=True)
-    value = 0.5 * half @ half - jnp.log(jnp.diagonal(factor)).sum() + 0.5 * p * np.log(2 * np.pi)
-    inverse = jax.scipy.linalg.solve_triangular(factor, jnp.eye(p, dtype=precision.dtype), lower=True)
-    mean = jax.scipy.linalg.solve_triangular(factor, half, lower=True, trans=1)
-    return value, mean, inverse.T @ inverse
+
+    def solved(precision, linear, places):
+        factor = jnp.linalg.cholesky(precision)
+        half = jax.scipy.linalg.solve_triangular(factor, linear, lower=True)
+        eye = jnp.eye(len(linear), dtype=precision.dtype)
+        inverse = jax.scipy.linalg.solve_triangular(factor, eye, lower=True)
+        covariance = inverse.T @ inverse
+        value = 0.5 * half @ half - jnp.log(jnp.diagonal(factor)).sum()
+        mean = jnp.zeros_like(linear, shape=p).at[places].set(inverse.T @ half, mode="drop")
+        whole = jnp.zeros_like(precision, shape=(p, p))
+        return value, mean, whole.at[places[:, None], places].set(covariance, mode="drop")
+
+    value, mean, covariance = on_coupled(solved, precision, linear, coupled)
+    diagonal = jnp.where(coupled, 1.0, jnp.diagonal(precision))
+    apart = jnp.where(coupled, 0.0, 0.5 * (linear**2 / diagonal - jnp.log(diagonal)))
+    return (
+        value + apart.sum() + 0.5 * p * np.log(2 * np.pi),
+        jnp.where(coupled, mean, linear / diagonal),
+        covariance + jnp.diag(jnp.where(coupled, 0.0, 1 / diagonal)),
+    )
 
 
-def gaussian_draw(normals, precision, linear):
+def gaussian_draw(normals, precision, linear, coupled):
     """A draw from the distribution whose log density is -x'Ax/2 + b'x up to a constant, and its log density.
 
     Parameters
     ----------
     normals : (p,) independent standard normal numbers
-    precision : (p, p), A
-    linear : (p,), b
+    precision, linear, coupled : as in `GaussianIntegral`
 
     Returns
     -------
     draw : (p,)
     logdensity : () nats, normalised
     """
-    factor = jnp.linalg.cholesky(precision)
-    half = jax.scipy.linalg.solve_triangular(factor, linear, lower=True)
-    draw = jax.scipy.linalg.solve_triangular(factor, half + normals, lower=True, trans=1)
-    constant = jnp.log(jnp.diagonal(factor)).sum() - 0.5 * linear.shape[0] * np.log(2 * np.pi)
-    return draw, constant - 0.5 * normals @ normals
+    p = linear.shape[0]
+
+    def solved(precision, linear, places):
+        factor = jnp.linalg.cholesky(precision)
+        half = jax.scipy.linalg.solve_triangular(factor, linear, lower=True)
+        own = normals.at[places].get(mode="fill", fill_value=0.0)
+        draw = jax.scipy.linalg.solve_triangular(factor, half + own, lower=True, trans=1)
+        whole = jnp.zeros_like(linear, shape=p).at[places].set(draw, mode="drop")
+        return whole, jnp.log(jnp.diagonal(factor)).sum()
+
+    draw, logarithm = on_coupled(solved, precision, linear, coupled)
+    diagonal = jnp.where(coupled, 1.0, jnp.diagonal(precision))
+    logarithm = logarithm + 0.5 * jnp.log(diagonal).sum() - 0.5 * p * np.log(2 * np.pi)
+    apart = linear / diagonal + normals / jnp.sqrt(diagonal)
+    return jnp.where(coupled, draw, apart), logarithm - 0.5 * normals @ normals
+
+
+def on_coupled(solve: Callable, precision, linear, coupled):
+    """The result of a function of the coupled coefficients alone, in the smallest size that holds them.
+
+    Parameters
+    ----------
+    solve : (A (m, m), b (m,), places (m,) int) -> arrays whose shapes do not depend on m
+        Where there are fewer than m coupled coefficients, the rest of A is the identity and of b 0, and their
+        places are p.
+    """
+    p = linear.shape[0]
+    sizes = [p]
+    while sizes[0] > RATIO * SMALLEST or (len(sizes) == 1 and p > SMALLEST):
+        sizes.insert(0, max(SMALLEST, -(-sizes[0] // RATIO)))
+    order = jnp.argsort(~coupled)
+
+    def of_size(m: int) -> Callable:
+        def branch():
+            places = order[:m]
+            inside = coupled[places]
+            both = inside[:, None] & inside
+            eye = jnp.eye(m, dtype=precision.dtype)
+            own = jnp.where(both, precision[places[:, None], places], eye)
+            return solve(own, jnp.where(inside, linear[places], 0.0), jnp.where(inside, places, p))
+
+        return branch
+
+    if len(sizes) == 1:
+        return of_size(p)()
+    return jax.lax.switch(jnp.searchsorted(np.array(sizes), coupled.sum()), [of_size(m) for m in sizes])

@@ -24,6 +24,7 @@ from pymc_discrete.targets.graph.numbers import NUMBER, Number
 from pymc_discrete.targets.graph.rebuild import opened, rebuild, rewritten
 from pymc_discrete.targets.integrals.gates import gated_products
 from pymc_discrete.targets.integrals.gaussian_integral import gaussian_integral
+from pymc_discrete.targets.integrals.scalars import scalars_first
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.degree import degree_after, is_separable_quadratic
 
@@ -72,12 +73,17 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     gates = gates_of(terms, coefficients)
     if gates is None:
         linear, precision = linear_and_precision(terms, coefficients.of, coefficients.p)
+        coupled = pt.constant(np.ones(coefficients.p, bool))
     else:
         linear = gates.prior_linear + gates.gates * gates.data_linear
         pairs = gates.gates[:, None] * gates.gates[None, :]
         precision = gates.prior_precision + pairs * gates.data_precision
+        coupled = pt.or_(pt.constant(~gates.gated), pt.neq(gates.gates, 0))
     zeros = coefficients.of(constant(np.zeros(coefficients.p)))
-    outputs = [*rewritten(rebuild([t for _, t in named], zeros)), gaussian_integral(precision, linear)]
+    outputs = [
+        *rewritten(rebuild([t for _, t in named], zeros)),
+        gaussian_integral(precision, linear, coupled),
+    ]
 
     # a graph with its new terms and inputs, the parts of the integral among them
     new = dataclasses.replace(
@@ -87,14 +93,16 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
         terms=[],
         untouched=[],
     )
-    parts = [precision, linear, *(gates.variables if gates else ())]
-    outputs = new.hoist([*outputs, *parts], f"{NUMBER}for the integral over {shown(list(names))}: ")
-    outputs, (precision, linear, *parts) = outputs[: len(named) + 1], outputs[len(named) + 1 :]
+    parts = [precision, linear, coupled, *(gates.variables if gates else ())]
+    block = shown([str(v.name) for v in graph.values])
+    prefix = f"{NUMBER}for {block} with {shown(list(names))} integrated out: "
+    outputs = new.hoist([*outputs, *parts], prefix)
+    outputs, (precision, linear, coupled, *parts) = outputs[: len(named) + 1], outputs[len(named) + 1 :]
     labelled = list(zip([*(name for name, _ in named), INTEGRATED], outputs, strict=True))
     new.terms = [(name, t) for name, t in labelled if graph.depends(t)]
     new.untouched = [(name, t) for name, t in labelled if not graph.depends(t)]
     shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
-    new.integral = Integral(shapes, precision, linear, gates.of(parts) if gates else None)
+    new.integral = Integral(shapes, precision, linear, coupled, gates.of(parts) if gates else None)
     return new
 
 
@@ -191,7 +199,7 @@ def linear_and_precision(
     if curved not in Depends([direction]):
         return slope, nothing
     hessian = vectorize_graph(curved, {direction: constant(np.eye(p))})
-    return slope, rewritten([-hessian])[0]
+    return tuple(scalars_first(rewritten([slope, -hessian])))
 
 
 def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | None:
