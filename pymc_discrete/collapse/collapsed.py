@@ -26,14 +26,18 @@ from pymc_discrete.collapse.marginalize import (
     without_transforms,
 )
 from pymc_discrete.collapse.sums import Sums
+from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.reuse import MODELS, Kept
+from pymc_discrete.targets.density import Context
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.support import deviations
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.structure_of_model import key_of_model
+from pymc_discrete.targets.target import Target
 
 LOWEST = "~lowest values"  # the variable of the collapsed model that holds where stretches begin
 WHOLE = 64  # supports of at most this many values are summed whole
+AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
 SHORTEST, LONGEST = 32, 256  # lengths of other stretches
 DEVIATIONS = 8  # the length in standard deviations of the prior
 ELSEWHERE = 0.1  # the probability that stretches are laid at random
@@ -54,6 +58,7 @@ class Collapsed:
     ----------
     density : ModelDensity of these variables, in terms of untransformed values of the others
     stretched : (d,) bool, the sites that are summed over a stretch
+    far : (d,) bool, those whose values may be further apart than the stretch is long
     model : pm.Model, of the other variables and of `LOWEST`
 
     Raises
@@ -67,10 +72,19 @@ class Collapsed:
         self.density = density_to_sum(plain, list(names), None)
         space = self.density.space
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in space.variables])
-        self.stretched = unbounded(space) | (counts > WHOLE)
-        lengths = np.full(space.d, length) if length else self._lengths(plain)
+        wanted = self._wanted_lengths(plain)
+        between = np.clip(2 ** np.ceil(np.log2(np.maximum(wanted, 1.0))), SHORTEST, LONGEST).astype(int)
+        lengths = np.full(space.d, length) if length else between
         with model_settings():
-            self.sums = Sums(self.density, np.where(self.stretched, lengths, counts))
+            self.stretched = unbounded(space)
+            wide = ~self.stretched & (counts > (length or WHOLE))
+            sums = None if length and wide.any() else self._sums(lengths, counts)
+            if sums is None or (wide.any() and sums.elimination.entries > AFFORDABLE):
+                self.stretched = self.stretched | wide
+                sums = Sums(self.density, np.where(self.stretched, lengths, counts))
+            self.sums = sums
+            # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
+            self.far = self.stretched & (wanted > LONGEST)
             self.model = without(model, self.density, self.sums, LOWEST)
             nodes = toposort([self.model[SUMMED_OUT]])
             node = next(node for node in nodes if isinstance(node.op, SummedOut))
@@ -84,16 +98,39 @@ class Collapsed:
         key = (key_of_model(model), tuple(names), length)
         return _kept.get(key, lambda: cls(model, names, length))
 
-    def _lengths(self, plain: pm.Model) -> np.ndarray:
-        """(d,) int, powers of 2"""
-        scale = deviations(plain, set(self.density.names), plain.initial_point())
-        wanted = np.array([DEVIATIONS * scale.get(name, 0.0) for name, _ in self.density.space.sites])
-        return np.clip(2 ** np.ceil(np.log2(np.maximum(wanted, 1.0))), SHORTEST, LONGEST).astype(int)
+    def _sums(self, lengths: np.ndarray, counts: np.ndarray) -> Sums | None:
+        """The sums with all bounded supports whole, or None where they are too large."""
+        try:
+            return Sums(self.density, np.where(self.stretched, lengths, counts))
+        except (ValueError, NotImplementedError):
+            return None
+
+    def _wanted_lengths(self, plain: pm.Model) -> np.ndarray:
+        """(d,) float, the lengths of stretches that hold almost all of the prior, inf where it is unknown."""
+        names = {name for name, _ in self.density.space.sites}
+        scale = deviations(plain, names, plain.initial_point())
+        return np.array([DEVIATIONS * scale.get(name, np.inf) for name, _ in self.density.space.sites])
 
     # ------------------------------------------------------------ pure JAX functions
     def context(self, point: dict[str, Any]):
         """The context of the density at the other variables of a point, in terms of their value variables."""
         return self.density.without_parts(self._read(*(point[str(v.name)] for v in self._values)))
+
+    def total_and_draw(self, key, context: Context, lowest):
+        """The logarithm of the sum, and (d,) int, the sites given the other variables.
+
+        Parameters
+        ----------
+        context : as `context` gives it
+        lowest : (d,) int, where the stretch of each site begins
+        """
+        key_draw, key_again = jax.random.split(key)
+        total, x = self.sums.total_and_draw(key_draw, context, lowest)
+        if self.far.any():
+            target = Target(self.density, self.density.with_parts(context))
+            for n, visit in enumerate(visits_of(target, without=~self.far)):
+                x = visit(jax.random.fold_in(key_again, n), x, False)
+        return total, x
 
     def lowest(self, key, x, usual):
         """(d,) int, where the stretch of each site begins.

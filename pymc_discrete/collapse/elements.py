@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
 from pymc_discrete.targets.density import Context, ModelDensity
@@ -59,6 +59,7 @@ class Sparse:
     Attributes
     ----------
     groups : list of Elements, or of one `Whole`
+    fixed : list of Elements that depend on no site
 
     Raises
     ------
@@ -70,8 +71,10 @@ class Sparse:
         self.density, self.counts = density, np.asarray(counts)
         plan = density.plan
         self.groups: list[Elements | Whole] = [self._whole(plan.dense)] if plan.dense else []
+        self.fixed: list[Elements] = []
         for term in [] if plan.dense else plan.sparse:
-            self.groups += self._groups(term, plan.dependence.sparse(term.var))
+            for group in self._groups(term, plan.dependence.sparse(term.var)):
+                (self.groups if group.widths else self.fixed).append(group)
 
     def _whole(self, dense: list[Term]) -> Whole:
         states = float(np.prod(self.counts.astype(float)))
@@ -108,7 +111,20 @@ class Sparse:
             jnp.asarray(v.data if isinstance(v, Constant) else arrays[v], float).reshape(())
             for v in self.density.plan.constant
         ]
+        reader = DifferentiableReader(self.density.plan.dependence, arrays)
+        values += [self._values(group, reader, arrays).sum() for group in self.fixed]
         return sum(values, jnp.zeros(()))
+
+    @staticmethod
+    def _values(group: Elements, reader: DifferentiableReader, arrays: dict[Variable, Any]):
+        """(E, S) nats, the elements of a group at all S combinations of the values of their sites."""
+        logp = jnp.asarray(reader.read(group.term.var, group.elements[:, None]), float)[:, 0]
+        weight = group.term.weight
+        if weight is not None:
+            weight = weight.data if hasattr(weight, "data") else arrays[weight].reshape(())
+            logp = without_influence(jnp.multiply)(logp, jnp.asarray(weight, float))
+        logp = jnp.broadcast_to(logp, (len(group.elements), int(np.prod(group.widths))))
+        return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
 
     def tables(self, context: Context, lowest: Any) -> list[Any]:
         """[(E, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
@@ -132,15 +148,9 @@ class Sparse:
                 jnp.clip(v, lower[sites][:, None], upper[sites][:, None])
                 for v, sites in zip(values, columns, strict=True)
             ]
-            moves = Moves([*columns], candidates) if candidates else None
+            moves = Moves([*columns], candidates)
             reader = DifferentiableReader(self.density.plan.dependence, arrays, moves=moves)
-            logp = jnp.asarray(reader.read(group.term.var, group.elements[:, None]), float)[:, 0]
-            weight = group.term.weight
-            if weight is not None:
-                weight = weight.data if hasattr(weight, "data") else arrays[weight].reshape(())
-                logp = without_influence(jnp.multiply)(logp, jnp.asarray(weight, float))
-            logp = jnp.broadcast_to(logp, (len(group.elements), steps.shape[1]))
-            found.append(jnp.where(jnp.isnan(logp), -jnp.inf, logp).reshape(-1, *group.widths))
+            found.append(self._values(group, reader, arrays).reshape(-1, *group.widths))
         return found
 
     def _at_all(self, context: Context, lowest: Any, steps: np.ndarray):

@@ -11,8 +11,9 @@ from pymc.model import modelcontext
 from pymc.model.fgraph import fgraph_from_model, model_free_rv, model_from_fgraph, model_potential
 from pymc.model.transform.conditioning import remove_value_transforms
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.type import TensorType
 
 from pymc_discrete.collapse.marginal_op import SummedOut
 from pymc_discrete.collapse.sums import Sums
@@ -78,7 +79,10 @@ def marginalize(
 def without_transforms(model: pm.Model) -> pm.Model:
     """The model in terms of untransformed values, without start values."""
     plain = model_from_fgraph(fgraph_from_model(without_starts(model))[0], mutate_fgraph=True)
-    return remove_value_transforms(plain)
+    plain = remove_value_transforms(plain)
+    for rv in plain.free_RVs:  # PyMC leaves a part of the names of some transforms
+        plain.rvs_to_values[rv].name = rv.name
+    return plain
 
 
 def without_starts(model: pm.Model) -> pm.Model:
@@ -97,8 +101,10 @@ def density_to_sum(plain: pm.Model, names: list[str], truncate: dict[str, tuple]
         raise ValueError(
             f"truncate names {shown(unknown)}, not among what is summed out: {', '.join(names)}."
         )
+    touched, potentials = terms_that_read(plain, names)
+    whole = tuple(str(v.name) for v in [*touched, *potentials])
     with model_settings():
-        return density_of(plain, names, plain.initial_point(), "exact", truncate, "auto", False)
+        return density_of(plain, names, plain.initial_point(), "exact", truncate, "auto", False, whole=whole)
 
 
 def refuse_unbounded(density: ModelDensity) -> None:
@@ -130,6 +136,14 @@ def reads(variable: Variable, names: Sequence[str], model: pm.Model) -> bool:
     return any(str(v.name) in names for v in ancestors([variable], blockers=stop) if v in stop)
 
 
+def terms_that_read(model: pm.Model, names: Sequence[str]) -> tuple[list[Variable], list[Variable]]:
+    """The random variables and the potentials whose terms the named variables enter."""
+    return (
+        [rv for rv in model.basic_RVs if reads(rv, names, model)],
+        [p for p in model.potentials if reads(p, names, model)],
+    )
+
+
 def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | None = None) -> pm.Model:
     """The model with a potential in place of all terms that the block of a density enters.
 
@@ -139,13 +153,12 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
     lowest : the name of a new variable of integers, the values from which the sites are summed, if any
     """
     names = density.names
-    touched = [rv for rv in model.basic_RVs if reads(rv, names, model)]
-    potentials = [p for p in model.potentials if reads(p, names, model)]
+    touched, potentials = terms_that_read(model, names)
     graph, new = fgraph_from_model(without_starts(model))
     data = [
         v
         for v in graph_inputs([*touched, *potentials])
-        if isinstance(v, SharedVariable) and str(v.name) in model.named_vars
+        if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)
     ]
     dropped = [rv for rv in touched if str(rv.name) in names or rv in model.observed_RVs]
     gone = {str(v.name) for v in dropped}
@@ -161,11 +174,20 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
         inputs.append(model_free_rv(free, free.type(name=lowest), None, lowest))
         graph.add_output(inputs[-1], import_missing=True)
     op = SummedOut(sums, lowest is not None, [np.array(v.get_value()) for v in data])
-    total, *_ = op(*inputs, *(new[v] for v in data), return_list=True)
+    total, *_ = op(*inputs, *(new.get(v, v) for v in data), return_list=True)
     graph.add_output(model_potential(total, SUMMED_OUT), import_missing=True)
     for v in [*deterministics, *potentials, *dropped]:
         graph.remove_output(graph.outputs.index(new[v]))
+    for v in dropped:
+        if v in model.observed_RVs:  # what is left may read the observed values
+            _, observed, *_ = new[v].owner.inputs
+            graph.replace(new[v], observed.astype(v.type.dtype), import_missing=True)
     result = model_from_fgraph(graph, mutate_fgraph=True)
+    left = [name for name in names if name in result.named_vars]
+    if left:
+        raise NotImplementedError(
+            f"{shown(left)} cannot be summed out: a term that is left in the model still reads it."
+        )
     order = {str(v.name): n for n, v in enumerate(model.basic_RVs)}
     result.free_RVs.sort(key=lambda v: order.get(str(v.name), len(order)))
     result.rvs_to_values = {rv: result.rvs_to_values[rv] for rv in [*result.free_RVs, *result.observed_RVs]}
@@ -190,6 +212,12 @@ def flat(model: pm.Model, rv: Variable, old: Variable, names: Sequence[str]) -> 
     op, (_, value) = old.owner.op, old.owner.inputs
     transform = model.rvs_to_transforms[rv]
     if isinstance(transform, Interval):
-        transform = Interval(*transform.args_fn(*rv.owner.inputs))
+        bounds = transform.args_fn(*rv.owner.inputs)
+        if not all(b is None or isinstance(b, int | float | np.ndarray | Constant) for b in bounds):
+            raise NotImplementedError(
+                f"{shown(list(names))} cannot be summed out: it enters the density of {rv.name!r}, whose "
+                "bounds are not constant. Give it constant bounds, or leave out what enters it."
+            )
+        transform = Interval(*bounds)
     shape = model.eval_rv_shapes()[rv.name]
     return model_free_rv(pm.Flat.dist(shape=shape), value, transform, op.name, *op.dims)

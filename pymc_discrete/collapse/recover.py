@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 import xarray
 from pymc.model import modelcontext
+from pytensor.graph.traversal import ancestors
 from xarray import DataTree
 
 from pymc_discrete.collapse.marginalize import density_to_sum, refuse_unbounded, without_transforms
@@ -22,6 +23,7 @@ from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
+ENDS = 8  # the number of values at each end from which the probability beyond is estimated
 TOLERATED = 1e-6  # largest probability that a truncated sum may leave out without a warning
 
 
@@ -86,11 +88,13 @@ def recover(
         )
     with model_settings():
         sums = Sums(density)
-        inputs = [jnp.asarray(posterior[name].values) for name in needed]
+        ordered = [posterior[name].transpose("chain", "draw", ...) for name in needed]
+        inputs = [jnp.asarray(values.values) for values in ordered]
         chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
         seed = np.random.default_rng(random_seed).integers(2**63)
         keys = jax.random.split(jax.random.key(seed), (chains, draws))
-        x, probabilities, tails = jax.jit(lambda *a: of_chains(sums, *a))(keys, inputs)
+        x, probabilities, tails, possible = jax.jit(lambda *a: of_chains(sums, *a))(keys, inputs)
+    refuse_impossible(density, np.asarray(possible), bool(truncate))
     warn_of_tails(density, plain, np.asarray(tails))
     return with_draws(idata, model, density, np.asarray(x), np.asarray(probabilities))
 
@@ -103,35 +107,65 @@ def of_chains(sums: Sums, keys, inputs: list[Any]):
     x : (chains, draws, d) int
     probabilities : (chains, d, K)
     tails : (2, d), estimates of the largest probability in any draw below and above the values of the sum
+    possible : (chains, draws) bool, whether any value is possible
     """
-    space, K = sums.density.space, int(sums.counts.max())
+    space, K = sums.density.space, int(sums.counts.max(initial=1))
     last = jnp.asarray(space.upper - space.lower)[:, None]
+    steps = np.arange(min(ENDS, max(K // 2, 1)))
 
-    def at(p, place):
-        return jnp.take_along_axis(p, jnp.clip(place, 0, K - 1), axis=1)[:, 0]
+    def at_ends(p, first, sign):
+        """The probability of the last values, and of as many before them."""
+        near, far = first + sign * steps, first + sign * (steps + len(steps))
+        both = [
+            jnp.where((k >= 0) & (k <= last), jnp.take_along_axis(p, jnp.clip(k, 0, K - 1), axis=1), 0.0)
+            for k in (near, far)
+        ]
+        return [b.sum(axis=1) for b in both]
 
     def chain(key, inputs):
         def draw(carried, one):
             total, tails = carried
             context = sums.density.without_parts(one[1:])
-            _, x = sums.total_and_draw(one[0], context)
+            logp, x = sums.total_and_draw(one[0], context)
             p = sums.probabilities(context)
-            # If the probabilities a, b of the last two values are the start of a series that falls by a / b
-            # each time, what follows is a (a / b) / (1 - a / b).
-            ends = [(at(p, 0 * last), at(p, 0 * last + 1)), (at(p, last), at(p, last - 1))]
+            # If the probabilities a, b of the last values and of as many before them are the start of a
+            # series that falls by a / b each time, what follows is a (a / b) / (1 - a / b).
+            ends = [at_ends(p, 0 * last, 1), at_ends(p, last, -1)]
             found = [jnp.where(a < b, a * a / jnp.maximum(b - a, 1e-300), 1.0) for a, b in ends]
             found = [
                 jnp.where(a > 0, jnp.minimum(tail, 1.0), 0.0)
                 for (a, _), tail in zip(ends, found, strict=True)
             ]
-            return (total + p, jnp.maximum(tails, jnp.stack(found))), x
+            return (total + p, jnp.maximum(tails, jnp.stack(found))), (x, jnp.isfinite(logp))
 
         zeros = (jnp.zeros((space.d, K)), jnp.zeros((2, space.d)))
-        (total, tails), x = jax.lax.scan(draw, zeros, (key, *inputs))
-        return x, total / len(key), tails
+        (total, tails), (x, possible) = jax.lax.scan(draw, zeros, (key, *inputs))
+        return x, total / len(key), tails, possible
 
-    x, probabilities, tails = jax.lax.map(lambda a: chain(a[0], a[1:]), (keys, *inputs))
-    return x, probabilities, tails.max(0)
+    x, probabilities, tails, possible = jax.lax.map(lambda a: chain(a[0], a[1:]), (keys, *inputs))
+    return x, probabilities, tails.max(0), possible
+
+
+def refuse_impossible(density: ModelDensity, possible: np.ndarray, truncated: bool) -> None:
+    """Refuse draws of the other variables for which no state of the summed variables is possible.
+
+    Parameters
+    ----------
+    possible : (chains, draws) bool
+    truncated : whether the sum leaves out values
+
+    Raises
+    ------
+    ValueError
+    """
+    if possible.all():
+        return
+    chain, draw = np.argwhere(~possible)[0]
+    remedy = "Take wider bounds in truncate=." if truncated else "Look at the draws: are some nan?"
+    raise ValueError(
+        f"No value of {shown(density.names)} is possible in {(~possible).sum()} of {possible.size} draws of "
+        f"the other variables, first in draw {draw} of chain {chain}. {remedy}"
+    )
 
 
 def warn_of_tails(density: ModelDensity, plain: pm.Model, tails: np.ndarray) -> None:
@@ -180,6 +214,9 @@ def with_draws(
             if model.coords.get(name) is not None:
                 posterior = posterior.assign_coords({name: list(model.coords[name])})
                 mean[m.name] = mean[m.name].assign_coords({name: list(model.coords[name])})
+    drawn = {m.name for m in density.space.members}
+    of_old = [str(d.name) for d in model.deterministics if {str(v.name) for v in ancestors([d])} & drawn]
+    posterior = posterior.drop_vars([name for name in of_old if name in posterior])
     left_out = [str(d.name) for d in model.deterministics if d.name not in posterior]
     if left_out:
         posterior = posterior.merge(

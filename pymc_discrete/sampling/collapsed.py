@@ -106,7 +106,7 @@ class CollapsedBlock(Block):
         new, nuts, stats = self.nuts.draw(key_nuts, t, point | {LOWEST: lowest}, state.nuts)
         del new[LOWEST]
         context = self.collapsed.context(new)
-        total, x = self.collapsed.sums.total_and_draw(key_sites, context, lowest)
+        total, x = self.collapsed.total_and_draw(key_sites, context, lowest)
         for start, v in self.collapsed.density.space.blocks:
             new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
         stats["lp"] = stats["lp"] - total + self.collapsed.density.logdensity(x, context)

@@ -23,6 +23,7 @@ from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.structure_of_model import shared_values
 
 
 class CollapsedNUTS(BlockedStep):
@@ -99,6 +100,7 @@ class CollapsedNUTS(BlockedStep):
         self.tune, self._draws = True, 0
         with model_settings():
             self.collapsed  # noqa: B018 refuses what cannot be summed out
+        self._data  # noqa: B018 as the model has them now
 
     @staticmethod
     def names_of(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
@@ -122,6 +124,11 @@ class CollapsedNUTS(BlockedStep):
         return continuous, discrete
 
     # ------------------------------------------------------------ built on first use
+    @functools.cached_property
+    def _data(self) -> list[tuple[Any, np.ndarray]]:
+        """[(shared variable of the model, its value when the rest was built)]."""
+        return shared_values(self.model)
+
     @functools.cached_property
     def collapsed(self) -> Collapsed:
         """The model with the discrete variables summed out."""
@@ -149,7 +156,7 @@ class CollapsedNUTS(BlockedStep):
 
         def draw(seed, values, lowest):
             context = self.collapsed.context(dict(zip(names, values, strict=True)))
-            total, x = self.collapsed.sums.total_and_draw(key_of_words(seed), context, lowest)
+            total, x = self.collapsed.total_and_draw(key_of_words(seed), context, lowest)
             return x, self.collapsed.density.logdensity(x, context) - total
 
         compiled = jax.jit(draw)
@@ -167,6 +174,10 @@ class CollapsedNUTS(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.tune, self._draws, self._usual = tune > 0, 0, None
         self.__dict__.pop("_nuts", None)
+        if any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self._data):
+            self._initial_point = None  # it has the shapes of the old data
+            for name in self._built():
+                self.__dict__.pop(name, None)
 
     def stop_tuning(self) -> None:
         super().stop_tuning()
@@ -200,8 +211,13 @@ class CollapsedNUTS(BlockedStep):
         return new, [{**stats[0], "model_logp": logp}]
 
     # ------------------------------------------------------------ another process
+    @classmethod
+    def _built(cls) -> set[str]:
+        """Names of the attributes that are built on first use."""
+        return {n for n, a in cls.__dict__.items() if isinstance(a, functools.cached_property)}
+
     def __getstate__(self) -> dict[str, Any]:
-        built = {n for n, a in type(self).__dict__.items() if isinstance(a, functools.cached_property)}
+        built = self._built()
         return {name: value for name, value in self.__dict__.items() if name not in built}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -80,6 +80,8 @@ class ModelDensity(Density):
     join : bool
         Whether variables that play the same role in the model become parts of one vector of the space.
     integrate : names of value variables that are integrated out
+    whole : names of variables and potentials whose terms belong to the block's also where they turn out not
+        to depend on it
 
     Attributes
     ----------
@@ -108,6 +110,7 @@ class ModelDensity(Density):
         join: bool = True,
         structure: Structure | None = None,
         integrate: Sequence[str] = (),
+        whole: Sequence[str] = (),
     ):
         super().__init__()
         self.names = names
@@ -125,6 +128,7 @@ class ModelDensity(Density):
         labels = [str(v.name) for v in self.graph.values]
         groups = [self.graph.groups[v] for v in self.graph.values]
         self.space = each.grouped(groups, labels)
+        self.graph.claim(whole)
         if integrate:
             self.graph = integrated(self.graph, integrate)
         dependence = Dependence(self.graph, self.space.starts, self.space.d)
@@ -248,7 +252,10 @@ class ModelDensity(Density):
 
     # ------------------------------------------------------------ a state in a context
     def prepare(self, inputs: Sequence[Any]) -> Context:
-        context = self.without_parts(inputs)
+        return self.with_parts(self.without_parts(inputs))
+
+    def with_parts(self, context: Context) -> Context:
+        """A context from the result of `without_parts`, with what the parts answer."""
         # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
         # indices may read its values, but what is computed from them is masked later.
         arrays = self.arrays(jnp.asarray(self.space.lower), context)

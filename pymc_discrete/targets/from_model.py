@@ -174,19 +174,29 @@ def density_of(
     window: Any,
     with_numbers: bool,
     integrate: tuple[str, ...] = (),
+    whole: tuple[str, ...] = (),
 ) -> ModelDensity:
     """A density that shares what was analysed and compiled with those of models of the same structure."""
     asked = (
         tuple(names),
         differences,
         integrate,
+        whole,
         key_of_object([window, sites_of(model, names, point, support)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
     )
 
     def make(structure: Structure) -> ModelDensity:
         return ModelDensity(
-            model, names, point, differences, support, window, structure=structure, integrate=integrate
+            model,
+            names,
+            point,
+            differences,
+            support,
+            window,
+            structure=structure,
+            integrate=integrate,
+            whole=whole,
         )
 
     return _kept.get(model, asked, make, lambda kept, numbers: kept.for_model(point, numbers), with_numbers)

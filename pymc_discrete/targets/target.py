@@ -32,6 +32,9 @@ class Density(ABC):
     def __hash__(self) -> int:
         return id(self._programs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_programs": {}}
+
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:

@@ -47,34 +47,45 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
     return None
 
 
-def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
-    """A JAX function of the inputs that returns the tuple of outputs, after PyTensor's rewrites for JAX.
+class JaxFunction:
+    """A JAX function of the inputs of a graph that returns the tuple of outputs.
 
-    The graph is rewritten at once, and converted to JAX at the first call: the conversion puts its constants
-    on the device, which starts JAX. Numbers have the width that JAX is set to at the call (`jax.enable_x64`),
-    whatever the dtypes in the graph.
+    The graph is rewritten for JAX when the function is made, and converted at the first call: the conversion
+    puts its constants on the device, which starts JAX. Numbers have the width that JAX is set to at the call
+    (`jax.enable_x64`), whatever the dtypes in the graph.
     """
-    if not outputs:
-        return lambda *_: ()
-    with PYTENSOR:
-        fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
-        mode.JAX.optimizer.rewrite(fgraph)
-        with_integer_log_gamma(fgraph)
-    converted: dict[bool, Callable] = {}  # by whether numbers have 64 bits
 
-    def function(*args):
+    def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable]):
+        with PYTENSOR:
+            self._graph = FunctionGraph(list(inputs), list(outputs), clone=True)
+            mode.JAX.optimizer.rewrite(self._graph)
+            with_integer_log_gamma(self._graph)
+        self._converted: dict[bool, Callable] = {}  # by whether numbers have 64 bits
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
         x64 = bool(jax.config.jax_enable_x64)
         with PYTENSOR:
-            if x64 not in converted:
+            if x64 not in self._converted:
                 # The conversion creates the constants of the graph as JAX arrays, which are kept for later
                 # calls. If JAX is tracing a program now, they must not become tracers of that program.
                 with jax.core.eval_context():
-                    converted[x64] = fgraph_to_python(
-                        fgraph, jax_funcify, type_conversion_fn=placed, fgraph_name="function"
+                    self._converted[x64] = fgraph_to_python(
+                        self._graph, jax_funcify, type_conversion_fn=placed, fgraph_name="function"
                     )
-        return converted[x64](*args)
+        return self._converted[x64](*args)
 
-    return function
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_converted": {}}
+
+
+def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., tuple[Any, ...]]:
+    """A JAX function of the inputs that returns the tuple of outputs, see `JaxFunction`."""
+    return JaxFunction(inputs, outputs) if outputs else nothing
+
+
+def nothing(*args: Any) -> tuple[Any, ...]:
+    """What a function without outputs returns."""
+    return ()
 
 
 def placed(data: Any, dtype: Any = None, **options: Any) -> Any:

@@ -55,7 +55,8 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """A simpler equivalent of a node that more rules support, or None.
 
-    Simplified are sums and products of booleans, quadratic forms, squares, and conditions that always hold.
+    Simplified are sums and products of booleans, sums of nothing, quadratic forms, squares, and conditions
+    that always hold.
     """
     out, op = node.outputs[0], node.op.scalar_op if isinstance(node.op, Elemwise) else None
     booleans = {Add: pt.or_, Mul: pt.and_}
@@ -66,6 +67,8 @@ def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable
     if isinstance(node.op, Dot) and set(out.type.shape) <= {1} and all(i in moving for i in inputs):
         # a quadratic form becomes a sum over elements, which can be split into terms
         return (inputs[0].reshape((-1,)) * inputs[1].reshape((-1,))).sum().reshape((1,) * out.ndim)
+    if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add) and 0 in inputs[0].type.shape:
+        return pt.zeros(out.type.shape, dtype=out.type.dtype) if None not in out.type.shape else None
     if isinstance(op, Pow) and isinstance(inputs[1], Constant) and (inputs[1].data == 2).all():
         return pt.sqr(inputs[0])
     if op is not None and always_true(op, inputs) and None not in out.type.shape:

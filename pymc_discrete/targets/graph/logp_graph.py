@@ -1,5 +1,6 @@
 """The log density of a model as a rewritten PyTensor graph, split by whether terms depend on a block."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -98,6 +99,16 @@ class LogpGraph:
     def __post_init__(self):
         self._shapes: dict[Variable, tuple[int, ...]] = {}
         self._depends = Depends(self.values)
+
+    def claim(self, names: Collection[str]) -> None:
+        """Count the terms of these variables and potentials among those that depend on the block."""
+        own = [
+            (name, t)
+            for name, t in self.untouched
+            if not set(names).isdisjoint(self.written_as_one.get(name, [name]))
+        ]
+        self.untouched = [term for term in self.untouched if term not in own]
+        self.terms = [*self.terms, *own]
 
     def depends(self, var: Variable) -> bool:
         """Whether a variable of the graph, or one built on it, depends on the block."""

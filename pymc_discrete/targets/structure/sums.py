@@ -24,8 +24,8 @@ def summands(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | No
     Returns
     -------
     [(tensor, factor)] such that the sum over the elements of `var` is the sum of each factor times the sum
-    over the elements of its tensor, up to a constant that does not depend on the block. A factor is a number,
-    a scalar variable, or None for 1. None is returned where the Op cannot be split.
+    over the elements of its tensor. A factor is a number, a scalar variable, or None for 1. None is returned
+    where the Op cannot be split.
     """
     node = var.owner
     if node is None:
@@ -56,7 +56,7 @@ def summands(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | No
     if isinstance(node.op, DimShuffle | Reshape) and not (isinstance(node.op, DimShuffle) and not moving):
         return [(i, None) for i in moving]
     if isinstance(node.op, Join | MakeVector | ScalarFromTensor | TensorFromScalar):
-        return [(i, None) for i in moving]
+        return [(i, None) for i in node.inputs[1 if isinstance(node.op, Join) else 0 :]]
     return None
 
 
