@@ -106,7 +106,10 @@ def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: An
                 f"{shown(taken)} cannot be summed out: a step was given for it. Leave it out of collapse= or "
                 "of step=."
             )
-    return Collapsed.of(model, wanted)
+    try:
+        return Collapsed.of(model, wanted)
+    except NotImplementedError as error:
+        raise ValueError(f"{error} Without collapse= they are sampled as they are.") from error
 
 
 @collection_paused()

@@ -33,14 +33,14 @@ class DiscreteBlock(Block):
     """
 
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
+        if step.integrated and floats_are_32_bit():
+            raise ValueError(
+                'integrate= needs dtype="float64": differences of large quadratic forms are lost in float32.'
+            )
         # A target keeps functions compiled for the precision of its first use, so float32 needs a new one.
         target = step.fresh_target() if floats_are_32_bit() else step.target
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
-        if self.density.graph.integral and floats_are_32_bit():
-            raise ValueError(
-                'integrate= needs dtype="float64": differences of large quadratic forms are lost in float32.'
-            )
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
         self.numbers = self.density.numbers
         self.tuner = step.tuner_for(target)

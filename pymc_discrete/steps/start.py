@@ -38,6 +38,7 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     site, value = site[pick], values[site[pick], column[pick]]
     try:
         _, target = target.at(point)
+        cast(ModelDensity, target.density).check_integral(x, target.ready())
         logp = float(target.logdensity(x))
         claimed = np.asarray(target.differences(x))[site, column[pick]]
         # These are separate calls of a function that is compiled already. One call for all of them would be

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.targets.float32 import change, reference
@@ -490,6 +491,36 @@ class ModelDensity(Density):
         assert self.graph.integral is not None
         integral = self.graph.integral
         return jaxify(self._inputs, [integral.precision, integral.linear, integral.coupled])
+
+    def check_integral(self, x, context: Context) -> None:
+        """Refuse an integral that does not exist, or would not in another state, on the host.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+        """
+        integral = self.graph.integral
+        if integral is None:
+            return
+        names = ", ".join(map(repr, integral.shapes))
+        precision, *_ = map(np.asarray, self._quadratic_form(*self._values(x, context)))
+        why = "the prior and the data leave some direction open"
+        improper = bool((np.linalg.eigvalsh(precision) <= 0).any())
+        if integral.gates is not None and not improper:
+            (prior,) = map(np.asarray, self._prior_precision(*self._values(x, context)))
+            improper = bool((np.diagonal(prior)[integral.gates.gated] <= 0).any())
+            why = "of a coefficient whose gate is closed, nothing but a flat prior is known"
+        if improper:
+            raise SamplingError(
+                f"{names} cannot be integrated out: {why}, and the integral is infinite. Give it a proper "
+                "prior, such as pm.Normal, or leave it out of integrate=."
+            )
+
+    @cached_property
+    def _prior_precision(self):
+        assert self.graph.integral is not None
+        assert self.graph.integral.gates is not None
+        return jaxify(self._inputs, [self.graph.integral.gates.prior_precision])
 
     def draw_integrated(self, key, x, context: Context) -> tuple[dict[str, Any], Any]:
         """A draw of the variables that are integrated out, given x, and its log density in nats.

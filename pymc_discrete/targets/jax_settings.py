@@ -7,6 +7,7 @@ two are JAX's defaults.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import jax
 
@@ -40,3 +41,8 @@ def default_settings(wide: bool | None = None) -> Iterator[None]:
 
 
 use_disk_cache()  # on import: every module that compiles something imports this one
+
+
+def is_traced(tree: Any) -> bool:
+    """Whether some of these arrays are tracers of a program that JAX is tracing."""
+    return any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(tree))

@@ -11,6 +11,7 @@ import numpy as np
 
 from pymc_discrete.targets.forests import Forest
 from pymc_discrete.targets.interactions import Interactions
+from pymc_discrete.targets.jax_settings import is_traced
 from pymc_discrete.targets.space import Space
 
 
@@ -140,11 +141,6 @@ class Density(ABC):
             with_differences, lambda: jnp.asarray(self.differences(x, context), zeros.dtype), lambda: zeros
         )
         return self.logdensity(x, context), differences, self.rest(context)
-
-
-def is_traced(tree: Any) -> bool:
-    """Whether some of these arrays are tracers of a program that JAX is tracing."""
-    return any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(tree))
 
 
 @jax.tree_util.register_pytree_node_class

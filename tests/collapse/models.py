@@ -102,6 +102,53 @@ def joined_by_a_sum():
     return model, {"z": (0, 1)}
 
 
+def shifted_states():
+    """In a loop, the first observation reads a state that is a constant, and a slice is empty."""
+    with pm.Model() as model:
+        mu, z = pm.Normal("mu"), pm.Bernoulli("z", 0.3, shape=3)
+        before = pt.concatenate([[0.0], z[:-1]])
+        for t in range(3):
+            pm.Normal(f"y{t}", mu * before[t] + z[:t].sum(), 1.0, observed=Y[t])
+        pm.Potential("p", -(mu**2) * z.size)
+    return model, {"z": (0, 1)}
+
+
+def effects_of_a_shape():
+    """A prior is written in terms of a variable that does not change it."""
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.3, shape=3)
+        e = pm.Normal("e", 0.0 * z[0], 0.5, shape=z.shape[0])
+        pm.Normal("y", 3.0 * z + e, 1.0, observed=Y[:3])
+    return model, {"z": (0, 1)}
+
+
+def joined_with_constants():
+    """Some elements of what is joined depend on no site."""
+    with pm.Model() as model:
+        c, z = pm.Normal("c"), pm.Bernoulli("z", 0.3, shape=4)
+        pm.Potential("l", pt.concatenate([[-(c**4)], [(c * z[1:] * z[:-1]).sum()]]))
+        pm.Normal("y", c * pt.concatenate([[0.0], z]), 1.0, observed=Y)
+    return model, {"z": (0, 1)}
+
+
+def mediator():
+    """What is observed of one variable enters another one."""
+    with pm.Model() as model:
+        mu, z, x = pm.Normal("mu"), pm.Bernoulli("z", 0.3, shape=2), pm.Data("x", Y[:2])
+        x = pm.Normal("seen", mu + 3.0 * z, 1.0, observed=x)
+        pm.Normal("y", mu * x, 1.0, observed=Y[2:4])
+    return model, {"z": (0, 1)}
+
+
+def partly_labelled():
+    """Some labels are observed."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", shape=3)
+        k = pm.Categorical("k", p=[0.2, 0.3, 0.5], observed=np.ma.masked_equal([0, -1, 2, -1], -1))
+        pm.Normal("y", mu[k], 1.0, observed=Y[:4])
+    return model, {"k_unobserved": (0, 2)}
+
+
 MODELS = {
     f.__name__: f
     for f in (
@@ -114,6 +161,11 @@ MODELS = {
         prior_of_a_coefficient,
         counts,
         joined_by_a_sum,
+        shifted_states,
+        effects_of_a_shape,
+        joined_with_constants,
+        mediator,
+        partly_labelled,
     )
 }
 TRUNCATED = {"counts"}

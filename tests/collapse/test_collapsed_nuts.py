@@ -76,6 +76,23 @@ def test_bad_variables_are_named(vars, words):
         pmd.CollapsedNUTS(vars)
 
 
+def test_new_data_are_sampled():
+    """A step that was made before the data changed."""
+    with pm.Model() as model:
+        x, b = pm.Data("x", np.zeros(3)), pm.Normal("b")
+        z = pm.Bernoulli("z", 0.5)
+        pm.Normal("y", b + 3.0 * z * x, 0.5, observed=[3.0, 3.1, 2.9])
+        step = pmd.CollapsedNUTS()
+        pm.set_data({"x": np.ones(3)})
+        draws = pm.sample(300, tune=200, chains=1, step=step, random_seed=1, **QUIET)["posterior"]
+    logp = [
+        np.logaddexp.reduce([model.compile_logp()({"b": b, "z": z}) for b in np.linspace(-4, 5, 200)])
+        for z in (0, 1)
+    ]
+    p = 1 / (1 + np.exp(logp[0] - logp[1]))
+    assert float(draws["z"].mean()) == pytest.approx(p, abs=0.1)
+
+
 def test_its_variables_are_moved_together():
     with labels()[0], pytest.raises(ValueError, match="leave out blocked"):
         pmd.CollapsedNUTS(blocked=False)

@@ -4,6 +4,7 @@ import itertools
 import logging
 
 import arviz_base
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -46,7 +47,7 @@ def jittered(model, support, seed):
     }
 
 
-@pytest.mark.filterwarnings("ignore:.*float32:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*float32:UserWarning", "ignore:Data in k contains missing values")
 @pytest.mark.parametrize("name", MODELS)
 def test_the_log_density_and_its_gradient_are_those_of_the_sum(name):
     model, support = MODELS[name]()
@@ -187,6 +188,32 @@ def nested():
 def test_what_cannot_be_summed_is_named_with_a_remedy(build, options, error, words):
     with pytest.raises(error, match=words):
         pmd.marginalize(build(), **options)
+
+
+def test_draws_for_which_nothing_is_possible_are_refused():
+    with pm.Model() as model:
+        lam = pm.Gamma("lam", 3, 0.3)
+        pm.Binomial("y", n=pm.Poisson("N", lam), p=0.3, observed=5)
+    with pytest.raises(ValueError, match=r"No value of 'N' is possible in 4 of 4 .*wider bounds"):
+        pmd.recover(as_tree({"lam": np.full((1, 4), 8.0)}), model, truncate={"N": (0, 3)})
+
+
+def test_draws_that_hold_the_variable_already_are_replaced_with_what_depends_on_it():
+    model, _ = occupancy()
+    posterior = {"psi": np.full((1, 50), 0.4), "p": np.full((1, 50), 0.3)}
+    once = pmd.recover(as_tree(posterior), model, random_seed=1)
+    twice = pmd.recover(once, model, random_seed=2)["posterior"]
+    assert (twice["z"] != once["posterior"]["z"]).any()
+    np.testing.assert_array_equal(twice["occupied"], twice["z"].sum("site"))
+
+
+def test_a_marginalised_model_travels_to_another_process():
+    model, _ = occupancy()
+    marginal = pmd.marginalize(model)
+    point = marginal.initial_point()
+    want = marginal.compile_logp()(point)
+    again = cloudpickle.loads(cloudpickle.dumps(marginal))
+    assert again.compile_logp()(point) == want
 
 
 def test_a_posterior_without_a_variable_is_refused():

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Mul
+from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
@@ -18,10 +19,12 @@ from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.numbers import AS_WRITTEN, numbers_in
 from pymc_discrete.targets.graph.rebuild import rebuild
+from pymc_discrete.targets.structure.degree import is_separable_quadratic
 from pymc_discrete.targets.structure.reads import is_switch
 
 REARRANGING = (
-    DimShuffle, Reshape, SpecifyShape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor,
+    DimShuffle, Reshape, SpecifyShape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Join, MakeVector,
+    TensorFromScalar, ScalarFromTensor,
 )  # fmt: skip
 
 
@@ -54,6 +57,22 @@ def gated_products(
     return found
 
 
+def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends) -> list[Variable]:
+    """Terms in which coefficients are multiplied by functions of sites before anything else."""
+
+    def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, Mul):
+            return None
+        own = [i for i in inputs if i in moved and i not in discrete]
+        gates = [i for i in inputs if i in discrete and i not in moved]
+        rest = [i for i in inputs if i not in moved and i not in discrete]
+        if len(own) != 1 or not gates or not rest:
+            return None
+        return [node.op(*rest, node.op(*own, *gates))]
+
+    return rebuild(list(terms), {}, rewrite)
+
+
 def product_of(
     node: Apply, coefficients: Sequence[Variable], moved: Depends, graph: LogpGraph
 ) -> Product | None:
@@ -76,6 +95,24 @@ def product_of(
     inputs = [ones if n == own[0] else i for n, i in enumerate(node.inputs)]
     out = node.outputs[0]
     return Product(out, np.broadcast_to(index, graph.shape(out)), node.op.make_node(*inputs).outputs[0])
+
+
+def is_separable(term: Variable, coefficients: Sequence[Variable], moved: Depends, graph: LogpGraph) -> bool:
+    """Whether a term is a sum of quadratic functions of single coefficients."""
+    total = term.sum()
+    pending, found = [total], dict[Variable, np.ndarray]()
+    while pending:
+        v = pending.pop()
+        if v in moved and v not in found:
+            index = places(v, coefficients, graph)
+            if index is None:
+                pending += v.owner.inputs
+            else:
+                found[v] = index
+    if len(found) != 1:
+        return False
+    ((v, index),) = found.items()
+    return len(np.unique(index)) == index.size and is_separable_quadratic(total, v, graph.size)
 
 
 def places(var: Variable, coefficients: Sequence[Variable], graph: LogpGraph) -> np.ndarray | None:

@@ -16,6 +16,8 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 
+from pymc_discrete.targets.jax_settings import is_traced
+
 SMALLEST, RATIO = 16, 4  # sizes of the systems of equations that are solved: 16, 64, 256, ...
 
 
@@ -140,7 +142,10 @@ def on_coupled(solve: Callable, precision, linear, coupled):
         Where there are fewer than m coupled coefficients, the rest of A is the identity and of b 0, and their
         places are p.
     """
+    precision, linear, coupled = map(jnp.asarray, (precision, linear, coupled))
     p = linear.shape[0]
+    if not is_traced(coupled) and np.asarray(coupled).all():
+        return solve(precision, linear, jnp.arange(p))
     sizes = [p]
     while sizes[0] > RATIO * SMALLEST or (len(sizes) == 1 and p > SMALLEST):
         sizes.insert(0, max(SMALLEST, -(-sizes[0] // RATIO)))

@@ -22,11 +22,11 @@ from pymc_discrete.targets.graph.analysis import Analysis, Depends
 from pymc_discrete.targets.graph.logp_graph import INTEGRATED, Gates, Integral, LogpGraph
 from pymc_discrete.targets.graph.numbers import NUMBER, Number
 from pymc_discrete.targets.graph.rebuild import opened, rebuild, rewritten
-from pymc_discrete.targets.integrals.gates import gated_products
+from pymc_discrete.targets.integrals.gates import gated_products, is_separable, products_first
 from pymc_discrete.targets.integrals.gaussian_integral import gaussian_integral
 from pymc_discrete.targets.integrals.scalars import scalars_first
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure.degree import degree_after, is_separable_quadratic
+from pymc_discrete.targets.structure.degree import degree_after
 
 
 class DegreeIn(Analysis[float]):
@@ -211,6 +211,7 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
     graph, p = coefficients.graph, coefficients.p
     discrete = Depends([v for v in [*graph.values, *graph.others] if is_discrete(v)])
     data, prior = [t for t in terms if t in discrete], [t for t in terms if t not in discrete]
+    data = products_first(data, Depends(coefficients.variables), discrete)
     products = gated_products(data, coefficients.variables, discrete, graph)
     index = np.concatenate([q.places.ravel() for q in products]) if products else np.empty(0, int)
     gated = np.isin(np.arange(p), index)
@@ -222,15 +223,12 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
 
     # what the data still say of the coefficients themselves must be about those without a gate
     left = rebuild(data, effective(constant(np.zeros(p))))
-    for v in coefficients.variables:
-        own = coefficients.places(v)
-        alone = [t for t in prior if t in Depends([v])]
-        if gated[own].any() and (
-            any(t in Depends([v]) for t in left)
-            or any(t in Depends([w]) for t in alone for w in coefficients.variables if w is not v)
-            or not all(is_separable_quadratic(t.sum(), v, graph.size) for t in alone)
-        ):
-            return None
+    under_gates = Depends([v for v in coefficients.variables if gated[coefficients.places(v)].any()])
+    moved = Depends(coefficients.variables)
+    if any(t in under_gates for t in left) or not all(
+        is_separable(t, coefficients.variables, moved, graph) for t in prior if t in under_gates
+    ):
+        return None
     linear, precision = linear_and_precision(data, lambda v: coefficients.of(v) | effective(v), p)
     if linear in discrete or precision in discrete:
         return None

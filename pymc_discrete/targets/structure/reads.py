@@ -583,8 +583,15 @@ def whole(node: Apply, graph: LogpGraph) -> Entries | None:
             args = [next(moving_inputs) if m else v for m, v in zip(moving, fixed, strict=True)]
             return function(*args)
 
+        # integers stay NumPy arrays: they may be sizes, which must be known when the program is compiled
         fixed = [
-            None if m else v.reshape(s) if hasattr(v, "reshape") else v
+            None
+            if m
+            else jnp.asarray(v).reshape(s)
+            if isinstance(v, np.ndarray) and v.dtype.kind == "f"
+            else v.reshape(s)
+            if hasattr(v, "reshape")
+            else v
             for m, v, s in zip(moving, values, shapes, strict=True)
         ]
         parts = [to_core(v, s) for v, s, m in zip(values, shapes, moving, strict=True) if m]

@@ -1,0 +1,1 @@
+"""Tests of coefficients that are integrated out."""
