@@ -44,7 +44,9 @@ class AutoStep(DiscreteStep):
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is not a constrained vector.
-    differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
+    differences, transitions, support, window, start, integrate
+        As in `GibbsWithGradients`.
+    model, blocked, rng, initial_point, compile_kwargs
         As in `GibbsWithGradients`.
 
     Raises
@@ -73,7 +75,7 @@ class AutoStep(DiscreteStep):
         names = block_of(model, vars)
         target_options: dict[str, Any] = {
             key: options[key]
-            for key in ("differences", "support", "window", "initial_point")
+            for key in ("differences", "support", "window", "initial_point", "integrate")
             if key in options
         }
         try:
@@ -84,6 +86,8 @@ class AutoStep(DiscreteStep):
             if not without_jax:
                 raise
         if without_jax and _all_in_jax:
+            raise next(error for _, error in without_jax.values())
+        if without_jax and options.get("integrate") is not None:
             raise next(error for _, error in without_jax.values())
         if without_jax:
             names = [n for n in names if n not in without_jax]
@@ -97,6 +101,12 @@ class AutoStep(DiscreteStep):
         descriptions = target.describe()
         exact = [name for name in names if descriptions[name]["exact"]]
         steps: list[BlockedStep] = []
+        if options.get("integrate") is not None and len(exact) < len(names):
+            raise ValueError(
+                "integrate= needs one step for all variables, and that of "
+                f"{shown([n for n in names if n not in exact])} would take gradients. Pass "
+                "differences='exact', or name the variables of one step."
+            )
         if 0 < len(exact) < len(names):
             target_options |= restricted(target_options, model, exact)
             target = target_of(model, exact, **target_options, with_numbers=True)

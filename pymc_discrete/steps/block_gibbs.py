@@ -40,6 +40,8 @@ class BlockGibbs(DiscreteStep):
     start : {"point", "dispersed"}
         Where a chain starts: at PyMC's initial point (the same for every chain of a mixed model), or at a
         random state of positive density.
+    integrate : None, "auto", or a list of variables or names
+        Coefficients that are integrated out while the sites move, see `GibbsWithGradients`.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 

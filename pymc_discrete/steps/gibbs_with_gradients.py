@@ -42,6 +42,11 @@ class GibbsWithGradients(DiscreteStep):
     start : {"point", "dispersed"}
         Where a chain starts: at PyMC's initial point (the same for every chain of a mixed model), or at a
         random state of positive density.
+    integrate : None, "auto", or a list of variables or names
+        Continuous variables in which, given all else, the log density is a quadratic form, such as the
+        coefficients of a regression with Normal priors and errors. They are integrated out while the discrete
+        variables move, and drawn at the end of each draw. "auto" takes all of them that share a term with the
+        block. In `sample`, NUTS moves the other continuous variables with them integrated out, too.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 

@@ -94,6 +94,11 @@ class PerturbAndMaxProduct(DiscreteStep):
             raise ValueError(
                 "PerturbAndMaxProduct takes the model's own terms, and no gradient. Leave differences out."
             )
+        if options.get("integrate") is not None:
+            raise ValueError(
+                "PerturbAndMaxProduct needs a factor graph, and an integral joins all sites. Leave out "
+                "integrate=, or use pmd.BlockGibbs."
+            )
         options["differences"] = "exact"
         self.n_sweeps, self.damping = n_sweeps, damping
         super().__init__(vars, **options)

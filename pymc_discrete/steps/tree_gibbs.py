@@ -18,7 +18,9 @@ class TreeGibbs(BlockGibbs):
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is not a constrained vector.
-    differences, transitions, support, window, start, model, blocked, rng, initial_point, compile_kwargs
+    differences, transitions, support, window, start, integrate
+        As in `BlockGibbs`.
+    model, blocked, rng, initial_point, compile_kwargs
         As in `BlockGibbs`.
 
     Raises

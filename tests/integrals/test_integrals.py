@@ -237,6 +237,21 @@ def test_a_flat_prior_under_a_gate_is_refused():
         pmd.sample(5, tune=5, chains=1, step=pmd.BlockGibbs(["g"], integrate=["b"]), **QUIET)
 
 
+def test_a_factor_graph_has_no_integrals():
+    model, names, coefficients = groups()
+    with model, pytest.raises(ValueError, match="an integral joins all sites"):
+        pmd.PerturbAndMaxProduct(names, integrate=coefficients)
+
+
+def test_the_automatic_step_integrates():
+    model, names, coefficients = groups()
+    with model:
+        step = pmd.AutoStep(integrate="auto")
+    assert isinstance(step, pmd.BlockGibbs)
+    assert [v.name for v in step.vars] == [*names, *coefficients]
+    assert step.density.graph.integral is not None
+
+
 def test_only_one_step_moves_with_integrals():
     with groups()[0] as model:
         pm.Bernoulli("h", 0.3, shape=2)
