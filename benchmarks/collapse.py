@@ -1,4 +1,4 @@
-"""`pmd.sample` with discrete variables summed out, beside the same without, and JAGS.
+"""`pmd.sample` with variables summed or integrated out, beside the same without, and JAGS.
 
 python -m benchmarks.collapse --out benchmarks/results/NAME-collapse
 """
@@ -18,15 +18,20 @@ OURS = {
     "collapse": {"collapse": True},
     "collapse, dense": {"collapse": True, "nuts": {"dense": True}},
     "dense": {"nuts": {"dense": True}},
+    "integrate": {},
 }
+INTEGRABLE = ("A",)  # the models whose coefficients can be integrated out; in the others something is summed
 PEERS = {"JAGS": (), "JAGS, glm": ("glm",)}
 
 
-def ours(spec, options):
+def ours(spec, sampler):
     """(seconds until the first draws, {summary: (chains, draws)}, seconds of sampling)"""
     import pymc_discrete as pmd
 
-    model, _ = spec.pymc()
+    options = dict(OURS[sampler])
+    model, names = spec.pymc()
+    if sampler == "integrate":
+        options["step"] = pmd.BlockGibbs(names, integrate="auto", model=model)
     ends = []
     start = time.perf_counter()
     tree = pmd.sample(
@@ -46,7 +51,7 @@ def ours(spec, options):
 
 # ---------------------------------------------------------------- rows
 def options(p):
-    harness.choice(p, "--models", ("E", "occupancy", "CJS", "B", "HMM", "raters"))
+    harness.choice(p, "--models", ("E", "occupancy", "CJS", "B", "HMM", "raters", "A"))
     harness.choice(p, "--samplers", (*OURS, *PEERS))
     p.add_argument("--seconds", type=float, default=10, help="of sampling, of JAGS")
     p.add_argument("--limit", type=float, default=300, help="seconds for a row")
@@ -56,13 +61,15 @@ def rows(args, records):
     with harness.empty_pytensor_cache() as env:
         for model in args.models:
             for sampler in args.samplers:
-                yield harness.Row({"model": model, "sampler": sampler}, env)
+                other = sampler == "pmd.sample" or sampler in PEERS
+                if other or (sampler == "integrate") == (model in INTEGRABLE):
+                    yield harness.Row({"model": model, "sampler": sampler}, env)
 
 
 def measure(args, model, sampler):
     spec = SPECS[model]
     if sampler in OURS:
-        before, summaries, seconds = ours(spec, OURS[sampler])
+        before, summaries, seconds = ours(spec, sampler)
     else:
         jags = IN_JAGS[model]()
         (text,) = jags.jags.values()
@@ -107,7 +114,7 @@ def markdown(args, records):
         notes.append(f"- {model}: {SPECS[model].title}.")
     return "\n".join(
         [
-            "# Discrete variables summed out",
+            "# Variables summed or integrated out",
             "",
             *harness.origins(records),
             "",
