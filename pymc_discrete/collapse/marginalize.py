@@ -17,7 +17,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_discrete.collapse.marginal_op import SummedOut
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.targets.blocks import block_of
+from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import density_of
 from pymc_discrete.targets.model_settings import model_settings
@@ -95,7 +95,9 @@ def without_starts(model: pm.Model) -> pm.Model:
 
 def density_to_sum(plain: pm.Model, names: list[str], truncate: dict[str, tuple] | None) -> ModelDensity:
     """The log density of a model, without transforms, as a function of the variables to sum out."""
-    truncate = truncate or {}
+    if not isinstance(truncate, dict | None):
+        raise TypeError(f"truncate must be a dictionary {{name: (lower, upper)}}, got {truncate!r}.")
+    truncate = {value_name(plain, k): bounds for k, bounds in (truncate or {}).items()}
     unknown = [name for name in truncate if name not in names]
     if unknown:
         raise ValueError(

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+import pytensor
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
@@ -90,6 +91,11 @@ class CollapsedNUTS(BlockedStep):
         compile_kwargs: dict | None = None,
     ):
         del compile_kwargs
+        if pytensor.config.floatX != "float64":
+            raise ValueError(
+                "CollapsedNUTS needs 64 bits: sums over many states lose too much in float32. Set "
+                'pytensor.config.floatX = "float64" before the model is made.'
+            )
         self.model, self.blocked = modelcontext(model), blocked
         self._continuous, self._discrete = self.names_of(self.model, vars)
         values = {str(v.name): v for v in self.model.value_vars}

@@ -32,13 +32,13 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     """
     space = target.space
     check_support(space, x)
+    cast(ModelDensity, target.density).check_integral(point)
     values, inside = (np.asarray(a) for a in space.neighbours(x))
     site, column = np.nonzero(inside & (values != x[:, None]))
     pick = np.random.default_rng(0).permutation(len(site))[:CHECKED_NEIGHBOURS]
     site, value = site[pick], values[site[pick], column[pick]]
     try:
         _, target = target.at(point)
-        cast(ModelDensity, target.density).check_integral(x, target.ready())
         logp = float(target.logdensity(x))
         claimed = np.asarray(target.differences(x))[site, column[pick]]
         # These are separate calls of a function that is compiled already. One call for all of them would be

@@ -492,8 +492,8 @@ class ModelDensity(Density):
         integral = self.graph.integral
         return jaxify(self._inputs, [integral.precision, integral.linear, integral.coupled])
 
-    def check_integral(self, x, context: Context) -> None:
-        """Refuse an integral that does not exist, or would not in another state, on the host.
+    def check_integral(self, point: dict[str, np.ndarray]) -> None:
+        """Refuse an integral that does not exist at a point, or would not with other gates, on the host.
 
         Raises
         ------
@@ -503,11 +503,15 @@ class ModelDensity(Density):
         if integral is None:
             return
         names = ", ".join(map(repr, integral.shapes))
-        precision, *_ = map(np.asarray, self._quadratic_form(*self._values(x, context)))
+        with self.running(traced=False):
+            x, inputs, _ = self.split(point)
+            values = self._values(jnp.asarray(x), self.without_parts(inputs))
+            precision, *_ = map(np.asarray, self._quadratic_form(*values))
         why = "the prior and the data leave some direction open"
         improper = bool((np.linalg.eigvalsh(precision) <= 0).any())
         if integral.gates is not None and not improper:
-            (prior,) = map(np.asarray, self._prior_precision(*self._values(x, context)))
+            with self.running(traced=False):
+                (prior,) = map(np.asarray, self._prior_precision(*values))
             improper = bool((np.diagonal(prior)[integral.gates.gated] <= 0).any())
             why = "of a coefficient whose gate is closed, nothing but a flat prior is known"
         if improper:

@@ -4,6 +4,7 @@ import arviz as az
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 import pymc_discrete as pmd
@@ -91,6 +92,12 @@ def test_new_data_are_sampled():
     ]
     p = 1 / (1 + np.exp(logp[0] - logp[1]))
     assert float(draws["z"].mean()) == pytest.approx(p, abs=0.1)
+
+
+def test_32_bits_are_refused():
+    model, _ = occupancy()
+    with model, pytensor.config.change_flags(floatX="float32"), pytest.raises(ValueError, match="64 bits"):
+        pmd.CollapsedNUTS()
 
 
 def test_its_variables_are_moved_together():
