@@ -36,6 +36,12 @@ class Density(ABC):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_programs": {}}
 
+    def __copy__(self) -> "Density":
+        """A copy shares the compiled programs; one in another process (`__getstate__`) has none."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:
