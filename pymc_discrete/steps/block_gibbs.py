@@ -105,4 +105,5 @@ class BlockGibbs(DiscreteStep):
 
     @property
     def _rounds(self) -> int:
-        return max(len(self.target.colours), 1)
+        scanned = sum(len(sites) for _, sites in self.target.scanned)
+        return max(len(self.target.colours) + scanned, 1)

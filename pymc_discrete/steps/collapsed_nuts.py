@@ -44,6 +44,10 @@ class CollapsedNUTS(BlockedStep):
         Acceptance that the step size is tuned to.
     max_treedepth : int
         The largest depth of a trajectory.
+    integrate : None, "auto", or a list of variables or names
+        Coefficients that are integrated out, see `GibbsWithGradients`. The discrete variables are then not
+        summed out: the step that `AutoStep` chooses draws them, NUTS moves the other continuous variables,
+        both with the coefficients integrated out, and the coefficients are drawn last.
     blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs`, which is meant for PyTensor, has no effect.
 
@@ -57,11 +61,13 @@ class CollapsedNUTS(BlockedStep):
     Notes
     -----
     The sampler statistics are those of NUTS; `model_logp` is that of the model, with the discrete variables.
+    With `integrate` there are those of the discrete step, too.
 
     Examples
     --------
     >>> with model:  # doctest: +SKIP
     ...     idata = pm.sample(step=pmd.CollapsedNUTS())
+    ...     idata = pm.sample(step=pmd.CollapsedNUTS(integrate="auto"))
     """
 
     name = "collapsed_nuts"
@@ -73,6 +79,11 @@ class CollapsedNUTS(BlockedStep):
     def __new__(cls, vars: Any = None, **options: Any):
         if not options.get("blocked", True):
             raise ValueError("CollapsedNUTS moves all of its variables together: leave out blocked=False.")
+        if options.get("integrate") is not None:
+            # imported late, because it is a subclass
+            from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
+
+            return IntegratedNUTS.__new__(IntegratedNUTS, vars, **options)
         model = modelcontext(options.get("model"))
         values = {str(v.name): v for v in model.value_vars}
         continuous, discrete = cls.names_of(model, vars)
@@ -85,12 +96,13 @@ class CollapsedNUTS(BlockedStep):
         model: pm.Model | None = None,
         target_accept: float = 0.8,
         max_treedepth: int = 10,
+        integrate: Any = None,
         blocked: bool = True,
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict | None = None,
     ):
-        del compile_kwargs
+        del compile_kwargs, integrate
         if pytensor.config.floatX != "float64":
             raise ValueError(
                 "CollapsedNUTS needs 64 bits: sums over many states lose too much in float32. Set "
@@ -108,19 +120,15 @@ class CollapsedNUTS(BlockedStep):
             self.collapsed  # noqa: B018 refuses what cannot be summed out
         self._data  # noqa: B018 as the model has them now
 
-    @staticmethod
-    def names_of(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
-        """The names of the continuous and of the discrete value variables."""
-        continuous, discrete = free(model, CONTINUOUS), free(model, DISCRETE)
-        if vars is not None:
-            given = [value_name(model, v) for v in (vars if isinstance(vars, list | tuple) else [vars])]
-            unknown = [name for name in given if name not in [*continuous, *discrete]]
-            if unknown:
-                raise ValueError(
-                    f"CollapsedNUTS: {', '.join(unknown)} is no free variable of the model. It has "
-                    f"{', '.join([*continuous, *discrete])}."
-                )
-            continuous, discrete = ([n for n in names if n in given] for names in (continuous, discrete))
+    @classmethod
+    def names_of(cls, model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
+        """The names of the continuous and of the discrete value variables.
+
+        Raises
+        ------
+        ValueError
+        """
+        continuous, discrete = cls.named(model, vars)
         if not continuous or not discrete:
             lacks = "discrete" if continuous else "continuous"
             raise ValueError(
@@ -128,6 +136,27 @@ class CollapsedNUTS(BlockedStep):
                 "out. Use pm.NUTS or pmd.AutoStep."
             )
         return continuous, discrete
+
+    @staticmethod
+    def named(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
+        """The names of those continuous and discrete value variables that a user means; None for all.
+
+        Raises
+        ------
+        ValueError
+            For a name that is no free variable.
+        """
+        continuous, discrete = free(model, CONTINUOUS), free(model, DISCRETE)
+        if vars is None:
+            return continuous, discrete
+        given = [value_name(model, v) for v in (vars if isinstance(vars, list | tuple) else [vars])]
+        unknown = [name for name in given if name not in [*continuous, *discrete]]
+        if unknown:
+            raise ValueError(
+                f"CollapsedNUTS: {', '.join(unknown)} is no free variable of the model. It has "
+                f"{', '.join([*continuous, *discrete])}."
+            )
+        return [n for n in continuous if n in given], [n for n in discrete if n in given]
 
     # ------------------------------------------------------------ built on first use
     @functools.cached_property
@@ -142,7 +171,9 @@ class CollapsedNUTS(BlockedStep):
 
     @functools.cached_property
     def _function(self) -> "Gradient":
-        return Gradient(self.collapsed, self._continuous, self._point())
+        rest = {name: value for name, value in self._point().items() if name not in self._discrete}
+        rest[LOWEST] = np.zeros(self.collapsed.density.space.d, np.int64)
+        return Gradient(*ContinuousDensity.of(self.collapsed.model, self._continuous, rest))
 
     @functools.cached_property
     def _nuts(self) -> pm.NUTS:
@@ -220,7 +251,8 @@ class CollapsedNUTS(BlockedStep):
     @classmethod
     def _built(cls) -> set[str]:
         """Names of the attributes that are built on first use."""
-        return {n for n, a in cls.__dict__.items() if isinstance(a, functools.cached_property)}
+        attributes = [item for c in cls.__mro__ for item in c.__dict__.items()]
+        return {name for name, attribute in attributes if isinstance(attribute, functools.cached_property)}
 
     def __getstate__(self) -> dict[str, Any]:
         built = self._built()
@@ -234,12 +266,11 @@ class CollapsedNUTS(BlockedStep):
 
 
 class Gradient:
-    """The log density with discrete variables summed out, and its gradient, as PyMC's NUTS asks for them.
+    """A log density of continuous variables and its gradient, as PyMC's NUTS asks for them.
 
     Parameters
     ----------
-    names : of the continuous value variables
-    point : {value variable: array}, which tells the shapes
+    density, numbers : as `ContinuousDensity.of` gives them
 
     Attributes
     ----------
@@ -249,11 +280,9 @@ class Gradient:
     dtype = "float64"
     _raveled_inputs = True
 
-    def __init__(self, collapsed: Collapsed, names: list[str], point: PointType):
+    def __init__(self, density: ContinuousDensity, numbers: dict[str, np.ndarray]):
         self._extra_vars_shared: dict[str, Any] = {}
-        rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
-        rest[LOWEST] = np.zeros(collapsed.density.space.d, np.int64)
-        self._density, self._numbers = ContinuousDensity.of(collapsed.model, names, rest)
+        self._density, self._numbers = density, numbers
         self.names = [str(v.name) for v in self._density.graph.values]
         self._prepare, self._evaluate = jax.jit(self._without_q), jax.jit(self._with_q)
 

@@ -1,0 +1,154 @@
+"""PyMC's NUTS with coefficients integrated out, in `pm.sample`: what `CollapsedNUTS(integrate=)` makes."""
+
+import functools
+import logging
+from typing import Any
+
+import pymc as pm
+from pymc.blocking import PointType, StatsType
+from pymc.model import modelcontext
+from pymc.step_methods.compound import BlockedStep
+from pymc.util import get_random_generator
+
+from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.steps.auto import AutoStep
+from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS, Gradient
+from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.from_model import coefficients_of
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.names import shown
+
+_log = logging.getLogger("pymc.discrete")
+
+
+class IntegratedNUTS(CollapsedNUTS):
+    r"""NUTS for variances, a discrete step for the sites, and exact draws of coefficients, in one step.
+
+    With :math:`\beta` the coefficients, :math:`z` the sites and :math:`\theta` the other continuous
+    variables, a draw is
+
+    1. :math:`\theta` by NUTS on :math:`\log \int p(\beta, z, \theta) \, d\beta`, which leaves
+       :math:`p(\theta \mid z)` as it is;
+    2. :math:`z` by the discrete step, which leaves :math:`p(z \mid \theta)` as it is;
+    3. :math:`\beta` from :math:`p(\beta \mid z, \theta)`.
+
+    The old :math:`\beta` is read by none of them: between 1 and 3 no other step may stand.
+
+    Parameters
+    ----------
+    vars, model, target_accept, max_treedepth, integrate, blocked, rng, initial_point, compile_kwargs
+        As in `CollapsedNUTS`.
+    """
+
+    stats_dtypes_shapes = {  # noqa: RUF012 PyMC reads it, and nothing changes it
+        **DiscreteStep.stats_dtypes_shapes,
+        **pm.NUTS.stats_dtypes_shapes,
+    }
+
+    def __new__(cls, vars: Any = None, **options: Any):
+        model = modelcontext(options.get("model"))
+        continuous, discrete, integrated = cls.divided(model, vars, options["integrate"])
+        if not continuous:
+            shared = {name: options[name] for name in ("model", "rng", "initial_point") if name in options}
+            _log.info(f"CollapsedNUTS: nothing is left for NUTS with {shown(integrated)} integrated out")
+            return AutoStep(discrete, integrate=integrated, **shared)
+        values = {str(v.name): v for v in model.value_vars}
+        moved = [values[name] for name in [*continuous, *discrete, *integrated]]
+        return BlockedStep.__new__(cls, moved, **options)
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        integrate: Any,
+        model: pm.Model | None = None,
+        target_accept: float = 0.8,
+        max_treedepth: int = 10,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict | None = None,
+    ):
+        del compile_kwargs
+        self.model, self.blocked = modelcontext(model), blocked
+        self._continuous, self._discrete, self.integrated = self.divided(self.model, vars, integrate)
+        values = {str(v.name): v for v in self.model.value_vars}
+        self.vars = [values[name] for name in [*self._continuous, *self._discrete, *self.integrated]]
+        self.rng = get_random_generator(rng)
+        self._initial_point = initial_point
+        self._options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
+        self.tune, self._draws = True, 0
+        self._sites  # noqa: B018 refuses what cannot be integrated out
+        self._data  # noqa: B018 as the model has them now
+
+    @classmethod
+    def divided(cls, model: pm.Model, vars: Any, integrate: Any) -> tuple[list[str], list[str], list[str]]:
+        """The names of what NUTS moves, of the discrete variables, and of what is integrated out.
+
+        Raises
+        ------
+        TypeError, ValueError
+        """
+        continuous, discrete = cls.named(model, vars)
+        if not discrete:
+            raise ValueError(
+                "CollapsedNUTS(integrate=) has no discrete variable, whose draws would gain from it. Name "
+                "one in vars, or use pm.NUTS."
+            )
+        integrated = list(coefficients_of(model, integrate, discrete))
+        return [name for name in continuous if name not in integrated], discrete, integrated
+
+    # ------------------------------------------------------------ built on first use
+    @functools.cached_property
+    def _sites(self) -> DiscreteStep:
+        """The step that draws the sites, and the coefficients after them."""
+        step = AutoStep(
+            self._discrete,
+            integrate=self.integrated,
+            model=self.model,
+            initial_point=self._initial_point,
+        )
+        assert isinstance(step, DiscreteStep)
+        return step
+
+    @functools.cached_property
+    def _function(self) -> Gradient:
+        return Gradient(
+            *ContinuousDensity.of(
+                self.model, self._continuous, dict(self._point()), integrate=self.integrated
+            )
+        )
+
+    @functools.cached_property
+    def _nuts(self) -> pm.NUTS:
+        values = {str(v.name): v for v in self.model.value_vars}
+        return pm.NUTS(
+            [values[name] for name in self._continuous],
+            model=self.model,
+            logp_dlogp_func=self._function,
+            initial_point=self._point(),
+            **self._options,
+        )
+
+    # ------------------------------------------------------------ a chain
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        super().setup_chain(rng, tune, draws)
+        self._sites.setup_chain(self.rng.spawn(1)[0], tune, draws)
+
+    def stop_tuning(self) -> None:
+        super().stop_tuning()
+        self._sites.stop_tuning()
+
+    @model_settings()
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        if self._draws == 0:
+            refuse_after_fork()
+            self._sites.check_start(point)
+            self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
+        self._draws += 1
+        self._function.hold(point)
+        # PyMC's NUTS takes all that it is given for its own variables
+        moved, stats = self._nuts.step({name: point[name] for name in self._function.names})
+        new, of_sites = self._sites.step({**point, **moved})
+        return new, [{**stats[0], **of_sites[0]}]
