@@ -3,31 +3,26 @@
 import functools
 from typing import Any
 
-import cloudpickle
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
-from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
 from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
-from pymc_discrete.steps.base import received
+from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
+from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.start import check_support
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
-from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.structure_of_model import shared_values
 
 
-class CollapsedNUTS(BlockedStep):
+class CollapsedNUTS(NutsInJax):
     r"""PyMC's NUTS for continuous variables, with discrete ones summed out and drawn again in the same step.
 
     NUTS moves :math:`\theta` on :math:`\log \sum_z p(z, \theta)`, which JAX computes with its gradient, and
@@ -70,20 +65,11 @@ class CollapsedNUTS(BlockedStep):
     ...     idata = pm.sample(step=pmd.CollapsedNUTS(integrate="auto"))
     """
 
-    name = "collapsed_nuts"
-    default_blocked = True
-    stats_dtypes_shapes = pm.NUTS.stats_dtypes_shapes
-    _progressbar_config = staticmethod(pm.NUTS._progressbar_config)
-    _make_progressbar_update_functions = staticmethod(pm.NUTS._make_progressbar_update_functions)
-
     def __new__(cls, vars: Any = None, **options: Any):
         if not options.get("blocked", True):
             raise ValueError("CollapsedNUTS moves all of its variables together: leave out blocked=False.")
         if options.get("integrate") is not None:
-            # imported late, because it is a subclass
-            from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
-
-            return IntegratedNUTS.__new__(IntegratedNUTS, vars, **options)
+            return IntegratedNUTS(vars, **options)
         model = modelcontext(options.get("model"))
         values = {str(v.name): v for v in model.value_vars}
         continuous, discrete = cls.names_of(model, vars)
@@ -137,33 +123,7 @@ class CollapsedNUTS(BlockedStep):
             )
         return continuous, discrete
 
-    @staticmethod
-    def named(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
-        """The names of those continuous and discrete value variables that a user means; None for all.
-
-        Raises
-        ------
-        ValueError
-            For a name that is no free variable.
-        """
-        continuous, discrete = free(model, CONTINUOUS), free(model, DISCRETE)
-        if vars is None:
-            return continuous, discrete
-        given = [value_name(model, v) for v in (vars if isinstance(vars, list | tuple) else [vars])]
-        unknown = [name for name in given if name not in [*continuous, *discrete]]
-        if unknown:
-            raise ValueError(
-                f"CollapsedNUTS: {', '.join(unknown)} is no free variable of the model. It has "
-                f"{', '.join([*continuous, *discrete])}."
-            )
-        return [n for n in continuous if n in given], [n for n in discrete if n in given]
-
     # ------------------------------------------------------------ built on first use
-    @functools.cached_property
-    def _data(self) -> list[tuple[Any, np.ndarray]]:
-        """[(shared variable of the model, its value when the rest was built)]."""
-        return shared_values(self.model)
-
     @functools.cached_property
     def collapsed(self) -> Collapsed:
         """The model with the discrete variables summed out."""
@@ -203,23 +163,7 @@ class CollapsedNUTS(BlockedStep):
     def _lowest(self):
         return jax.jit(lambda seed, *args: self.collapsed.lowest(key_of_words(seed), *args))
 
-    def _point(self) -> PointType:
-        return self.model.initial_point() if self._initial_point is None else self._initial_point
-
     # ------------------------------------------------------------ a chain
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
-        super().setup_chain(rng, tune, draws)
-        self.tune, self._draws, self._usual = tune > 0, 0, None
-        self.__dict__.pop("_nuts", None)
-        if any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self._data):
-            self._initial_point = None  # it has the shapes of the old data
-            for name in self._built():
-                self.__dict__.pop(name, None)
-
-    def stop_tuning(self) -> None:
-        super().stop_tuning()
-        self._nuts.stop_tuning()
-
     @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         x = self.collapsed.density.space.ravel(point)
@@ -246,61 +190,3 @@ class CollapsedNUTS(BlockedStep):
         if not np.isfinite(logp):
             raise SamplingError(f"CollapsedNUTS: the log density of the model is {logp} after a draw.")
         return new, [{**stats[0], "model_logp": logp}]
-
-    # ------------------------------------------------------------ another process
-    @classmethod
-    def _built(cls) -> set[str]:
-        """Names of the attributes that are built on first use."""
-        attributes = [item for c in cls.__mro__ for item in c.__dict__.items()]
-        return {name for name, attribute in attributes if isinstance(attribute, functools.cached_property)}
-
-    def __getstate__(self) -> dict[str, Any]:
-        built = self._built()
-        return {name: value for name, value in self.__dict__.items() if name not in built}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return received, (cloudpickle.dumps((type(self), self.__getstate__())),)
-
-
-class Gradient:
-    """A log density of continuous variables and its gradient, as PyMC's NUTS asks for them.
-
-    Parameters
-    ----------
-    density, numbers : as `ContinuousDensity.of` gives them
-
-    Attributes
-    ----------
-    names : in the order of the coordinates
-    """
-
-    dtype = "float64"
-    _raveled_inputs = True
-
-    def __init__(self, density: ContinuousDensity, numbers: dict[str, np.ndarray]):
-        self._extra_vars_shared: dict[str, Any] = {}
-        self._density, self._numbers = density, numbers
-        self.names = [str(v.name) for v in self._density.graph.values]
-        self._prepare, self._evaluate = jax.jit(self._without_q), jax.jit(self._with_q)
-
-    def _without_q(self, others: list[Any]) -> tuple[list[Any], Any]:
-        """What does not depend on the continuous variables, computed once per draw."""
-        q = jnp.zeros(self._density.size)
-        values, self._from_there = separated(self._density.value_and_slope(q, others), q)
-        return values, self._density.rest(others)
-
-    def _with_q(self, values: list[Any], rest, q):
-        """The log density and its gradient at q, given what `_without_q` returns."""
-        value, slope = self._from_there(values, q)
-        return value + rest, slope
-
-    def hold(self, point: PointType) -> None:
-        """Keep the values of the other variables of a point."""
-        self._held = self._prepare(self._density.others(self._numbers | point))
-
-    def _pytensor_function(self, q: np.ndarray) -> tuple[Any, np.ndarray]:
-        value, slope = self._evaluate(*self._held, q)
-        return np.float64(value), np.array(slope)

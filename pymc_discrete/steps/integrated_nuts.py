@@ -12,8 +12,8 @@ from pymc.util import get_random_generator
 
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.steps.auto import AutoStep
-from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS, Gradient
 from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.from_model import coefficients_of
 from pymc_discrete.targets.model_settings import model_settings
@@ -22,7 +22,7 @@ from pymc_discrete.targets.names import shown
 _log = logging.getLogger("pymc.discrete")
 
 
-class IntegratedNUTS(CollapsedNUTS):
+class IntegratedNUTS(NutsInJax):
     r"""NUTS for variances, a discrete step for the sites, and exact draws of coefficients, in one step.
 
     With :math:`\beta` the coefficients, :math:`z` the sites and :math:`\theta` the other continuous
