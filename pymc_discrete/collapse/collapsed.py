@@ -9,6 +9,7 @@ values of z are in one cell; at times it is uniform, so that z can leave every c
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -126,11 +127,24 @@ class Collapsed:
         """
         key_draw, key_again = jax.random.split(key)
         total, x = self.sums.total_and_draw(key_draw, context, lowest)
+        return total, self._moved_far(key_again, context, x)
+
+    def total_draw_and_probabilities(self, key, context: Context, lowest):
+        """As `total_and_draw`, and (d, K) the probabilities of the values of the stretches given the others.
+
+        Their mean over draws is that of p(z_i = k), since the sites are drawn from them.
+        """
+        key_draw, key_again = jax.random.split(key)
+        total, x, probabilities = self.sums.total_draw_and_probabilities(key_draw, context, lowest)
+        return total, self._moved_far(key_again, context, x), probabilities
+
+    def _moved_far(self, key, context: Context, x):
+        """The sites, of which those that a stretch may not reach far enough are drawn once more."""
         if self.far.any():
             target = Target(self.density, self.density.with_parts(context))
             for n, visit in enumerate(visits_of(target, without=~self.far)):
-                x = visit(jax.random.fold_in(key_again, n), x, False)
-        return total, x
+                x = visit(jax.random.fold_in(key, n), x, False)
+        return x
 
     def lowest(self, key, x, usual):
         """(d,) int, where the stretch of each site begins.
@@ -146,3 +160,50 @@ class Collapsed:
         elsewhere = jax.random.randint(key_origin, x.shape, 0, length)
         origin = origin + jnp.where(jax.random.bernoulli(key_coin, ELSEWHERE), elsewhere, 0)
         return jnp.where(self.stretched, origin + (x - origin) // length * length, lower)
+
+    # ------------------------------------------------------------ mean probabilities
+    @cached_property
+    def _windows(self) -> list[tuple[slice, int, bool]]:
+        """For each variable of the space its sites, how many values of each have a sum, and whether these are
+        the values of its stretches' neighbourhood instead of its support.
+        """
+        found = []
+        for start, v in self.density.space.blocks:
+            here = slice(start, start + v.size)
+            stretched = bool(self.stretched[here].any())
+            found.append((here, int(self.sums.counts[here].max(initial=0)) * (1 + stretched), stretched))
+        return found
+
+    def no_probabilities(self) -> list[np.ndarray]:
+        """[(size, K)] of zeros, one for each variable of the space: sums of probabilities."""
+        return [np.zeros((here.stop - here.start, width)) for here, width, _ in self._windows]
+
+    def window(self, usual: Any, xp: Any = jnp):
+        """(..., d) int, the first values whose probabilities are added up.
+
+        Parameters
+        ----------
+        usual : (..., d) float, as `lowest` takes them
+        """
+        half, lower = self.sums.counts // 2, self.density.space.lower
+        usual = xp.round(usual).astype(int)
+        return xp.where(self.stretched, xp.maximum(xp.maximum(usual - half, lower) - half, lower), lower)
+
+    def with_probabilities(self, sums: list[Any], probabilities, lowest, first) -> list[Any]:
+        """Sums of probabilities with those of one more draw; values outside of the windows are left out.
+
+        Parameters
+        ----------
+        sums : [(size, K)]
+        probabilities : (d, K), as `total_draw_and_probabilities` gives them
+        lowest, first : (d,) int, the values at which the columns of `probabilities` and of `sums` begin
+        """
+        found = []
+        for total, (here, width, stretched) in zip(sums, self._windows, strict=True):
+            p, length = probabilities[here], self.sums.counts[here, None]
+            if stretched:
+                column = (first - lowest)[here, None] + np.arange(width)
+                inside = (column >= 0) & (column < length)
+                p = jnp.where(inside, jnp.take_along_axis(p, jnp.where(inside, column, 0), axis=1), 0.0)
+            found.append(total + p[:, :width])
+        return found

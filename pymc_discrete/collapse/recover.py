@@ -3,17 +3,17 @@
 import logging
 from typing import Any
 
-import arviz_base
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import xarray
+from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pymc.model import modelcontext
 from pytensor.graph.traversal import ancestors
 from xarray import DataTree
 
 from pymc_discrete.collapse.marginalize import density_to_sum, refuse_unbounded, without_transforms
+from pymc_discrete.collapse.probabilities import dataset, named_dims
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.density import ModelDensity
@@ -126,8 +126,7 @@ def of_chains(sums: Sums, keys, inputs: list[Any]):
         def draw(carried, one):
             total, tails = carried
             context = sums.density.without_parts(one[1:])
-            logp, x = sums.total_and_draw(one[0], context)
-            p = sums.probabilities(context)
+            logp, x, p = sums.total_draw_and_probabilities(one[0], context)
             # If the probabilities a, b of the last values and of as many before them are the start of a
             # series that falls by a / b each time, what follows is a (a / b) / (1 - a / b).
             ends = [at_ends(p, 0 * last, 1), at_ends(p, last, -1)]
@@ -193,28 +192,22 @@ def warn_of_tails(density: ModelDensity, plain: pm.Model, tails: np.ndarray) -> 
 def with_draws(
     idata: DataTree, model: pm.Model, density: ModelDensity, x: np.ndarray, probabilities: np.ndarray
 ) -> DataTree:
-    """A copy of the draws with those of the summed variables, of deterministics, and the probabilities."""
-    found = idata.copy()
+    """A copy of the draws with those of the summed variables, of deterministics, and the probabilities.
+
+    Parameters
+    ----------
+    x : (chains, draws, d) int
+    probabilities : (chains, d, K), of the values from the lower bound of each site
+    """
+    found, space = idata.copy(), density.space
     posterior = idata["posterior"].to_dataset()
-    mean = {}
-    for m in density.space.members:
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    for m in space.members:
         here = slice(m.start, m.start + m.size)
-        lower, upper = density.space.lower[here].min(initial=0), density.space.upper[here].max(initial=0)
-        dims = list(
-            model.named_vars_to_dims.get(m.name) or [f"{m.name}_dim_{n}" for n in range(len(m.shape))]
-        )
-        draws = x[:, :, here].reshape(*x.shape[:2], *m.shape)
-        posterior[m.name] = (["chain", "draw", *dims], draws)
-        value = f"{m.name} value"
-        p = probabilities[:, here, : upper - lower + 1].reshape(len(x), *m.shape, -1)
-        mean[m.name] = xarray.DataArray(
-            p, dims=["chain", *dims, value], coords={value: np.arange(lower, upper + 1)}
-        )
-        for name in dims:
-            if model.coords.get(name) is not None:
-                posterior = posterior.assign_coords({name: list(model.coords[name])})
-                mean[m.name] = mean[m.name].assign_coords({name: list(model.coords[name])})
-    drawn = {m.name for m in density.space.members}
+        names = named_dims(m.name, m.shape, dims)
+        posterior[m.name] = (["chain", "draw", *names], x[:, :, here].reshape(*x.shape[:2], *m.shape))
+        posterior = posterior.assign_coords({n: list(coords[n]) for n in names if coords.get(n) is not None})
+    drawn = {m.name for m in space.members}
     of_old = [str(d.name) for d in model.deterministics if {str(v.name) for v in ancestors([d])} & drawn]
     posterior = posterior.drop_vars([name for name in of_old if name in posterior])
     left_out = [str(d.name) for d in model.deterministics if d.name not in posterior]
@@ -223,5 +216,8 @@ def with_draws(
             pm.compute_deterministics(posterior, model=model, var_names=left_out, progressbar=False)
         )
     found["posterior"] = DataTree(posterior)
-    found["probabilities"] = DataTree(xarray.Dataset(mean, attrs=arviz_base.base.make_attrs()))
+    first = np.broadcast_to(space.lower, probabilities.shape[:2])
+    means = [probabilities[:, start : start + v.size] for start, v in space.blocks]
+    partial = np.zeros(space.d, bool)
+    found["probabilities"] = DataTree(dataset(space, first, means, partial, coords, dims))
     return found

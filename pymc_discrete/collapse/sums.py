@@ -71,12 +71,21 @@ class Sums:
 
     def total_and_draw(self, key, context: Context, lowest: Any = None):
         """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""
-        lowest = jnp.asarray(self.density.space.lower if lowest is None else lowest)
         total, stages = self.elimination.joined(self.tables(context, lowest))
-        total = total + self.elements.constant(context)
-        return total, lowest + self.elimination.draw(uniforms(key, (len(self.counts),)), stages)
+        return self._with_draw(key, context, lowest, total, stages)
 
-    def probabilities(self, context: Context, lowest: Any = None):
-        """(d, K) the probability of each value of each site given everything else."""
+    def total_draw_and_probabilities(self, key, context: Context, lowest: Any = None):
+        """As `total_and_draw`, and (d, K) the probability of each site's values given everything else."""
         *tables, support = self.tables(context, lowest)
-        return jax.grad(lambda unary: self.elimination.joined([*tables, unary])[0])(support)
+
+        def joined(support):
+            return self.elimination.joined([*tables, support])
+
+        # d log Z / d u_i(k) = p(z_i = k), where u_i is a table of site i alone
+        (total, stages), probabilities = jax.value_and_grad(joined, has_aux=True)(support)
+        return *self._with_draw(key, context, lowest, total, stages), probabilities
+
+    def _with_draw(self, key, context: Context, lowest: Any, total, stages: list[list[Any]]):
+        lowest = jnp.asarray(self.density.space.lower if lowest is None else lowest)
+        x = lowest + self.elimination.draw(uniforms(key, (len(self.counts),)), stages)
+        return total + self.elements.constant(context), x

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from xarray import Dataset
 
 from pymc_discrete.steps.standing import Leaving
 
@@ -128,4 +129,12 @@ class Block(ABC):
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         """For each discrete variable, how probable it is that its sites change from these `points`."""
+        return {}
+
+    # ------------------------------------------------------------ results
+    def groups(self, states: Any, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
+        """Groups of the result other than draws and statistics, given the states (chains, ...) at the end.
+
+        `coords` and `dims` are those of the model, as `arviz_base.from_dict` takes them.
+        """
         return {}

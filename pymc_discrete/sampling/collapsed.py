@@ -1,13 +1,15 @@
 """The block of a compiled chain that moves continuous variables with discrete ones summed out."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from xarray import Dataset
 
 from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
+from pymc_discrete.collapse.probabilities import dataset
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.nuts import NutsBlock, NutsState
 from pymc_discrete.sampling.points import Points
@@ -23,10 +25,14 @@ class CollapsedState(NamedTuple):
     ----------
     nuts : NutsState
     usual : (d,) float, the means of the sites in tuning
+    probabilities : [(size, K)], sums of the probabilities of values of the sites of each variable since then
+    transitions : () int, how many transitions these are the sums of
     """
 
     nuts: NutsState
     usual: Any
+    probabilities: list[Any]
+    transitions: Any
 
 
 class CollapsedBlock(Block):
@@ -89,7 +95,9 @@ class CollapsedBlock(Block):
 
     # ------------------------------------------------------------ before the chains
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
-        return CollapsedState(self.nuts.start(point), self._on_host(point).astype(float))
+        usual = self._on_host(point).astype(float)
+        zeros = self.collapsed.no_probabilities()
+        return CollapsedState(self.nuts.start(point), usual, zeros, np.zeros((), int))
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return self.nuts.logdensity(point | self._lowest(self._on_host(point)))
@@ -106,13 +114,18 @@ class CollapsedBlock(Block):
         new, nuts, stats = self.nuts.draw(key_nuts, t, point | {LOWEST: lowest}, state.nuts)
         del new[LOWEST]
         context = self.collapsed.context(new)
-        total, x = self.collapsed.total_and_draw(key_sites, context, lowest)
+        total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, lowest)
         for start, v in self.collapsed.density.space.blocks:
             new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
         stats["lp"] = stats["lp"] - total + self.collapsed.density.logdensity(x, context)
-        # a mean in which later draws of tuning weigh more
+        # a mean in which later draws of tuning weigh more; with it the windows of the sums are fixed
         weight = jnp.where(t < self.tune, 4.0 / (t + 4.0), 0.0)
-        return new, CollapsedState(nuts, state.usual + weight * (x - state.usual)), stats
+        usual = state.usual + weight * (x - state.usual)
+        counted = t >= self.tune
+        sums = self.collapsed.with_probabilities(
+            state.probabilities, jnp.where(counted, p, 0.0), lowest, self.collapsed.window(state.usual)
+        )
+        return new, CollapsedState(nuts, usual, sums, state.transitions + counted), stats
 
     def shared(self, states: CollapsedState, ends: bool) -> CollapsedState:
         return states._replace(nuts=self.nuts.shared(states.nuts, ends))
@@ -122,3 +135,14 @@ class CollapsedBlock(Block):
     ) -> list[str]:
         packed = {name: on_host(value) for name, value in points.items()}
         return self.nuts.conclusions(states.nuts, packed | self._lowest(self._x(packed, 1, np)), transitions)
+
+    def groups(
+        self, states: CollapsedState, coords: Mapping[str, Any], dims: Mapping[str, Any]
+    ) -> dict[str, Dataset]:
+        transitions = on_host(states.transitions)
+        if not transitions.all():
+            return {}
+        first = self.collapsed.window(on_host(states.usual), np)
+        means = [on_host(sums) / transitions[:, None, None] for sums in states.probabilities]
+        space, partial = self.collapsed.density.space, self.collapsed.stretched
+        return {"probabilities": dataset(space, first, means, partial, coords, dims)}

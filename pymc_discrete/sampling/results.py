@@ -1,5 +1,6 @@
 """Converts the draws to a DataTree like that of `pm.sample`."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pymc as pm
 from arviz_base import from_dict, make_attrs
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.stats import compute_log_likelihood, compute_log_prior
-from xarray import DataTree
+from xarray import Dataset, DataTree
 
 # entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
@@ -20,11 +21,12 @@ def data_tree(
     warmup: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None,
     attrs: dict[str, Any],
     options: dict[str, Any],
+    more: Callable[..., dict[str, Dataset]] = lambda coords, dims: {},
 ) -> DataTree:
     """The DataTree of a run.
 
-    Its groups are posterior, sample_stats, observed_data, constant_data and, where asked for, the warm-up,
-    the log likelihood and the log prior.
+    Its groups are posterior, sample_stats, observed_data, constant_data, those of the blocks and, where asked
+    for, the warm-up, the log likelihood and the log prior.
 
     Parameters
     ----------
@@ -32,10 +34,12 @@ def data_tree(
     warmup : the same of the tuning draws, or None
     attrs : attributes of every sampled group
     options : `idata_kwargs`
+    more : (coords, dims) -> {name: further group}
     """
     coords, dims = coords_and_dims_for_inferencedata(model)
     coords |= options.get("coords", {})
     dims |= options.get("dims", {})
+    further = more(coords, dims)
     groups = {"posterior": draws, "sample_stats": stats}
     if warmup is not None:
         groups |= {"warmup_posterior": warmup[0], "warmup_sample_stats": warmup[1]}
@@ -50,6 +54,8 @@ def data_tree(
         attrs=dict.fromkeys(groups, attributes),
         save_warmup=warmup is not None,
     )
+    for name, dataset in further.items():
+        tree[name] = DataTree(dataset)
     for group, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
         asked = options.get(group, False)
         if asked:

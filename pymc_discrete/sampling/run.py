@@ -2,12 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 import jax
 import numpy as np
 from pymc.exceptions import SamplingError
+from xarray import Dataset
 
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.shares import Chains
@@ -57,6 +59,7 @@ class Run:
         self.size = chunk_size(chains, chunk)
         self.count = min(self.size, max(-(-draws // UPDATES), TUNING_CHUNK))  # number of draws in a chunk
         self.bar, self.callback = bar, callback
+        self.states = chains.states  # after the last draw that is stored
 
     def complete(self, keep_warmup: bool) -> None:
         """Tune and draw. After a KeyboardInterrupt the draws made so far are kept."""
@@ -138,6 +141,11 @@ class Run:
         points = self._points()
         return {name: leaving for b in self.program.blocks for name, leaving in b.leaving(points).items()}
 
+    def groups(self, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
+        """The groups that the blocks add to the result, see `Block.groups`."""
+        pairs = zip(self.program.blocks, self.states.blocks, strict=True)
+        return {name: group for b, s in pairs for name, group in b.groups(s, coords, dims).items()}
+
     def draw_all(self) -> None:
         """Draw in chunks; each is transferred to the host and stored while the next is computed."""
         sent = self.store.done(POSTERIOR)
@@ -161,6 +169,7 @@ class Run:
                 )
             self._check_possible(stats["lp"])
             self.store.write(POSTERIOR, count, {"draws": draws, "stats": stats}, states)
+            self.states = states
             self.bar.advance(count, time.perf_counter() - begin, stats, tuning=False)
             begin = time.perf_counter()
             if self.callback is not None:

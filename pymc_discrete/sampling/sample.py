@@ -89,7 +89,8 @@ def sample(
         that have no step; they are drawn from their exact conditional after each of its transitions. This
         removes the tie between discrete and continuous variables, as between counts and their detection
         probability, at the price of a sum over all states in each evaluation. Counts without a bound are
-        summed over stretches about their value, which leaves out nothing.
+        summed over stretches about their value, which leaves out nothing. The group ``probabilities`` of the
+        result has the mean of p(z_i = k | theta) over all transitions after tuning, for every value k.
     random_seed : int or what `pm.sample` takes, optional
         All random numbers are a function of it, the index of the chain and the index of the draw.
     initvals : dict or list of dicts, optional
@@ -232,7 +233,8 @@ def sample(
     kept = {
         v.name: kept[v.name] for v in program.outputs
     }  # in PyMC's order: JAX sorts dictionaries by their keys
-    tree = data_tree(model, kept, store.read(POSTERIOR, "stats"), warmup, attributes, idata_kwargs or {})
+    stats = store.read(POSTERIOR, "stats")
+    tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups)
     if compute_convergence_checks:
         check_convergence(tree, model, partial(leaving, run, dtype))
         for text in conclusions:

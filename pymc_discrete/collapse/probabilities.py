@@ -1,0 +1,98 @@
+"""The group `probabilities`: means of p(z_i = k | everything else) of sites that are summed out.
+
+Its variables are arrays (chain, <dims>, value), with the values of the variable as coordinates.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import arviz_base
+import numpy as np
+import xarray
+
+from pymc_discrete.targets.space import Space
+
+NEVER = 1e-12  # of a variable without bounds, values of a smaller probability everywhere are left out
+
+
+def dataset(
+    space: Space,
+    first: np.ndarray,
+    means: Sequence[np.ndarray],
+    partial: np.ndarray,
+    coords: Mapping[str, Any],
+    dims: Mapping[str, Iterable[str | None]],
+) -> xarray.Dataset:
+    """The group of the mean probabilities of a block's sites.
+
+    Parameters
+    ----------
+    first : (chains, d) int, the first value of each site whose probability is known
+    means : [(chains, size, K)], one for each variable of the space: the mean probabilities of K values
+    partial : (d,) bool, the sites that may also have values whose probability is not known
+    coords, dims : those of the model, as `arviz_base.from_dict` takes them
+
+    Returns
+    -------
+    xarray.Dataset
+        For each variable NAME of the model an array (chain, <dims>, "NAME value"), and, where some of its
+        sites are `partial`, "NAME outside" (chain, <dims>), the probability of all other values.
+    """
+    arrays: dict[str, xarray.DataArray] = {}
+    blocks = space.blocks
+    for m in space.members:
+        if not m.size:
+            continue
+        start, mean = next(
+            (start, mean)
+            for (start, v), mean in zip(blocks, means, strict=True)
+            if start <= m.start < start + v.size
+        )
+        here = slice(m.start, m.start + m.size)
+        axis, p = on_one_axis(
+            first[:, here],
+            mean[:, m.start - start : m.start - start + m.size],
+            None if partial[here].any() else (int(space.lower[here].min()), int(space.upper[here].max())),
+        )
+        name, chains = f"{m.name} value", np.arange(len(p))
+        names = named_dims(m.name, m.shape, dims)
+        known = {"chain": chains} | {n: list(coords[n]) for n in names if coords.get(n) is not None}
+        arrays[m.name] = xarray.DataArray(
+            p.reshape(len(p), *m.shape, len(axis)), {**known, name: axis}, ["chain", *names, name]
+        )
+        if partial[here].any():
+            outside = np.maximum(1.0 - p.sum(-1), 0.0).reshape(len(p), *m.shape)
+            arrays[f"{m.name} outside"] = xarray.DataArray(outside, known, ["chain", *names])
+    return xarray.Dataset(arrays, attrs=arviz_base.base.make_attrs())
+
+
+def on_one_axis(
+    first: np.ndarray, p: np.ndarray, bounds: tuple[int, int] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of consecutive values, which begin at other values for each site, on one axis of values.
+
+    Parameters
+    ----------
+    first : (chains, n) int, the first value of each site
+    p : (chains, n, K)
+    bounds : the first and the last value of the axis; None for those values that some site takes
+
+    Returns
+    -------
+    axis : (m,) int, the values
+    placed : (chains, n, m)
+    """
+    values = first[..., None] + np.arange(p.shape[-1])
+    axis = np.unique(values[p > NEVER]) if bounds is None else np.arange(bounds[0], bounds[1] + 1)
+    where = np.minimum(np.searchsorted(axis, values), len(axis) - 1)
+    chain, site, k = np.nonzero(axis[where] == values)
+    placed = np.zeros((*first.shape, len(axis)))
+    placed[chain, site, where[chain, site, k]] = p[chain, site, k]
+    return axis, placed
+
+
+def named_dims(name: str, shape: Sequence[int], dims: Mapping[str, Iterable[str | None]]) -> list[str]:
+    """The names of a variable's axes, those that the model gives and for the others ArviZ's own."""
+    given = [*(dims.get(name) or ())]
+    given += [None] * (len(shape) - len(given))
+    return [n or f"{name}_dim_{axis}" for axis, n in enumerate(given[: len(shape)])]
