@@ -64,7 +64,7 @@ def sites_of(
     model: pm.Model, names: list[str], point: dict[str, np.ndarray], support: dict[str, Any] | None
 ) -> tuple[dict[str, Bounds], dict[str, float]]:
     """The bounds {name: (lower, upper)} of discrete variables, and {name: scale} of those without bounds."""
-    supports = {name: support_of(model, name, (support or {}).get(name)) for name in names}
+    supports = {name: support_of(model, name, support) for name in names}
     unbounded = {name for name in names if any(b is None for b in supports[name])}
     return supports, deviations(model, unbounded, point)
 

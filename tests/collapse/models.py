@@ -149,6 +149,29 @@ def partly_labelled():
     return model, {"k_unobserved": (0, 2)}
 
 
+def sums_that_are_joined():
+    """A vector whose elements are sums; its first one moves."""
+    with pm.Model() as model:
+        c, z = pm.Normal("c"), pm.Bernoulli("z", 0.3, shape=5)
+        pairs = [(c * z[k:] * z[:-k]).sum() for k in (1, 2)]
+        pm.Potential("l", pt.concatenate([pairs[0][None], 0.5 * pairs[1][None]]))
+    return model, {"z": (0, 1)}
+
+
+def ordered_changes():
+    """A change comes after another one, and survivors are at most as many as a truncated count."""
+    with pm.Model() as model:
+        level, stay = pm.Normal("level", 0, 1, shape=3), pm.Beta("stay", 2, 1)
+        first = pm.DiscreteUniform("first", 0, 4)
+        second = pm.DiscreteUniform("second", first, 5)
+        t = np.arange(5)
+        pm.Normal("y", level[(t >= first) * 1 + (t >= second)], 1.0, observed=Y)
+        N = pm.Poisson("N", 2.0, initval=3)
+        survivors = pm.Binomial("survivors", n=N, p=stay)
+        pm.Normal("seen", survivors, 1.0, observed=1.2)
+    return model, {"first": (0, 4), "second": (0, 5), "N": (0, 6), "survivors": (0, 6)}
+
+
 MODELS = {
     f.__name__: f
     for f in (
@@ -166,6 +189,8 @@ MODELS = {
         joined_with_constants,
         mediator,
         partly_labelled,
+        sums_that_are_joined,
+        ordered_changes,
     )
 }
-TRUNCATED = {"counts"}
+TRUNCATED = {"counts": ["N"], "ordered_changes": ["N"]}

@@ -34,7 +34,7 @@ def states_of(model, support):
 
 
 def options_of(name, support):
-    return {"truncate": support} if name in TRUNCATED else {}
+    return {"truncate": {n: support[n] for n in TRUNCATED[name]}} if name in TRUNCATED else {}
 
 
 def jittered(model, support, seed):

@@ -105,6 +105,15 @@ def a_mean_of_coefficients():
     return model, ["g"], ["b", "m"]
 
 
+def walk():
+    """The coefficients are the states of a random walk, and sites mark outliers."""
+    with pm.Model() as model:
+        x = pm.GaussianRandomWalk("x", sigma=0.5, init_dist=pm.Normal.dist(0, 1), steps=3)
+        outlier = pm.Bernoulli("outlier", 0.2, shape=4)
+        pm.Normal("y", x, pt.as_tensor(np.array([0.5, 3.0]))[outlier], observed=Y[:4])
+    return model, ["outlier"], ["x"]
+
+
 SWEPT = (gated, groups, one_of_several, multiples, switched, separate)
-OTHERS = (labels, scales_of_the_prior, correlated, a_mean_of_coefficients)
+OTHERS = (labels, scales_of_the_prior, correlated, a_mean_of_coefficients, walk)
 MODELS = {f.__name__: f for f in (*SWEPT, *OTHERS)}

@@ -1,6 +1,7 @@
 """Lower and upper bounds of the integer tensors of a graph, by interval arithmetic."""
 
 import math
+from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
@@ -16,7 +17,9 @@ from pytensor.scalar.basic import (
     Abs,
     Add,
     Cast,
+    Ceil,
     Clip,
+    Floor,
     Identity,
     IntDiv,
     Invert,
@@ -63,6 +66,8 @@ REARRANGING: dict[type, int | None] = {
     ScalarFromTensor: 1, CheckAndRaise: 1, SortOp: 1, SpecifyShape: 1, Split: 1, SplitDims: 1,
     TensorFromScalar: 1, AdvancedSubtensor: 1, Subtensor: 1, ViewOp: 1,
 }  # fmt: skip
+# Scalar Ops whose rules hold for floats, too: the bounds of a distribution may be rounded, and be floats then
+OF_FLOATS = (Add, Cast, Ceil, Clip, Floor, Identity, Mul, Neg, ScalarMaximum, ScalarMinimum, Sub, Switch)
 
 
 def is_whole(var: Variable) -> bool:
@@ -71,7 +76,7 @@ def is_whole(var: Variable) -> bool:
 
 
 class IntegerBounds(Analysis[Bounds]):
-    """Bounds of the integer tensors of a graph; other tensors have the bounds `UNKNOWN`.
+    """Bounds of the integer tensors of a graph, and of some of floats; others have the bounds `UNKNOWN`.
 
     Parameters
     ----------
@@ -84,7 +89,14 @@ class IntegerBounds(Analysis[Bounds]):
     def after_one(self, node: Apply, out: Variable, values: list[Bounds]) -> Bounds:
         """The bounds of one output of a node."""
         if not is_whole(out):
-            return UNKNOWN
+            scalar = getattr(node.op, "scalar_op", None)
+            also_of_floats = type(node.op) in REARRANGING or (
+                isinstance(node.op, Elemwise) and isinstance(scalar, OF_FLOATS)
+            )
+            if not also_of_floats:
+                return UNKNOWN
+            bounds = bounds_after(node.op, node, values)
+            return UNKNOWN if any(map(math.isnan, bounds)) else bounds
         if out.type.dtype == "bool":
             return 0.0, 1.0
         bounds = bounds_after(node.op, node, values)
@@ -93,9 +105,11 @@ class IntegerBounds(Analysis[Bounds]):
     def at_leaf(self, var: Variable) -> Bounds:
         if str(getattr(var.type, "dtype", "")) == "bool":
             return (0.0, 1.0)
-        if not isinstance(var, Constant) or not is_whole(var):
+        if not isinstance(var, Constant) or not isinstance(var.data, np.ndarray | np.generic):
             return UNKNOWN
         data = np.asarray(var.data)
+        if data.dtype.kind not in "iuf" or np.isnan(data).any():
+            return UNKNOWN
         return (float(data.min()), float(data.max())) if data.size else (math.inf, -math.inf)
 
 
@@ -106,6 +120,12 @@ def within_type(bounds: Bounds, dtype: str) -> Bounds:
     limits = np.iinfo(dtype)
     wraps = limits.bits < 64 and not (limits.min <= bounds[0] and bounds[1] <= limits.max)
     return (float(limits.min), float(limits.max)) if wraps else bounds
+
+
+def rounded(bounds: Bounds, to_integer: Callable[[float], int]) -> Bounds:
+    """Bounds of numbers that are rounded."""
+    low, high = (float(to_integer(b)) if math.isfinite(b) else b for b in bounds)
+    return low, high
 
 
 def times(a: float, b: float) -> float:
@@ -184,6 +204,8 @@ def _(op: Elemwise, node: Apply, inputs: list[Bounds]) -> Bounds:
         return hull(*inputs[1:])
     if isinstance(scalar, Cast | Identity):
         return first
+    if isinstance(scalar, Ceil | Floor):
+        return rounded(first, math.ceil if isinstance(scalar, Ceil) else math.floor)
     if isinstance(scalar, Second):
         return inputs[1]
     if isinstance(scalar, Sign):

@@ -16,6 +16,7 @@ from pymc.distributions.multivariate import LKJCorrRV, StickBreakingWeightsRV, W
 from pymc.distributions.truncated import TruncatedRV
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
@@ -363,26 +364,43 @@ def refused(model: pm.Model, name: str) -> str | None:
     return None
 
 
-def support_of(model: pm.Model, name: str, support: Any = None) -> Bounds:
+def support_of(model: pm.Model, name: str, given: dict[str, Any] | None = None) -> Bounds:
     """Bounds of a discrete free variable: those given by the user, else those of its distribution.
+
+    Parameters
+    ----------
+    given : {name: (lower, upper)}, of this and other variables
 
     Raises
     ------
     ValueError
         If the user gives none and there is no rule for the distribution.
     """
+    given = given or {}
     rv = next(rv for rv, v in model.rvs_to_values.items() if v.name == name)
+    support = given.get(name)
     if support is not None:
         if not (isinstance(support, tuple | list) and len(support) == 2):
             raise ValueError(f"support for {name!r} must be (lower, upper), both inclusive, got {support!r}.")
         return tuple(support)
-    bounds = bounds_of(rv)
+    bounds = bounds_of(among(rv, model, given))
     if bounds is None:
         raise ValueError(
             f"The support of {name!r} ({type(rv.owner.op).__name__}) cannot be found from its distribution. "
             f"Pass support={{{name!r}: (lower, upper)}}, both inclusive, None where there is no bound."
         )
     return bounds
+
+
+def among(rv: Variable, model: pm.Model, given: dict[str, Any]) -> Variable:
+    """A random variable whose parents with given bounds are uniform between these: what bounds it, too."""
+    parents = {}
+    for parent, value in model.rvs_to_values.items():
+        support = given.get(str(value.name))
+        if parent is not rv and isinstance(support, tuple | list) and None not in list(support):
+            uniform = pm.DiscreteUniform.dist(*map(np.asarray, support), size=parent.shape)
+            parents[parent] = parent.type.filter_variable(uniform.astype(parent.type.dtype))
+    return clone_replace(rv, parents) if parents.keys() & set(ancestors([rv])) else rv
 
 
 def is_nominal(model: pm.Model, name: str) -> bool:

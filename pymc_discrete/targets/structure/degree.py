@@ -158,9 +158,8 @@ def _(op: CumOp, node: Apply, degrees: list[float]) -> float:
 def rearranged_degree(op: Op, node: Apply, degrees: list[float]) -> float:
     """The degree of an Op that only rearranges elements; infinite where an index depends on a site."""
     arrays = {AdvancedIncSubtensor: 2, IncSubtensor: 2, Join: len(degrees), MakeVector: len(degrees)}
-    first = 1 if isinstance(op, Join) else 0
     last = arrays.get(type(op), 1)
-    return max(degrees[first:last]) if not any(degrees[last:] + degrees[:first]) else math.inf
+    return max(degrees[:last]) if not any(degrees[last:]) else math.inf
 
 
 for _op in (

@@ -56,7 +56,7 @@ def summands(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | No
     if isinstance(node.op, DimShuffle | Reshape) and not (isinstance(node.op, DimShuffle) and not moving):
         return [(i, None) for i in moving]
     if isinstance(node.op, Join | MakeVector | ScalarFromTensor | TensorFromScalar):
-        return [(i, None) for i in node.inputs[1 if isinstance(node.op, Join) else 0 :]]
+        return [(i, None) for i in node.inputs]
     return None
 
 
