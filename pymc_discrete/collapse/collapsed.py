@@ -80,7 +80,7 @@ class Collapsed:
             self.stretched = unbounded(space)
             wide = ~self.stretched & (counts > (length or WHOLE))
             sums = None if length and wide.any() else self._sums(lengths, counts)
-            if sums is None or (wide.any() and sums.elimination.entries > AFFORDABLE):
+            if sums is None or (wide.any() and sums.elimination.order.entries > AFFORDABLE):
                 self.stretched = self.stretched | wide
                 sums = Sums(self.density, np.where(self.stretched, lengths, counts))
             self.sums = sums

@@ -60,6 +60,7 @@ class Sparse:
     ----------
     groups : list of Elements, or of one `Whole`
     fixed : list of Elements that depend on no site
+    moving : (d,) bool, the sites with more values than are in a table, which may begin at any of them
 
     Raises
     ------
@@ -68,7 +69,8 @@ class Sparse:
     """
 
     def __init__(self, density: ModelDensity, counts: np.ndarray):
-        self.density, self.counts = density, np.asarray(counts)
+        self.density, self.counts, space = density, np.asarray(counts), density.space
+        self.moving = space.upper - space.lower >= self.counts
         plan = density.plan
         self.groups: list[Elements | Whole] = [self._whole(plan.dense)] if plan.dense else []
         self.fixed: list[Elements] = []
@@ -132,10 +134,10 @@ class Sparse:
         Parameters
         ----------
         context : of the density, also without its parts
-        lowest : (d,) int, the value of each site that is the first of its axis
+        lowest : (d,) int, the value of each site that is the first of its axis; its lower bound, where it is
+            not `moving`
         """
-        lower, upper = self.density.space.lower, self.density.space.upper
-        arrays = self.density.arrays(jnp.asarray(lower), context)
+        arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
         found = []
         for group in self.groups:
             steps = np.indices(group.widths).reshape(len(group.widths), -1)
@@ -143,15 +145,26 @@ class Sparse:
                 found.append(self._at_all(context, lowest, steps).reshape(1, *group.widths))
                 continue
             columns = group.sites.T
-            values = [lowest[sites][:, None] + step for sites, step in zip(columns, steps, strict=True)]
             candidates = [
-                jnp.clip(v, lower[sites][:, None], upper[sites][:, None])
-                for v, sites in zip(values, columns, strict=True)
+                self._candidates(sites, step, lowest) for sites, step in zip(columns, steps, strict=True)
             ]
             moves = Moves([*columns], candidates)
             reader = DifferentiableReader(self.density.plan.dependence, arrays, moves=moves)
             found.append(self._values(group, reader, arrays).reshape(-1, *group.widths))
         return found
+
+    def _candidates(self, sites: np.ndarray, step: np.ndarray, lowest: Any):
+        """(E, S) int, the values of a site of each element in its table; (1, S) where all have the same.
+
+        What is computed from values that are the same for all elements is then computed once.
+        """
+        lower, upper = (
+            bound[sites][:, None] for bound in (self.density.space.lower, self.density.space.upper)
+        )
+        if self.moving[sites].any():
+            return jnp.clip(lowest[sites][:, None] + step, lower, upper)
+        values = np.clip(lower + step, lower, upper)
+        return values[:1] if (values == values[:1]).all() else values
 
     def _at_all(self, context: Context, lowest: Any, steps: np.ndarray):
         """(S,) nats, the log density at S states."""

@@ -2,9 +2,12 @@
 
 Sites are summed out in stages. The sites of a stage share no table, so that they are summed out at once; each
 leaves a table of its neighbours. The order is found once, from what the tables join: next come the sites
-whose sums are smallest. A chain is halved in every stage; a tree loses its leaves.
+whose sums are smallest. A tree loses its leaves. A long path is summed from one end to the other on a CPU; on
+an accelerator it is halved in every stage.
 """
 
+import functools
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.collapse.paths import drawn, messages
 from pymc_discrete.kernels.random import choose
 
 LARGEST = 2**20  # largest number of entries of the table of a site and its neighbours
@@ -21,6 +25,7 @@ DEAREST = 2**27  # largest number of entries of all of them
 # A site is summed out in a stage if its table has at most this many times as many entries as the smallest:
 # more work than one after another, but at once.
 PATIENCE = 64
+SHORTEST = 4  # paths of at least this many sites are summed one site after another
 
 
 class TooDear(Exception):
@@ -69,16 +74,34 @@ class Group(NamedTuple):
     sources: list[Source]
 
 
-class Elimination:
-    """The order in which sites are summed out, and the sums.
-
-    Parameters
-    ----------
-    counts : (d,) int, the number of values of each site
-    scopes : a list of (E, J) int, the sites of the tables of each array
+class Paths(NamedTuple):
+    """Paths that are summed out at once, each from its first site to its end, which stays.
 
     Attributes
     ----------
+    sites : (L, B) int, the L sites of each of B paths; shorter paths begin with -1
+    ends : (B,) int, the sites that follow
+    unary : Group of the sites alone, in the order of `sites` without -1
+    pairs : Group of each of these sites and the next one
+    """
+
+    sites: np.ndarray
+    ends: np.ndarray
+    unary: Group
+    pairs: Group
+
+
+class Order:
+    """The stages in which sites are summed out.
+
+    Parameters
+    ----------
+    counts, scopes : as in `Elimination`
+    sequential : whether paths are summed one site after another
+
+    Attributes
+    ----------
+    stages : lists of groups and paths
     entries : the number of entries of all tables
 
     Raises
@@ -86,19 +109,20 @@ class Elimination:
     TooDear
     """
 
-    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray]):
-        self.counts, self.scopes = np.asarray(counts), [np.asarray(s) for s in scopes]
-        self.entries = 0
-        self.stages: list[list[Group]] = []
+    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray], sequential: bool):
+        self.counts, self.entries = counts, 0
+        self.stages: list[list[Group | Paths]] = []
         self._arrays = len(scopes)  # the number of arrays of tables; each group adds one
         # the tables that are left: {site: {(array, row)}}
-        self._tables: dict[int, set[tuple[int, int]]] = {i: set() for i in range(len(self.counts))}
+        self._tables: dict[int, set[tuple[int, int]]] = {i: set() for i in range(len(counts))}
         self._scope: dict[tuple[int, int], tuple[int, ...]] = {}
-        for array, sites in enumerate(self.scopes):
+        for array, sites in enumerate(scopes):
             for row, scope in enumerate(sites.tolist()):
                 self._keep((array, row), tuple(scope))
         while self._tables:
-            self.stages.append(self._stage())
+            around = {i: self._neighbours(i) for i in self._tables}
+            found = self._paths(around) if sequential else []
+            self.stages.append(found or self._stage(around))
 
     def _keep(self, table: tuple[int, int], scope: tuple[int, ...]) -> None:
         self._scope[table] = scope
@@ -108,9 +132,8 @@ class Elimination:
     def _neighbours(self, i: int) -> list[int]:
         return sorted({j for table in self._tables[i] for j in self._scope[table]} - {i})
 
-    def _stage(self) -> list[Group]:
+    def _stage(self, around: dict[int, list[int]]) -> list[Group | Paths]:
         """Choose the sites of the next stage, and what their sums are made of."""
-        around = {i: self._neighbours(i) for i in self._tables}
         size = {i: math.prod(map(int, self.counts[[i, *near]])) for i, near in around.items()}
         order = sorted(size, key=lambda i: (size[i], i))
         limit = max(size[order[0]] * PATIENCE, 1)
@@ -128,29 +151,122 @@ class Elimination:
         return [self._group(shape, sites, around) for shape, sites in groups.items()]
 
     def _group(self, shape: tuple[int, ...], sites: list[int], around: dict[int, list[int]]) -> Group:
-        self.entries += len(sites) * math.prod(shape)
-        if math.prod(shape) > LARGEST or self.entries > DEAREST:
-            raise TooDear([sites[0], *around[sites[0]]], max(float(self.entries), math.prod(shape)))
-        found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
-        for n, i in enumerate(sites):
-            place = {j: axis for axis, j in enumerate([i, *around[i]])}
-            for table in sorted(self._tables[i]):
-                array, row = table
-                scope = self._scope.pop(table)
-                found[array, tuple(place[j] for j in scope)].append((row, n))
-                for j in scope:
-                    if j != i:
-                        self._tables[j].discard(table)
+        scopes = [(i, *around[i]) for i in sites]
+        self._count(scopes, shape)
+        group = self._made_of(scopes, shape, [sorted(self._tables[i]) for i in sites])
         for n, i in enumerate(sites):
             del self._tables[i]
             if around[i]:
                 self._keep((self._arrays, n), tuple(around[i]))
         self._arrays += 1
+        return group
+
+    def _count(self, scopes: list[tuple[int, ...]], shape: tuple[int, ...]) -> None:
+        self.entries += len(scopes) * math.prod(shape)
+        if math.prod(shape) > LARGEST or self.entries > DEAREST:
+            raise TooDear(scopes[0], max(float(self.entries), math.prod(shape)))
+
+    def _made_of(
+        self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
+    ) -> Group:
+        """The group whose members have these sites and are the sums of these tables, which are used up."""
+        found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
+        for n, (sites, mine) in enumerate(zip(scopes, tables, strict=True)):
+            place = {j: axis for axis, j in enumerate(sites)}
+            for array, row in mine:
+                scope = self._scope.pop((array, row))
+                found[array, tuple(place[j] for j in scope)].append((row, n))
+                for j in scope:
+                    self._tables[j].discard((array, row))
         sources = []
         for (array, axes), pairs in found.items():
             rows, into = np.array(pairs).T
             sources.append(Source(array, rows, into, axes))
-        return Group(np.array([[i, *around[i]] for i in sites]), shape, sources)
+        return Group(np.array(scopes), shape, sources)
+
+    # ------------------------------------------------------------ paths
+    def _paths(self, around: dict[int, list[int]]) -> list[Group | Paths]:
+        """The paths that can be summed out next, those of about as many sites together."""
+        groups: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+        passed: set[int] = set()
+        for i in sorted(around):
+            if len(around[i]) == 1 and i not in passed:
+                path = self._path(i, around)
+                passed.update(path)
+                if len(path) > SHORTEST:
+                    groups[len(path).bit_length(), int(self.counts[i])].append(path)
+        return [self._of_paths(paths) for paths in groups.values()]
+
+    def _path(self, first: int, around: dict[int, list[int]]) -> list[int]:
+        """Sites with as many values each, from one with a single neighbour to the last with at most two.
+
+        What follows such a site with two neighbours belongs to it, too.
+        """
+        path, before = [first], -1
+        while True:
+            here = path[-1]
+            onward = [j for j in around[here] if j != before]
+            simple = all(len(self._scope[table]) <= 2 for table in self._tables[here])
+            if len(onward) != 1 or not simple or self.counts[onward[0]] != self.counts[here]:
+                return path
+            before = here
+            path.append(onward[0])
+
+    def _of_paths(self, paths: list[list[int]]) -> Paths:
+        K, longest = int(self.counts[paths[0][0]]), max(map(len, paths))
+        sites = np.full((longest, len(paths)), -1)
+        for n, path in enumerate(paths):
+            sites[longest - len(path) :, n] = path
+        steps: list[tuple[int, ...]] = [
+            (i, j)
+            for here, after in itertools.pairwise(sites.tolist())
+            for i, j in zip(here, after, strict=True)
+            if i >= 0
+        ]
+        self._count(steps, (K, K))
+        alone = [sorted(t for t in self._tables[i] if len(self._scope[t]) == 1) for i, _ in steps]
+        unary = self._made_of([(i,) for i, _ in steps], (K,), alone)
+        joint = [sorted(t for t in self._tables[i] if j in self._scope[t]) for i, j in steps]
+        pairs = self._made_of(steps, (K, K), joint)
+        for i, _ in steps:
+            del self._tables[i]
+        for n, end in enumerate(sites[-1].tolist()):
+            self._keep((self._arrays, n), (end,))
+        self._arrays += 1
+        return Paths(sites[:-1], sites[-1], unary, pairs)
+
+
+class Elimination:
+    """The sums over sites, and draws of them.
+
+    Parameters
+    ----------
+    counts : (d,) int, the number of values of each site
+    scopes : a list of (E, J) int, the sites of the tables of each array
+
+    Attributes
+    ----------
+    order : Order, for a CPU
+
+    Raises
+    ------
+    TooDear
+    """
+
+    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray]):
+        self.counts, self.scopes = np.asarray(counts), [np.asarray(s) for s in scopes]
+        self.order = Order(self.counts, self.scopes, sequential=True)
+
+    @functools.cached_property
+    def _for_accelerators(self) -> Order:
+        try:
+            return Order(self.counts, self.scopes, sequential=False)
+        except TooDear:
+            return self.order
+
+    def _stages(self) -> list[list[Group | Paths]]:
+        """The stages of the device that JAX uses."""
+        return (self.order if jax.default_backend() == "cpu" else self._for_accelerators).stages
 
     # ------------------------------------------------------------ pure JAX functions
     def joined(self, tables: Sequence[Any]) -> tuple[Any, list[list[Any]]]:
@@ -165,32 +281,14 @@ class Elimination:
         () nats, and the tables of every group of every stage, which `draw` reads
         """
         arrays, total, stages = list(tables), jnp.zeros(()), []
-        for stage in self.stages:
-            stages.append([self._of_group(group, arrays) for group in stage])
-            for group, table in zip(stage, stages[-1], strict=True):
-                summed = log_sum(table, 1)
-                arrays.append(summed)
-                if len(group.shape) == 1:
-                    total = total + summed.sum()
+        for stage in self._stages():
+            results = [
+                along(group, arrays) if isinstance(group, Paths) else summed(group, arrays) for group in stage
+            ]
+            arrays += [left for left, _ in results]
+            total += sum((left.sum() for left, _ in results if left.ndim == 1), jnp.zeros(()))
+            stages.append([kept for _, kept in results])
         return total, stages
-
-    def _of_group(self, group: Group, arrays: list[Any]):
-        table = jnp.zeros((len(group.sites), *group.shape))
-        for source in group.sources:
-            more = rows_of(arrays[source.batch], source.rows)
-            order = np.argsort(source.axes)
-            more = more.transpose(0, *(1 + order))
-            # the widest array has a column for every value of any of its sites
-            more = more[(slice(None), *(slice(group.shape[a]) for a in sorted(source.axes)))]
-            missing = [a for a in range(len(group.shape)) if a not in source.axes]
-            more = jnp.expand_dims(more, [1 + a for a in missing])
-            if np.array_equal(source.into, np.arange(len(group.sites))):
-                table = table + more
-            else:
-                table = table + sums_by(
-                    jnp.broadcast_to(more, (len(more), *group.shape)), source.into, len(table)
-                )
-        return table
 
     def draw(self, uniforms, stages: list[list[Any]]):
         """(d,) int, the index of each site's value, drawn exactly given the tables.
@@ -201,14 +299,61 @@ class Elimination:
         stages : what `joined` returns
         """
         index = jnp.zeros(len(self.counts), int)
-        for groups, tables in zip(self.stages[::-1], stages[::-1], strict=True):
-            for group, table in zip(groups, tables, strict=True):
+        for groups, kept in zip(self._stages()[::-1], stages[::-1], strict=True):
+            for group, tables in zip(groups, kept, strict=True):
+                if isinstance(group, Paths):
+                    weights, pairs = tables
+                    chosen = drawn(uniforms[group.sites], weights, pairs, index[group.ends])
+                    present = group.sites >= 0
+                    index = index.at[group.sites[present]].set(chosen[present])
+                    continue
                 near = [index[column] for column in group.sites[:, 1:].T]
-                weights = table[
-                    (np.arange(len(table))[:, None], np.arange(group.shape[0]), *(k[:, None] for k in near))
+                weights = tables[
+                    (np.arange(len(tables))[:, None], np.arange(group.shape[0]), *(k[:, None] for k in near))
                 ]
                 index = index.at[group.sites[:, 0]].set(choose(uniforms[group.sites[:, 0]], weights))
         return index
+
+
+def summed(group: Group, arrays: list[Any]):
+    """The tables of the neighbours of a group's sites, which are summed out, and those with the sites."""
+    table = joint(group, arrays)
+    return log_sum(table, 1), table
+
+
+def along(paths: Paths, arrays: list[Any]):
+    """(B, K) nats, what is left of paths at their ends, and what `drawn` reads."""
+    unary, pairs = joint(paths.unary, arrays), joint(paths.pairs, arrays)
+    present = paths.sites >= 0
+    K = pairs.shape[-1]
+    if not present.all():  # steps before the start of a path leave the message as it is
+        stays = np.where(np.eye(K) > 0, 0.0, -np.inf)
+        index = np.where(present, np.cumsum(present.reshape(-1)).reshape(present.shape), 0).reshape(-1)
+        unary = jnp.concatenate([jnp.zeros((1, K)), unary])[index]
+        pairs = jnp.concatenate([jnp.asarray(stays)[None], pairs])[index]
+    unary, pairs = unary.reshape(*present.shape, K), pairs.reshape(*present.shape, K, K)
+    arriving, last = messages(unary, pairs)
+    return last, (unary + arriving, pairs)
+
+
+def joint(group: Group, arrays: list[Any]):
+    """(G, *shape) nats, the sums of the tables that each member of a group is made of."""
+    table = jnp.zeros((len(group.sites), *group.shape))
+    for source in group.sources:
+        more = rows_of(arrays[source.batch], source.rows)
+        order = np.argsort(source.axes)
+        more = more.transpose(0, *(1 + order))
+        # the widest array has a column for every value of any of its sites
+        more = more[(slice(None), *(slice(group.shape[a]) for a in sorted(source.axes)))]
+        missing = [a for a in range(len(group.shape)) if a not in source.axes]
+        more = jnp.expand_dims(more, [1 + a for a in missing])
+        if np.array_equal(source.into, np.arange(len(group.sites))):
+            table = table + more
+        else:
+            table = table + sums_by(
+                jnp.broadcast_to(more, (len(more), *group.shape)), source.into, len(table)
+            )
+    return table
 
 
 def rows_of(a, rows: np.ndarray):

@@ -51,6 +51,11 @@ class Sums:
             ) from None
 
     # ------------------------------------------------------------ pure JAX functions
+    def _lowest(self, lowest: Any):
+        """(d,) int, the first value of each site: its lower bound if it is None or all values are summed."""
+        lower, moving = self.density.space.lower, self.elements.moving
+        return lower if lowest is None or not moving.any() else jnp.where(moving, lowest, lower)
+
     def tables(self, context: Context, lowest: Any = None) -> list[Any]:
         """The tables of the elements, and (d, K) that is 0 in the support of each site and -inf elsewhere.
 
@@ -60,7 +65,7 @@ class Sums:
             The value from which each site is summed; None means its lower bound.
         """
         space = self.density.space
-        lowest = jnp.asarray(space.lower if lowest is None else lowest)
+        lowest = self._lowest(lowest)
         values = lowest[:, None] + np.arange(self.counts.max(initial=1))
         inside = (values >= space.lower[:, None]) & (values <= space.upper[:, None])
         return [*self.elements.tables(context, lowest), jnp.where(inside, 0.0, -jnp.inf)]
@@ -86,6 +91,5 @@ class Sums:
         return *self._with_draw(key, context, lowest, total, stages), probabilities
 
     def _with_draw(self, key, context: Context, lowest: Any, total, stages: list[list[Any]]):
-        lowest = jnp.asarray(self.density.space.lower if lowest is None else lowest)
-        x = lowest + self.elimination.draw(uniforms(key, (len(self.counts),)), stages)
+        x = self._lowest(lowest) + self.elimination.draw(uniforms(key, (len(self.counts),)), stages)
         return total + self.elements.constant(context), x

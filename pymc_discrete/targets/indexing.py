@@ -15,7 +15,7 @@ def take(array, index: np.ndarray, rows=None):
     """`array[index[rows]]` for a flat array.
 
     Regular indices become slices and broadcasts, which XLA fuses; others become a gather. Axes along which
-    the index does not vary have length 1 in the result.
+    the index does not vary have length 1 in the result, all axes where a constant array has one value.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ def take(array, index: np.ndarray, rows=None):
     if index.size == 0:
         return jnp.zeros(shape, jnp.asarray(array).dtype)
     first = int(index.flat[0])
-    if (index == first).all():
+    same = isinstance(array, np.ndarray) and (array[index] == array[first]).all()
+    if same or (index == first).all():
         return jnp.asarray(array)[first].reshape((1,) * len(shape))
     if (
         rows is None

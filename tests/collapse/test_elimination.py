@@ -82,13 +82,62 @@ def test_draws_have_the_probabilities_of_all_states(seed):
     assert g_test(got[p > 0], p[p > 0]) > 1e-3
 
 
-def test_a_chain_is_halved_in_every_stage_and_a_star_loses_its_leaves():
+def tree_of_paths(seed, K=2):
+    """(counts, scopes, tables): two paths of different lengths meet at a site with a leaf; one is alone."""
+    r = np.random.default_rng(seed)
+    paths = [[0, 1, 2, 3, 4, 5], [10, 9, 8, 7, 6, 5], [11, 5], [12, 13, 14, 15, 16], [5, 17]]
+    pairs = np.array([edge for path in paths for edge in itertools.pairwise(path)])
+    d = int(pairs.max()) + 1
+    pairs[::3] = pairs[::3, ::-1]
+    counts = np.full(d, K)
+    counts[17] = 1
+    tables = [r.normal(size=(d, K)), r.normal(size=(len(pairs), K, K)), r.normal(size=(3, K, K))]
+    tables[1][4, 0, 1] = -np.inf
+    return counts, [np.arange(d)[:, None], pairs, pairs[[1, 1, 7]]], tables
+
+
+def test_paths_are_summed_one_site_after_another_and_halved_on_an_accelerator():
     d = 64
     path = np.stack([np.arange(d - 1), np.arange(1, d)], 1)
-    assert len(Elimination(np.full(d, 3), [path]).stages) <= 2 + np.log2(d)
+    elimination = Elimination(np.full(d, 3), [path])
+    paths, last = elimination.order.stages
+    assert [g.sites.shape for g in (*paths, *last)] == [(d - 1, 1), (1, 1)]
+    assert elimination.order.entries == (d - 1) * 9 + 3
+    assert len(elimination._for_accelerators.stages) <= 2 + np.log2(d)
     star = np.stack([np.zeros(d - 1, int), np.arange(1, d)], 1)
     elimination = Elimination(np.full(d, 3), [star])
-    assert [sum(len(g.sites) for g in stage) for stage in elimination.stages] == [d - 1, 1]
+    assert [sum(len(g.sites) for g in stage) for stage in elimination.order.stages] == [d - 1, 1]
+    counts, scopes, _ = tree_of_paths(0)
+    assert [g.sites.shape for g in Elimination(counts, scopes).order.stages[0]] == [(5, 3)]
+
+
+@pytest.mark.by_default("cpu")
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_sums_and_draws_along_paths(device, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: device)
+    counts, scopes, tables = tree_of_paths(3)
+    states, weights = by_brute_force(counts, scopes, tables)
+    p = np.exp(weights - np.logaddexp.reduce(weights))
+    elimination = Elimination(counts, scopes)
+    tables = list(map(jnp.asarray, tables))
+    total, slopes = jax.jit(jax.value_and_grad(lambda tables: elimination.joined(tables)[0]))(tables)
+    assert float(total) == pytest.approx(np.logaddexp.reduce(weights), abs=1e-5)
+    for sites, slope in zip(scopes, slopes, strict=True):
+        want = np.zeros(slope.shape)
+        for n, scope in enumerate(sites):
+            np.add.at(want[n], tuple(states[:, scope].T), p)
+        np.testing.assert_allclose(slope, want, atol=1e-5)
+
+    def draw(key):
+        return elimination.draw(jax.random.uniform(key, (len(counts),)), elimination.joined(tables)[1])
+
+    x = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 20_000)))
+    # sums over the neighbours of where paths meet, and over pairs of sites of the longest one
+    for sites in ([4, 5, 6, 11], [0, 5, 10], [8, 9, 10], [12, 13, 16]):
+        place = np.ravel_multi_index(states[:, sites].T, counts[sites])
+        got = np.bincount(np.ravel_multi_index(x[:, sites].T, counts[sites]), minlength=place.max() + 1)
+        want = np.bincount(place, p)
+        assert g_test(got[want > 0], want[want > 0]) > 1e-3
 
 
 def test_a_sum_that_is_too_dear_is_refused():
