@@ -10,6 +10,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
+from pymc_discrete.sampling import mass_matrix
 from pymc_discrete.sampling.block import ANY, MEAN, SUM, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
@@ -18,7 +19,7 @@ from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.names import shown
 
-OPTIONS = {"max_treedepth": 10, "dense": False, "pooled": False}
+OPTIONS = {"max_treedepth": 10, "dense": "auto", "pooled": False}
 # a warning is given if more than this share of the trajectories diverges where the log density is -inf
 EDGE = 0.01
 SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1
@@ -44,11 +45,15 @@ class NutsState(NamedTuple):
     ----------
     step_size : blackjax's dual averaging state
     mass : blackjax's mass matrix adaptation state
+    scores : (size, size) float
+        The sum of the outer products of the gradients in this adaptation window; None if the kind of the
+        mass matrix is given.
     edge : Edge
     """
 
     step_size: Any
     mass: Any
+    scores: Any
     edge: Edge
 
 
@@ -94,7 +99,7 @@ class NutsBlock(Block):
         target_accept: float,
         *,
         max_treedepth: int,
-        dense: bool,
+        dense: bool | str,
         pooled: bool,
         integrate: Sequence[str] = (),
     ):
@@ -104,22 +109,26 @@ class NutsBlock(Block):
         from blackjax.adaptation.step_size import dual_averaging_adaptation
         from blackjax.mcmc import nuts
 
-        self.tune, self.max_treedepth, self.dense, self.pooled = tune, max_treedepth, dense, pooled
+        self.tune, self.max_treedepth, self.pooled = tune, max_treedepth, pooled
         self.points, self.target_accept = points, target_accept
         self.density, self.numbers = ContinuousDensity.of(
             model, names, point, points.names, integrate=integrate
         )
         self.density.untouched.check_in_jax()
+        # A matrix that is chosen is kept with all of its entries: to compile NUTS twice, once for diagonal
+        # matrices, would take longer than its products.
+        self.choosing = dense == "auto" and 1 < self.density.size <= mass_matrix.LARGEST
+        self.dense = self.choosing or dense is True
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()
         self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)
-        self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not dense)
+        self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not self.dense)
         self._schedule = np.asarray(build_schedule(tune)).reshape(-1, 2) if tune else np.zeros((1, 2), int)
         self.shared_ends = (1 + np.flatnonzero(self._schedule[:, 1])).tolist() if pooled else []
 
     @property
     def key(self) -> Hashable:
-        options = (self.tune, self.target_accept, self.max_treedepth, self.dense, self.pooled)
+        options = (self.tune, self.target_accept, self.max_treedepth, self.dense, self.choosing, self.pooled)
         return (type(self), self.density, *options)
 
     def described(self) -> str:
@@ -129,9 +138,9 @@ class NutsBlock(Block):
         return f"NUTS for {shown(self.density.names)}"
 
     def start(self, point: dict[str, np.ndarray]) -> NutsState:
-        state = NutsState(
-            self._accept_init(1.0), self._mass_init(self.density.size), Edge(0, np.zeros(self.density.size))
-        )
+        size = self.density.size
+        scores = np.zeros((size, size)) if self.choosing else None
+        state = NutsState(self._accept_init(1.0), self._mass_init(size), scores, Edge(0, np.zeros(size)))
         return jax.tree.map(
             lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state
         )
@@ -165,7 +174,7 @@ class NutsBlock(Block):
             self.max_treedepth,
         )
         state = jax.lax.cond(
-            tuning, self._learn, lambda state, *_: state, state, t, new.position, info.acceptance_rate
+            tuning, self._learn, lambda state, *_: state, state, t, new, info.acceptance_rate
         )
         state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, edge_after, state.edge, info))
         lp = self.density.block(new.position, others) if floats_are_32_bit() else new.logdensity
@@ -206,22 +215,32 @@ class NutsBlock(Block):
             f"inside the space of {shown(self.density.names)}. {remedy}"
         ]
 
-    def _learn(self, state: NutsState, t, q, accept) -> NutsState:
-        """Adapt as Stan's warm-up does.
+    def _learn(self, state: NutsState, t, new, accept) -> NutsState:
+        """Adapt as Stan's warm-up does, after a draw `new`.
 
         The step size is updated after every draw and the mass matrix in windows of doubling length, after
         each of which the adaptation of the step size starts again.
         """
         slow, ends = jnp.asarray(self._schedule)[t]
-        step_size = self._accept_update(state.step_size, accept)
-        mass = jax.lax.cond(slow == 1, self._mass_update, lambda mass, q: mass, state.mass, q)
-
+        learned = state._replace(step_size=self._accept_update(state.step_size, accept))
+        learned = jax.lax.cond(slow == 1, self._in_window, lambda learned, _: learned, learned, new)
         if not self.pooled:
-            step_size, mass = jax.lax.cond(ends == 1, self._window_end, lambda *both: both, step_size, mass)
-        return self._with_dtypes_of(state._replace(step_size=step_size, mass=mass), state)
+            learned = jax.lax.cond(ends == 1, self._window_end, lambda learned: learned, learned)
+        return self._with_dtypes_of(learned, state)
 
-    def _window_end(self, step_size, mass):
-        return self._accept_init(self._accept_final(step_size)), self._mass_final(mass)
+    def _in_window(self, state: NutsState, new) -> NutsState:
+        mass = self._mass_update(state.mass, new.position)
+        scores = state.scores + mass_matrix.outer(new.logdensity_grad) if self.choosing else None
+        return self._with_dtypes_of(state._replace(mass=mass, scores=scores), state)
+
+    def _window_end(self, state: NutsState) -> NutsState:
+        mass, scores = self._mass_final(state.mass), state.scores
+        if self.choosing:
+            mass = mass._replace(inverse_mass_matrix=mass_matrix.chosen(mass.inverse_mass_matrix, scores))
+            scores = jnp.zeros_like(scores)
+        step_size = self._accept_init(self._accept_final(state.step_size))
+        new = state._replace(step_size=step_size, mass=mass, scores=scores)
+        return self._with_dtypes_of(new, state)
 
     def _with_dtypes_of(self, new: NutsState, old: NutsState) -> NutsState:
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new, old)
@@ -250,8 +269,11 @@ class NutsBlock(Block):
         pooled = type(welford)(mean, welford.m2.sum(0) + between, welford.sample_size.sum())
         chains = len(average)
         pooled = jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), pooled)
-        step_size, mass = jax.vmap(self._window_end)(step_size, states.mass._replace(wc_state=pooled))
-        return self._with_dtypes_of(states._replace(step_size=step_size, mass=mass), states)
+        states = states._replace(step_size=step_size, mass=states.mass._replace(wc_state=pooled))
+        if self.choosing:
+            scores = states.scores.sum(0)
+            states = states._replace(scores=jnp.broadcast_to(scores, states.scores.shape))
+        return jax.vmap(self._window_end)(states)
 
 
 def edge_after(edge: Edge, info) -> Edge:

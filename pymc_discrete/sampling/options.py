@@ -96,8 +96,10 @@ def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict
     check_entries("nuts", given, defaults)
     options = {**defaults, **(given or {})}
     check_count("nuts['max_treedepth']", options["max_treedepth"], 1)
-    for name in ("dense", "pooled"):
-        check_switch(f"nuts[{name!r}]", options[name])
+    check_switch("nuts['pooled']", options["pooled"])
+    dense = options["dense"]
+    if not isinstance(dense, bool) and not (isinstance(dense, str) and dense == "auto"):
+        raise ValueError(f"nuts['dense'] must be True, False or 'auto', got {dense!r}.")
     return options
 
 

@@ -286,7 +286,7 @@ BAD = [
     ({"devices": jax.devices}, TypeError, "devices must be a list of different JAX devices"),
     ({"nuts": True}, TypeError, "nuts must be a dictionary"),
     ({"nuts": {"max_treedepth": 0}}, ValueError, "must be an integer of at least 1"),
-    ({"nuts": {"dense": "yes"}}, ValueError, "must be True or False"),
+    ({"nuts": {"dense": "yes"}}, ValueError, "must be True, False or 'auto'"),
     ({"var_names": []}, ValueError, "var_names is empty"),
     ({"random_seed": -1}, ValueError, "random_seed must be an integer of at least 0"),
     ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a folder"),
