@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -112,6 +113,28 @@ def test_a_tableau_that_is_carried_along_stays_that_of_the_state(build):
         for site in range(v.size):
             row = np.asarray(target.row(n, jnp.asarray(site), x, carried))[0]
             np.testing.assert_allclose(row, want[start + site, : v.K], atol=1e-9)
+
+
+def error_after_many_moves():
+    """Of differences, in nats, after 60 moves and back, with columns that are equal in pairs."""
+    columns = np.repeat(np.random.default_rng(4).normal(size=(9, 5)), 2, axis=1)
+    with pm.Model() as model:
+        g, b = pm.Bernoulli("g", 0.3, shape=10), pm.Normal("b", 0.0, 100.0, shape=10)
+        pm.Normal("y", pt.dot(columns, g * b), 0.01, observed=Y)
+    target = pmd.target_from_model(model, ["g"], integrate=["b"]).at(model.initial_point())[1]
+    move = jax.jit(lambda site, x, carried: target.carried_after(0, site, 1 - x[site], x, carried))
+    x = jnp.asarray(np.arange(10) % 2)
+    carried, sites = target.carried(x), np.random.default_rng(1).integers(10, size=60)
+    for site in [*sites, *sites[::-1]]:
+        carried, x = move(jnp.asarray(site), x, carried), x.at[site].set(1 - x[site])
+    rows = np.array([np.asarray(target.row(0, jnp.asarray(n), x, carried))[0] for n in range(10)])
+    return np.abs(rows - np.asarray(target.differences(x))).max()
+
+
+def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
+    assert error_after_many_moves() < 1e-9
+    monkeypatch.setattr(swept, "TOLERANCE", np.inf)
+    assert error_after_many_moves() > 1e-4
 
 
 @pytest.mark.parametrize("build", [gated, labels], ids=lambda build: build.__name__)

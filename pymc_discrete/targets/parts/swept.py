@@ -17,7 +17,9 @@ coefficients integrated out. To activate it changes the log density by
     + \frac{\log D_k}{2}, \qquad d = T_{kk} + D_k / g_k^2, \quad t = t_k + h_k / g_k
 
 An active one is unswept first, in a copy of its own element of the tableau. A site with several coefficients
-has a block of the tableau instead of an element. A move of one site costs a sweep, p^2 operations.
+has a block of the tableau instead of an element. A move of one site costs a sweep, p^2 operations. Sweeps add
+up rounding errors where columns are nearly the same: after each move two equations of the coefficients that
+it moved are checked, p operations, and the tableau is made anew where they do not hold.
 """
 
 from functools import cached_property
@@ -34,6 +36,8 @@ from pymc_discrete.targets.parts.elements import SiteElements, after_moves, elem
 from pymc_discrete.targets.parts.part import BlockState, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
+
+TOLERANCE = 1e-8  # the largest error of a tableau: of a variance, relative; of a mean, in standard deviations
 
 
 class Prior(NamedTuple):
@@ -126,10 +130,12 @@ class Context(NamedTuple):
     Attributes
     ----------
     prior : Prior
+    unswept : Tableau
     tableau : Tableau, swept on the coefficients without a gate only
     """
 
     prior: Prior
+    unswept: Tableau
     tableau: Tableau
 
 
@@ -188,24 +194,35 @@ class Swept(Part):
         matrix = matrix + jnp.where(together, precision, 0.0)
         column = column + jnp.where(gated, 0.0, linear)
         prior = Prior(jnp.where(gated, jnp.diagonal(precision), 1.0), jnp.where(gated, linear, 0.0))
-        tableau = Tableau(matrix, column)
+        unswept = tableau = Tableau(matrix, column)
         always = np.flatnonzero(~gated)
         if len(always):
             tableau = jax.lax.fori_loop(
                 0, len(always), lambda t, tableau: tableau.swept(jnp.asarray(always)[t], 1.0), tableau
             )
-        return Context(prior, tableau)
+        return Context(prior, unswept, tableau)
 
     def at(self, state: BlockState, context: Context) -> Tableau:
-        gates = self._gates(state)
-        active = jnp.asarray(self.gates.gated) & (gates != 0)
-        order = jnp.argsort(~active)
+        return self._made_anew(context.tableau, self._gates(state), context, True)
 
-        def next_active(t, tableau: Tableau) -> Tableau:
-            k = order[t]
-            return tableau.activated(k, gates[k], context.prior.of(k))
+    def _made_anew(self, tableau: Tableau, gates, context: Context, really) -> Tableau:
+        """The tableau swept on the coefficients whose gates (p,) are not 0, or the one given if not `really`.
 
-        return jax.lax.fori_loop(0, active.sum(), next_active, context.tableau)
+        XLA copies nothing that a loop without iterations carries, as it would at a condition.
+        """
+
+        def next_active(carried: tuple[Any, Any, Tableau]) -> tuple[Any, Any, Tableau]:
+            begun, left, tableau = carried
+            tableau = jax.tree.map(lambda old, new: jnp.where(begun, old, new), tableau, context.tableau)
+            k = jnp.argmax(left)
+            gate = jnp.where(left[k], gates[k], 0.0)
+            return jnp.array(True), left.at[k].set(False), tableau.activated(k, gate, context.prior.of(k))
+
+        left = jnp.asarray(self.gates.gated) & (gates != 0) & really
+        begun = ~jnp.asarray(really)
+        return jax.lax.while_loop(
+            lambda carried: ~carried[0] | carried[1].any(), next_active, (begun, left, tableau)
+        )[2]
 
     def at_after(
         self, n: int, site: Any, before: BlockState, after: BlockState, at: Tableau, context: Context
@@ -222,7 +239,28 @@ class Swept(Part):
         for j in range(index.shape[0]):
             k = index[j]
             at = at.activated(k, jnp.where(moves[j], then[k], 0.0), context.prior.of(k))
-        return at
+        return self._made_anew(at, then, context, self._is_wrong(at, then, index, context))
+
+    def _is_wrong(self, at: Tableau, gates, index, context: Context):
+        """() bool, whether a tableau disagrees with the equations of some coefficients, `index` (m,).
+
+        With A the matrix that is swept and b its column, the equations are those of row k of
+        A_SS (A_SS^-1) = 1 and A_SS t_S = b_S for an active coefficient, and the definitions of T_kk and t_k
+        by T_kS and t_S for an inactive one. An inactive T_kk is never negative.
+        """
+        active = (gates != 0) | ~jnp.asarray(self.gates.gated)
+        diagonal, linear = shares(jnp.where(self.gates.gated, gates, 0.0), context.prior)
+        precision = context.prior.precision
+        negative = ~active & (jnp.diagonal(at.matrix) < -TOLERANCE * precision)
+        row = context.unswept.matrix[index].at[jnp.arange(len(index)), index].add(diagonal[index])
+        of_mean = context.unswept.column[index] + linear[index] - row @ jnp.where(active, at.column, 0.0)
+        of_variance = -(row * jnp.where(active, at.matrix[index], 0.0)).sum(axis=1)
+        own, on = at.matrix[index, index], active[index]
+        scale = jnp.where(on, -1 / own, own + precision[index])
+        of_mean = (of_mean - jnp.where(on, 0.0, at.column[index])) / jnp.sqrt(scale)
+        of_variance = jnp.where(on, of_variance - 1, (row[:, index].diagonal() + of_variance - own) / scale)
+        errors = jnp.abs(jnp.concatenate([of_mean, of_variance]))
+        return negative.any() | ~(errors <= TOLERANCE).all()  # nan is wrong
 
     def _gates(self, state: BlockState):
         """(p,) float"""
