@@ -1,6 +1,7 @@
 """The start of a chain: checks of its support, its density and the differences there; dispersed starts."""
 
 import warnings
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from pymc_discrete.targets.target import Target
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
 BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
 STARTS = ("point", "dispersed")
+ATTEMPTS = 5  # number of states, drawn from the whole support, that are tried for a dispersed start
 
 
 def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
@@ -170,26 +172,52 @@ def with_value(x: np.ndarray, site: int, value: int) -> np.ndarray:
 def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
     """A random state (d,) of positive density.
 
-    Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours.
-    If 20 attempts have density zero, smaller and smaller random sets of sites are drawn, and the others stay
-    as in x, unless x has density zero too. After 200 attempts the state is x.
+    Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours. If
+    `ATTEMPTS` such states have density zero, sites are drawn from those values that have positive density
+    while all other sites are as in x: all of them, and then random sets of half as many, until the state is
+    possible or no site is left. If x has density zero too, the state is x.
     """
-    share, space = 1.0, target.space
-    for attempt in range(200):
-        if attempt == 20 and not float(target.logdensity(x)) > -np.inf:
-            break
-        y, redrawn = x.copy(), rng.random(space.d) < share
-        finite, windowed = redrawn & ~space.windowed, np.flatnonzero(redrawn & space.windowed)
-        y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
-        if len(windowed):
-            exists = space.exists[windowed]
-            column = np.where(exists, rng.random(exists.shape), -1.0).argmax(axis=1)
-            new = x[windowed] + space.column[windowed, column]
-            y[windowed] = np.clip(new, space.lower[windowed], space.upper[windowed])
+    for drawn, share in attempts(x, target):
+        y = np.where(rng.random(len(x)) < share, drawn(x, target.space, rng), x)
         if float(target.logdensity(y)) > -np.inf:
             return y
-        share = share if attempt < 20 else 0.9 * share
     return x
+
+
+def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable, float]]:
+    """How the attempts of `dispersed` draw sites, and what share of them."""
+    yield from [(anywhere, 1.0)] * ATTEMPTS
+    if float(target.logdensity(x)) > -np.inf:
+        drawn, share = anywhere_possible(x, target), 1.0
+        while share * len(x) >= 1:
+            yield drawn, share
+            share /= 2
+
+
+def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarray:
+    """(d,) int, each site drawn uniformly: from its support, or from its neighbours if it is windowed."""
+    y, finite, windowed = x.copy(), ~space.windowed, np.flatnonzero(space.windowed)
+    y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
+    if len(windowed):
+        new = x[windowed] + space.column[windowed, one_of(space.exists[windowed], rng)]
+        y[windowed] = np.clip(new, space.lower[windowed], space.upper[windowed])
+    return y
+
+
+def anywhere_possible(x: np.ndarray, target: Target) -> Callable:
+    """As `anywhere`, from those values only that a site can take while the others are as in x."""
+    values, inside = target.space.neighbours(x)
+    possible = inside & (np.asarray(target.differences(x)) > -np.inf)
+
+    def drawn(x, space, rng):
+        return np.where(possible.any(axis=1), values[np.arange(space.d), one_of(possible, rng)], x)
+
+    return drawn
+
+
+def one_of(exists: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(n,) int, one of the columns where `exists` (n, K) holds, uniformly; the first where there is none."""
+    return np.where(exists, rng.random(exists.shape), -1.0).argmax(axis=1)
 
 
 def interval(lower: int, upper: int) -> str:

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.steps.start import ATTEMPTS, dispersed
 from tests.tools.running import equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
 
 STEPS = {
@@ -182,6 +183,26 @@ def test_a_chain_that_stands_still_says_so(caplog):
     assert any(
         "fewer than one in a hundred moves of 'outlier' was accepted" in r.message for r in caplog.records
     )
+
+
+def test_starts_are_dispersed_where_most_values_are_impossible(monkeypatch):
+    seen = np.arange(40) % 2
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.5, shape=40)
+        pm.Bernoulli("y", 0.9 * z, observed=seen)
+    step = pmd.BlockGibbs(start="dispersed", model=model)
+    x, target = step.target.at({"z": np.ones(40, int)})
+    evaluated = []
+    logdensity = type(target).logdensity
+    monkeypatch.setattr(
+        type(target), "logdensity", lambda self, x: evaluated.append(1) or logdensity(self, x)
+    )
+    y = dispersed(x, target, np.random.default_rng(0))
+    assert (y[seen == 1] == 1).all()
+    assert 3 < (y[seen == 0] == 0).sum() < 17  # of 20, each with probability 1/2
+    assert len(evaluated) == ATTEMPTS + 2  # those from the whole support, x, and one that is possible
+    impossible = np.zeros(40, int)
+    assert np.array_equal(dispersed(impossible, target, np.random.default_rng(0)), impossible)
 
 
 def test_dispersed_starts():
