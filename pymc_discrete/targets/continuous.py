@@ -19,6 +19,7 @@ from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import NUMBER
 from pymc_discrete.targets.graph.selections import selected
+from pymc_discrete.targets.graph.switches import added_up, pulled_out
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.invariants import hoisted
@@ -78,8 +79,8 @@ class ContinuousDensity:
             self.graph = narrowed(self.graph, model, {})
         if integrate:
             self.graph = integrated(self.graph, integrate)
-        self._terms = selected([t for _, t in self.graph.terms], self.graph)
-        self._sum = pt.add(pt.constant(0.0), *(t.sum() for t in self._terms))
+        self._terms = pulled_out(selected([t for _, t in self.graph.terms], self.graph), self.graph)
+        self._sum = pt.add(pt.constant(0.0), *map(added_up, self._terms))
         # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
         # such as the transpose of a matrix, is made once
         self._gradient = gradient(self._sum, self.graph.values) if slopes else []

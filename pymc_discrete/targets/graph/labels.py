@@ -45,12 +45,18 @@ class Selections(NamedTuple):
     Attributes
     ----------
     moving : the variables that depend on the block
+    anywhere : bool
+        Whether labels may also select from tensors that depend on the block: where they cannot be moved, or
+        where this would make more to compute, and not less.
     """
 
     moving: Depends
+    anywhere: bool = False
 
     def of(self, x: Variable, index: list) -> Variable | None:
         """x[index], with labels in tensors outside the block only; None where that cannot be written.
+
+        Where labels may stand anywhere, only an index of the wrong form is None.
 
         Parameters
         ----------
@@ -64,8 +70,17 @@ class Selections(NamedTuple):
             return x
         ndim = max(i.type.ndim for i in index)
         index = [pt.shape_padleft(i, ndim - i.type.ndim) for i in index]
-        if x not in self.moving or not numbers_in(index):
+        if x not in self.moving or not (self.anywhere or numbers_in(index)):
             return x[tuple(index)]
+        if not self.anywhere:
+            return self._moved(x, index, ndim)
+        selected = np.broadcast_shapes(*(i.type.shape for i in index))
+        fewer = None not in selected and np.prod(selected) <= np.prod(x.type.shape)
+        new = self._moved(x, index, ndim) if fewer else None
+        return x[tuple(index)] if new is None else new
+
+    def _moved(self, x: Variable, index: list, ndim: int) -> Variable | None:
+        """x[index], selected before x is computed; None where that cannot be written."""
         node = x.owner
         if node is None or any(i in self.moving for i in index):
             return None
