@@ -264,7 +264,7 @@ class Elimination:
         except TooDear:
             return self.order
 
-    def _stages(self) -> list[list[Group | Paths]]:
+    def stages(self) -> list[list[Group | Paths]]:
         """The stages of the device that JAX uses."""
         return (self.order if jax.default_backend() == "cpu" else self._for_accelerators).stages
 
@@ -281,7 +281,7 @@ class Elimination:
         () nats, and the tables of every group of every stage, which `draw` reads
         """
         arrays, total, stages = list(tables), jnp.zeros(()), []
-        for stage in self._stages():
+        for stage in self.stages():
             results = [
                 along(group, arrays) if isinstance(group, Paths) else summed(group, arrays) for group in stage
             ]
@@ -289,6 +289,30 @@ class Elimination:
             total += sum((left.sum() for left, _ in results if left.ndim == 1), jnp.zeros(()))
             stages.append([kept for _, kept in results])
         return total, stages
+
+    def roots(self, stages: list[list[Any]]):
+        """(n,) nats, the logarithms of the sums over each component of sites that tables connect.
+
+        Parameters
+        ----------
+        stages : what `joined` returns
+        """
+        pairs = zip(self.stages(), stages, strict=True)
+        ends = [(g, t) for groups, tables in pairs for g, t in zip(groups, tables, strict=True)]
+        return jnp.concatenate([log_sum(table, 1) for group, table in ends if is_root(group)])
+
+    def components(self) -> np.ndarray:
+        """(d,) int, the component of each site, numbered as in `roots`."""
+        found, groups = np.zeros(len(self.counts), int), [g for stage in self.stages() for g in stage]
+        roots = [i for g in groups if not isinstance(g, Paths) and is_root(g) for i in g.sites[:, 0]]
+        found[roots] = np.arange(len(roots))
+        for group in groups[::-1]:
+            if isinstance(group, Paths):
+                ends = np.broadcast_to(group.ends, group.sites.shape)
+                found[group.sites[group.sites >= 0]] = found[ends[group.sites >= 0]]
+            elif not is_root(group):
+                found[group.sites[:, 0]] = found[group.sites[:, 1]]
+        return found
 
     def draw(self, uniforms, stages: list[list[Any]]):
         """(d,) int, the index of each site's value, drawn exactly given the tables.
@@ -299,7 +323,7 @@ class Elimination:
         stages : what `joined` returns
         """
         index = jnp.zeros(len(self.counts), int)
-        for groups, kept in zip(self._stages()[::-1], stages[::-1], strict=True):
+        for groups, kept in zip(self.stages()[::-1], stages[::-1], strict=True):
             for group, tables in zip(groups, kept, strict=True):
                 if isinstance(group, Paths):
                     weights, pairs = tables
@@ -315,6 +339,11 @@ class Elimination:
         return index
 
 
+def is_root(group: Group | Paths) -> bool:
+    """Whether the sites of a group are the last of their components."""
+    return isinstance(group, Group) and len(group.shape) == 1
+
+
 def summed(group: Group, arrays: list[Any]):
     """The tables of the neighbours of a group's sites, which are summed out, and those with the sites."""
     table = joint(group, arrays)
@@ -323,6 +352,13 @@ def summed(group: Group, arrays: list[Any]):
 
 def along(paths: Paths, arrays: list[Any]):
     """(B, K) nats, what is left of paths at their ends, and what `drawn` reads."""
+    unary, pairs = tables_along(paths, arrays)
+    arriving, last = messages(unary, pairs)
+    return last, (unary + arriving, pairs)
+
+
+def tables_along(paths: Paths, arrays: list[Any]):
+    """(L, B, K) and (L, B, K, K) nats, the tables of the sites of paths, and of each and the next one."""
     unary, pairs = joint(paths.unary, arrays), joint(paths.pairs, arrays)
     present = paths.sites >= 0
     K = pairs.shape[-1]
@@ -331,22 +367,14 @@ def along(paths: Paths, arrays: list[Any]):
         index = np.where(present, np.cumsum(present.reshape(-1)).reshape(present.shape), 0).reshape(-1)
         unary = jnp.concatenate([jnp.zeros((1, K)), unary])[index]
         pairs = jnp.concatenate([jnp.asarray(stays)[None], pairs])[index]
-    unary, pairs = unary.reshape(*present.shape, K), pairs.reshape(*present.shape, K, K)
-    arriving, last = messages(unary, pairs)
-    return last, (unary + arriving, pairs)
+    return unary.reshape(*present.shape, K), pairs.reshape(*present.shape, K, K)
 
 
 def joint(group: Group, arrays: list[Any]):
     """(G, *shape) nats, the sums of the tables that each member of a group is made of."""
     table = jnp.zeros((len(group.sites), *group.shape))
     for source in group.sources:
-        more = rows_of(arrays[source.batch], source.rows)
-        order = np.argsort(source.axes)
-        more = more.transpose(0, *(1 + order))
-        # the widest array has a column for every value of any of its sites
-        more = more[(slice(None), *(slice(group.shape[a]) for a in sorted(source.axes)))]
-        missing = [a for a in range(len(group.shape)) if a not in source.axes]
-        more = jnp.expand_dims(more, [1 + a for a in missing])
+        more = aligned(group, source, arrays)
         if np.array_equal(source.into, np.arange(len(group.sites))):
             table = table + more
         else:
@@ -354,6 +382,17 @@ def joint(group: Group, arrays: list[Any]):
                 jnp.broadcast_to(more, (len(more), *group.shape)), source.into, len(table)
             )
     return table
+
+
+def aligned(group: Group, source: Source, arrays: Sequence[Any]):
+    """The tables (r, ...) of a source, with the axes of its group; those that are missing have length 1."""
+    more = rows_of(arrays[source.batch], source.rows)
+    order = np.argsort(source.axes)
+    more = more.transpose(0, *(1 + order))
+    # the widest array has a column for every value of any of its sites
+    more = more[(slice(None), *(slice(group.shape[a]) for a in sorted(source.axes)))]
+    missing = [a for a in range(len(group.shape)) if a not in source.axes]
+    return jnp.expand_dims(more, [1 + a for a in missing])
 
 
 def rows_of(a, rows: np.ndarray):

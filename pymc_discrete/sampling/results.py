@@ -1,6 +1,6 @@
 """Converts the draws to a DataTree like that of `pm.sample`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,10 @@ from arviz_base import from_dict, make_attrs
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.stats import compute_log_likelihood, compute_log_prior
 from xarray import Dataset, DataTree
+
+from pymc_discrete.collapse.log_likelihood import WAYS, LogLikelihood
+from pymc_discrete.targets.blocks import block_of
+from pymc_discrete.targets.names import shown
 
 # entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
@@ -22,6 +26,7 @@ def data_tree(
     attrs: dict[str, Any],
     options: dict[str, Any],
     more: Callable[..., dict[str, Dataset]] = lambda coords, dims: {},
+    log_likelihood: LogLikelihood | None = None,
 ) -> DataTree:
     """The DataTree of a run.
 
@@ -35,6 +40,7 @@ def data_tree(
     attrs : attributes of every sampled group
     options : `idata_kwargs`
     more : (coords, dims) -> {name: further group}
+    log_likelihood : with variables summed out, in place of PyMC's own
     """
     coords, dims = coords_and_dims_for_inferencedata(model)
     coords |= options.get("coords", {})
@@ -58,7 +64,48 @@ def data_tree(
         tree[name] = DataTree(dataset)
     for group, compute in (("log_likelihood", compute_log_likelihood), ("log_prior", compute_log_prior)):
         asked = options.get(group, False)
-        if asked:
+        if group == "log_likelihood" and log_likelihood is not None:
+            tree[group] = DataTree(log_likelihood.of(tree))
+        elif asked:
             names = None if asked is True else asked
             compute(tree, var_names=names, model=model, extend_inferencedata=True, progressbar=False)
     return tree
+
+
+def log_likelihood_of(
+    model: pm.Model, options: dict[str, Any], summed: Sequence[str], var_names: Sequence[str] | None
+) -> LogLikelihood | None:
+    """The log likelihood with variables summed out that `options` ask for, before anything is sampled.
+
+    Parameters
+    ----------
+    options : `idata_kwargs`
+    summed : the discrete variables that are summed out while sampling; where there are none, all are
+    var_names : what is recorded
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        For a word that is none of `WAYS`, sums that are too large, and variables that are not recorded.
+    """
+    way = options.get("log_likelihood")
+    if not isinstance(way, str):
+        return None
+    if way not in WAYS:
+        raise ValueError(
+            f"idata_kwargs['log_likelihood'] must be True, a list of observed variables, or one of "
+            f"{', '.join(map(repr, WAYS))}, got {way!r}."
+        )
+    if not model.discrete_value_vars:
+        raise ValueError(
+            f"idata_kwargs={{'log_likelihood': {way!r}}} sums out discrete variables, which the model does "
+            "not have. Pass True."
+        )
+    found = LogLikelihood(model, summed or block_of(model, None), way)
+    missing = [name for name in found.needed if var_names is not None and name not in var_names]
+    if missing:
+        raise ValueError(
+            f"idata_kwargs={{'log_likelihood': {way!r}}} needs the draws of {shown(missing)}: keep them with "
+            "var_names=, or leave var_names out."
+        )
+    return found

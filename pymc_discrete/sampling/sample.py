@@ -26,7 +26,7 @@ from pymc_discrete.sampling.options import check, check_collapse, check_names, n
 from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
-from pymc_discrete.sampling.results import KNOWN, data_tree
+from pymc_discrete.sampling.results import KNOWN, data_tree, log_likelihood_of
 from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run, chunk_size
 from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.sampling.shares import Chains
@@ -46,7 +46,7 @@ def sample(
     model: pm.Model | None = None,
     step: Any = None,
     nuts: dict[str, Any] | None = None,
-    collapse: Any = "auto",
+    collapse: Any = False,
     random_seed: Any = None,
     initvals: Any = None,
     target_accept: float = 0.8,
@@ -81,18 +81,17 @@ def sample(
     step : step of `pymc_discrete` or list of them, optional
         Discrete variables that no step names are given to `AutoStep`, continuous ones to NUTS.
     nuts : dict, optional
-        "max_treedepth" (10); "dense" ("auto"), whether the mass matrix is dense: True, False, or by what
-        tuning saw, for up to 32 coordinates; "pooled" (False), whether the chains share one step size and
-        mass matrix learned from all of them, for many chains and a short warm-up. Chains that are pooled are
-        not independent.
-    collapse : "auto", bool or list
+        "max_treedepth" (10); "dense" ("auto"), whether the mass matrix is dense: True, False, or "auto",
+        chosen by what tuning saw, for up to 32 coordinates; "pooled" (False), whether the chains share one
+        step size and mass matrix learned from all of them, for many chains and a short warm-up. Chains that
+        are pooled are not independent.
+    collapse : bool or list
         Discrete variables to sum out of the density on which NUTS moves, names or variables, or True for all
-        that have no step; by default counts that a term ties to continuous variables, as the log says. They
-        are drawn from their exact conditional after each of its transitions. This removes the tie between
-        discrete and continuous variables, as between counts and their detection probability, at the price of
-        a sum over all states in each evaluation. Counts without a bound are summed over stretches about their
-        value, which leaves out nothing. The group ``probabilities`` of the result has the mean of
-        p(z_i = k | theta) over all transitions after tuning, for every value k.
+        that have no step; they are drawn from their exact conditional after each of its transitions. This
+        removes the tie between discrete and continuous variables, as between counts and their detection
+        probability, at the price of a sum over all states in each evaluation. Counts without a bound are
+        summed over stretches about their value, which leaves out nothing. The group ``probabilities`` of the
+        result has the mean of p(z_i = k | theta) over all transitions after tuning, for every value k.
     random_seed : int or what `pm.sample` takes, optional
         All random numbers are a function of it, the index of the chain and the index of the draw.
     initvals : dict or list of dicts, optional
@@ -121,7 +120,10 @@ def sample(
         A folder to which the run is saved after every chunk. The same call resumes an interrupted run, and
         gives the same draws to the last bit. The draws of the result stay on the disk, memory-mapped.
     idata_kwargs : dict, optional
-        "log_likelihood", "log_prior" (True or names), "coords", "dims".
+        "log_likelihood", "log_prior" (True or names), "coords", "dims". The log likelihood "marginal" is that
+        of each observation given the other ones, with the variables of `collapse` summed out, or all discrete
+        ones without it; "component" has one term for each component of connected sites. Variables that are
+        not summed out are conditioned on. See `recover`.
     compute_convergence_checks : bool
         Report divergences, R-hat and ESS as `pm.sample` does, and discrete variables that never move.
     return_inferencedata : bool
@@ -168,7 +170,7 @@ def sample(
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
     nuts = nuts_options(nuts, OPTIONS)
-    collapse = check_collapse(collapse, dtype)
+    check_collapse(collapse, dtype)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
     model = modelcontext(model)
@@ -178,6 +180,8 @@ def sample(
     with precision(dtype), all_in_jax():
         point = model.initial_point()
         steps, collapsed = steps_of(model, step, point, collapse)
+        summed = collapsed.density.names if collapsed else ()
+        likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)
         blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts, collapsed)
         settings = {
             "draws": draws,
@@ -236,7 +240,7 @@ def sample(
         v.name: kept[v.name] for v in program.outputs
     }  # in PyMC's order: JAX sorts dictionaries by their keys
     stats = store.read(POSTERIOR, "stats")
-    tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups)
+    tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood)
     if compute_convergence_checks:
         check_convergence(tree, model, partial(leaving, run, dtype))
         for text in conclusions:

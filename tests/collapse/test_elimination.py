@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pymc_discrete.collapse.cavities import cavities
 from pymc_discrete.collapse.elimination import Elimination, TooDear, log_sum
+from pymc_discrete.targets.model_settings import model_settings
 from tests.tools.statistics import g_test
 
 
@@ -153,3 +155,67 @@ def test_what_is_impossible_has_gradient_zero():
     value, slope = jax.value_and_grad(lambda a: log_sum(a, 0))(jnp.full(3, -jnp.inf))
     assert value == -jnp.inf
     assert (slope == 0).all()
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.by_default("0-cpu")
+def test_a_cavity_is_the_sum_over_all_else_of_all_other_tables_also_where_its_own_is_zero(
+    seed, device, monkeypatch
+):
+    monkeypatch.setattr(jax, "default_backend", lambda: device)
+    counts, scopes, tables = random_tables(seed, forbidden=0.3)
+    # several tables of one site
+    scopes.append(np.array([[0], [0], [1], [0]]))
+    tables.append(np.random.default_rng(seed).normal(size=(4, 3)))
+    tables[-1][1, 0] = -np.inf
+    states, _ = by_brute_force(counts, scopes, tables)
+    of_rows = [(n, row) for n, table in enumerate(tables) for row in range(len(table))]
+    elimination = Elimination(counts, scopes)
+    component = elimination.components()
+    assert [len(set(component[scope])) for sites in scopes for scope in sites] == [1] * len(of_rows)
+    with model_settings():
+        got = jax.jit(lambda tables: cavities(elimination, tables))(list(map(jnp.asarray, tables)))
+        got = [np.asarray(a) for a in got]
+    for n, row in of_rows:
+        own = scopes[n][row]
+        rest = np.zeros(len(states))
+        for m, other in of_rows:
+            if (m, other) != (n, row) and component[scopes[m][other][0]] == component[own[0]]:
+                rest += tables[m][other][tuple(states[:, scopes[m][other]].T)]
+        fixed = component != component[own[0]]  # sites of other components are not summed
+        rest = np.where((states[:, fixed] == 0).all(1), rest, -np.inf)
+        for values in itertools.product(*(range(counts[i]) for i in own)):
+            want = np.logaddexp.reduce(np.where((states[:, own] == values).all(1), rest, -np.inf))
+            np.testing.assert_allclose(got[n][(row, *values)], want, atol=1e-10)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.by_default("cpu")
+def test_cavities_along_paths_and_sums_over_components(device, monkeypatch):
+    """The cavity of a table is the sum with that table replaced by one that allows one entry only."""
+    monkeypatch.setattr(jax, "default_backend", lambda: device)
+    counts, scopes, tables = tree_of_paths(3)
+    elimination, entries = Elimination(counts, scopes), []
+    for n, sites in enumerate(scopes):
+        for row, scope in enumerate(sites):
+            entries += [(n, row, *v) for v in itertools.product(*(range(counts[i]) for i in scope))]
+    replaced = [np.repeat(table[None], len(entries), axis=0) for table in tables]
+    for m, (n, row, *values) in enumerate(entries):
+        replaced[n][m, row] = -np.inf
+        replaced[n][(m, row, *values)] = 0.0
+
+    def sums(tables):
+        total, stages = elimination.joined(tables)
+        return total, elimination.roots(stages)
+
+    with model_settings():
+        got = jax.jit(lambda tables: cavities(elimination, tables))(list(map(jnp.asarray, tables)))
+        got = [np.asarray(a) for a in got]
+        totals, roots = map(np.asarray, jax.jit(jax.vmap(sums))(list(map(jnp.asarray, replaced))))
+    np.testing.assert_allclose(totals, roots.sum(1), atol=1e-10)
+    component = elimination.components()
+    assert set(component[[0, 10, 5, 11, 17]]) != set(component[12:17])
+    for m, (n, row, *values) in enumerate(entries):
+        want = roots[m, component[scopes[n][row, 0]]]
+        np.testing.assert_allclose(got[n][(row, *values)], want, atol=1e-10)

@@ -397,7 +397,7 @@ def among(rv: Variable, model: pm.Model, given: dict[str, Any]) -> Variable:
     parents = {}
     for parent, value in model.rvs_to_values.items():
         support = given.get(str(value.name))
-        if parent is not rv and isinstance(support, tuple | list) and None not in list(support):
+        if parent is not rv and isinstance(support, tuple | list) and all(b is not None for b in support):
             uniform = pm.DiscreteUniform.dist(*map(np.asarray, support), size=parent.shape)
             parents[parent] = parent.type.filter_variable(uniform.astype(parent.type.dtype))
     return clone_replace(rv, parents) if parents.keys() & set(ancestors([rv])) else rv

@@ -1,0 +1,141 @@
+"""Cavities: for each table of a product, the sum over all sites of the product of all other tables.
+
+As a function of the sites of the table, that is what the other tables say about them: the cavity distribution
+of belief propagation. It is found for all tables at once, by a pass over the stages of an elimination in
+reverse. No table is divided by: where a table is 0, its cavity is as exact as elsewhere.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.collapse.elimination import (
+    Elimination,
+    Group,
+    Paths,
+    aligned,
+    is_root,
+    log_sum,
+    summed,
+    sums_by,
+    tables_along,
+)
+from pymc_discrete.collapse.paths import messages
+
+
+def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
+    """The cavities of all tables, within the component of connected sites that each belongs to.
+
+    Parameters
+    ----------
+    tables : [(E, K1, ..., KJ) nats], one for each of the elimination's `scopes`
+
+    Returns
+    -------
+    [(E, K1, ..., KJ) nats]; -inf for values that a site does not have
+    """
+    arrays, groups = list(tables), [group for stage in elimination.stages() for group in stage]
+    arriving: dict[int, Any] = {}  # the messages along paths
+    for group in groups:
+        if isinstance(group, Paths):
+            arriving[len(arrays)], left = messages(*tables_along(group, arrays))
+        else:
+            left, _ = summed(group, arrays)
+        arrays.append(left)
+    found = [jnp.full(jnp.shape(a), -jnp.inf) for a in arrays]
+    for number, group in reversed([*enumerate(groups, len(tables))]):
+        # what all other tables of the component say about the sites that the group's sum depends on
+        outer = found[number]
+        if isinstance(group, Paths):
+            of_sites, of_pairs = of_paths(group, arrays, arriving[number], outer)
+            to_sources(group.unary, of_sites, arrays, found)
+            to_sources(group.pairs, of_pairs, arrays, found)
+        else:
+            to_sources(group, jnp.zeros(()) if is_root(group) else outer[:, None], arrays, found)
+    return found[: len(tables)]
+
+
+def of_paths(paths: Paths, arrays: list[Any], arriving: Any, end: Any) -> tuple[Any, Any]:
+    """The cavities (G, K) of the sites of paths and (G, K, K) of each and the next one.
+
+    Parameters
+    ----------
+    arriving : (L, B, K) nats, the messages from the start of the paths
+    end : (B, K) nats, what comes from beyond the end of each path
+    """
+
+    def step(after, given):
+        own, pair, before = given
+        back = log_sum(pair + after[:, None, :], 2)  # about the site, from all that follow
+        return own + back, (before + back, (before + own)[:, :, None] + after[:, None, :])
+
+    unary, pairs = tables_along(paths, arrays)
+    _, both = jax.lax.scan(step, end, (unary, pairs, arriving), reverse=True)
+    of_sites, of_pairs = (a[paths.sites >= 0] for a in both)
+    return of_sites, of_pairs
+
+
+def to_sources(group: Group, outer: Any, arrays: list[Any], found: list[Any]) -> None:
+    """Write the cavities of all tables that the tables of a group are the sums of into `found`.
+
+    Parameters
+    ----------
+    outer : (G, *shape) nats, or what broadcasts to it, the cavities of the group's tables
+    """
+    if not group.sources:
+        return
+    more = [aligned(group, source, arrays) for source in group.sources]
+    totals = [sums_by(a, s.into, len(group.sites)) for a, s in zip(more, group.sources, strict=True)]
+    outer = jnp.broadcast_to(outer, (len(group.sites), *group.shape))
+    for source, a, others in zip(group.sources, more, sums_of_others(totals), strict=True):
+        cavity = (outer + others)[source.into] + sums_of_other_rows(a, source.into)
+        for axis in sorted(set(range(len(group.shape))) - set(source.axes), reverse=True):
+            cavity = log_sum(cavity, 1 + axis)
+        # the axes are those of the group in increasing order; each table has its own order
+        cavity = cavity.transpose(0, *(1 + np.argsort(np.argsort(source.axes))))
+        here = (source.rows, *(slice(n) for n in cavity.shape[1:]))
+        found[source.batch] = found[source.batch].at[here].set(cavity)
+
+
+def sums_of_others(arrays: list[Any]) -> list[Any]:
+    """For each of several arrays that broadcast, the sum of all others."""
+    zero = jnp.zeros(())
+    before = [*accumulate(arrays[:-1], add, initial=zero)]
+    after = [*accumulate(arrays[:0:-1], add, initial=zero)][::-1]
+    return [a + b for a, b in zip(before, after, strict=True)]
+
+
+def sums_of_other_rows(a, member: np.ndarray):
+    """(r, ...) for each row of an array (r, ...), the sum of the other rows of its member.
+
+    They are added up and not subtracted from a total, because entries may be -inf.
+
+    Parameters
+    ----------
+    member : (r,) int
+    """
+    if len(np.unique(member)) == len(member):
+        return jnp.zeros_like(a)
+    order = np.argsort(member, kind="stable")
+    new = np.diff(member[order], prepend=-1) != 0
+    last = np.append(new[1:], True)
+    found = sums_before(a[order], new) + sums_before(a[order][::-1], last[::-1])[::-1]
+    return found[np.argsort(order)]
+
+
+def sums_before(a, first: np.ndarray):
+    """(r, ...) the sum of the rows before each row, in segments whose first rows are marked, (r,) bool."""
+    tail = (1,) * (a.ndim - 1)
+    first = jnp.asarray(first.reshape(-1, *tail))
+    shifted = jnp.where(first, 0.0, jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]]))
+
+    def joined(left, right):
+        (sum_left, any_left), (sum_right, any_right) = left, right
+        return jnp.where(any_right, sum_right, sum_left + sum_right), any_left | any_right
+
+    return jax.lax.associative_scan(joined, (shifted, first))[0]

@@ -1,0 +1,147 @@
+"""The values over which variables without bounds are summed, given draws, and what that leaves out."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import xarray
+
+from pymc_discrete.targets.graph.support import support_of
+from pymc_discrete.targets.space import Space
+
+_log = logging.getLogger("pymc.discrete")
+
+ENDS = 8  # the number of values at each end from which the probability beyond is estimated
+TOLERATED = 1e-6  # largest probability that a sum may leave out without a warning
+NEGLIGIBLE = 1e-12  # the probability that is left out of sums whose range is chosen here
+WIDEST = 2**14  # the largest number of values of these sums
+SHORTEST = 32  # the least number of values on both sides of the draws
+
+Bounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbers or arrays of its shape
+
+
+def tails(p, last):
+    """(2, n) estimates of the probability below and above the values of sums.
+
+    If the probabilities a, b of the last values and of as many before them are the start of a series that
+    falls by a / b each time, what follows is a (a / b) / (1 - a / b).
+
+    Parameters
+    ----------
+    p : (n, K), the probabilities of the values of each site
+    last : (n, 1) int, the column of its last value
+    """
+    K = p.shape[1]
+    steps = np.arange(min(ENDS, max(K // 2, 1)))
+    found = []
+    for first, sign in ((0 * last, 1), (last, -1)):
+        a, b = (
+            jnp.where((k >= 0) & (k <= last), jnp.take_along_axis(p, jnp.clip(k, 0, K - 1), axis=1), 0.0).sum(
+                axis=1
+            )
+            for k in (first + sign * steps, first + sign * (steps + len(steps)))
+        )
+        beyond = jnp.where(a < b, a * a / jnp.maximum(b - a, 1e-300), 1.0)
+        found.append(jnp.where(a > 0, jnp.minimum(beyond, 1.0), 0.0))
+    return jnp.stack(found)
+
+
+class Ranges:
+    """The ranges of variables of a model.
+
+    Parameters
+    ----------
+    plain : pm.Model, without transforms
+    names : of discrete variables
+    truncate : as in `marginalize`
+
+    Attributes
+    ----------
+    open : the variables whose range has to be chosen: they have no bounds, or too many values to sum all
+    """
+
+    def __init__(self, plain: pm.Model, names: Sequence[str], truncate: Bounds | None):
+        self.truncate = dict(truncate or {})
+        self._supports = {
+            # a bound that follows from the range of another variable counts
+            name: support_of(plain, name, {k: v for k, v in self.truncate.items() if k != name})
+            for name in names
+        }
+        self.open = [
+            name
+            for name, (lower, upper) in self._supports.items()
+            if name not in self.truncate
+            and (lower is None or upper is None or np.max(np.asarray(upper) - lower) >= WIDEST)
+        ]
+
+    def about(self, draws: Mapping[Any, Any]) -> Bounds:
+        """Ranges about draws (..., *shape) of the open variables, or about single values of them."""
+        found = {}
+        for name in self.open:
+            values = draws[name]
+            if isinstance(values, xarray.DataArray):
+                values = values.transpose("chain", "draw", ...).values.reshape(-1, *values.shape[2:])
+            else:
+                values = np.asarray(values)[None]
+            low, high = (f(0).astype(np.int64) for f in (values.min, values.max))
+            reach = max(SHORTEST, int((high - low).max(initial=0)))
+            found[name] = self._inside(name, low - reach, high + reach)
+        return found
+
+    def _inside(self, name: str, low: Any, high: Any) -> tuple[Any, Any]:
+        """A range cut off at the bounds of the variable."""
+        lower, upper = self._supports[name]
+        return (
+            low if lower is None else np.maximum(low, lower),
+            high if upper is None else np.minimum(high, upper),
+        )
+
+    def wider(self, ranges: Bounds, space: Space, left_out: np.ndarray) -> Bounds | None:
+        """Wider ranges for the variables of which too much is left out; None where that is not needed.
+
+        Parameters
+        ----------
+        space : with these ranges
+        left_out : (2, d) the probability below and above the values of each site
+        """
+        found = dict(ranges)
+        for name, (low, high) in ranges.items():
+            sites = space.numbers(name)
+            width = int(np.max(np.asarray(high) - low)) + 1
+            below, above = (left_out[side, sites] > NEGLIGIBLE for side in (0, 1))
+            step = min(3 * width, WIDEST - width)
+            if step > 0:
+                found[name] = self._inside(name, low - below * step, high + above * step)
+        pairs = [(a, b) for name in ranges for a, b in zip(ranges[name], found[name], strict=True)]
+        return None if all(np.array_equal(a, b) for a, b in pairs) else found
+
+    def warn(self, space: Space, left_out: np.ndarray, what: str) -> None:
+        """Log a warning for variables of which a sum leaves out too much.
+
+        Parameters
+        ----------
+        left_out : (2, d), as in `wider`
+        what : leaves it out, for the message
+        """
+        for name in [*self.truncate, *self.open]:
+            if name not in {m.name for m in space.members}:
+                continue
+            sites = space.numbers(name)
+            for side, (limit, bounds) in enumerate(
+                zip(self._supports[name], (space.lower, space.upper), strict=True)
+            ):
+                cut = np.full(sites.shape, True) if limit is None else bounds[sites] != limit
+                most = float(left_out[side][sites[cut]].max(initial=0))
+                if most > TOLERATED:
+                    where, end = (
+                        ("below", bounds[sites].min()) if side == 0 else ("above", bounds[sites].max())
+                    )
+                    wider = "lower" if side == 0 else "higher"
+                    _log.warning(
+                        f"{what} leaves out about {most:.1g} of the probability of {name!r} {where} {end} in "
+                        f"some draw. Take a {wider} bound in truncate=, such as "
+                        f"{2 * end if side else end - 50}."
+                    )
