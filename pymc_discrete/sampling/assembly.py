@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 
+from pymc_discrete.collapse import choice
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.reuse import collection_paused
 from pymc_discrete.sampling.block import Block
@@ -73,7 +74,12 @@ def steps_of(
         str(v.name) for v in model.discrete_value_vars if v.name not in assigned and np.size(point[v.name])
     ]
     moved = [str(v.name) for v in model.continuous_value_vars if v.name not in assigned]
-    collapsed = summed_out(model, left, moved, collapse)
+    if isinstance(collapse, str):  # "auto"
+        # what is integrated out is drawn by its step, before anything else may move
+        free = left and moved and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
+        collapsed = choice.chosen(model, left, moved) if free else None
+    else:
+        collapsed = summed_out(model, left, moved, collapse)
     if collapsed:
         left = [name for name in left if name not in collapsed.density.names]
     if left:

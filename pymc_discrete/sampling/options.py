@@ -103,19 +103,23 @@ def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict
     return options
 
 
-def check_collapse(collapse: Any, dtype: str) -> None:
-    """Refuse a `collapse` that is neither a switch nor names."""
-    if isinstance(collapse, str):
+def check_collapse(collapse: Any, dtype: str) -> Any:
+    """`collapse`, which is False with 32 bits if it is "auto"; refuse all but that, a switch or names."""
+    if isinstance(collapse, str) and collapse != "auto":
         raise ValueError(
-            f"collapse must be True, False, or a list of discrete variables or names, got {collapse!r}. "
-            f"To sum out one variable: collapse=[{collapse!r}]."
+            "collapse must be 'auto', True, False, or a list of discrete variables or names, got "
+            f"{collapse!r}. To sum out one variable: collapse=[{collapse!r}]."
         )
-    if not isinstance(collapse, bool | list | tuple):
+    if not isinstance(collapse, bool | list | tuple | str):
         raise TypeError(
-            f"collapse must be True, False, or a list of discrete variables or their names, got {collapse!r}."
+            "collapse must be 'auto', True, False, or a list of discrete variables or their names, got "
+            f"{collapse!r}."
         )
+    if isinstance(collapse, str):
+        return "auto" if dtype == "float64" else False
     if collapse and dtype != "float64":
         raise ValueError('collapse= needs dtype="float64": sums over many states lose too much in float32.')
+    return collapse
 
 
 def check_names(model: pm.Model, var_names: Any) -> None:

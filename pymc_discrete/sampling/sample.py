@@ -46,7 +46,7 @@ def sample(
     model: pm.Model | None = None,
     step: Any = None,
     nuts: dict[str, Any] | None = None,
-    collapse: Any = False,
+    collapse: Any = "auto",
     random_seed: Any = None,
     initvals: Any = None,
     target_accept: float = 0.8,
@@ -81,17 +81,18 @@ def sample(
     step : step of `pymc_discrete` or list of them, optional
         Discrete variables that no step names are given to `AutoStep`, continuous ones to NUTS.
     nuts : dict, optional
-        "max_treedepth" (10); "dense" ("auto"), whether the mass matrix is dense: True, False, or "auto",
-        chosen by what tuning saw, for up to 32 coordinates; "pooled" (False), whether the chains share one
-        step size and mass matrix learned from all of them, for many chains and a short warm-up. Chains that
-        are pooled are not independent.
-    collapse : bool or list
+        "max_treedepth" (10); "dense" ("auto"), whether the mass matrix is dense: True, False, or by what
+        tuning saw, for up to 32 coordinates; "pooled" (False), whether the chains share one step size and
+        mass matrix learned from all of them, for many chains and a short warm-up. Chains that are pooled are
+        not independent.
+    collapse : "auto", bool or list
         Discrete variables to sum out of the density on which NUTS moves, names or variables, or True for all
-        that have no step; they are drawn from their exact conditional after each of its transitions. This
-        removes the tie between discrete and continuous variables, as between counts and their detection
-        probability, at the price of a sum over all states in each evaluation. Counts without a bound are
-        summed over stretches about their value, which leaves out nothing. The group ``probabilities`` of the
-        result has the mean of p(z_i = k | theta) over all transitions after tuning, for every value k.
+        that have no step; by default counts that a term ties to continuous variables, as the log says. They
+        are drawn from their exact conditional after each of its transitions. This removes the tie between
+        discrete and continuous variables, as between counts and their detection probability, at the price of
+        a sum over all states in each evaluation. Counts without a bound are summed over stretches about their
+        value, which leaves out nothing. The group ``probabilities`` of the result has the mean of
+        p(z_i = k | theta) over all transitions after tuning, for every value k.
     random_seed : int or what `pm.sample` takes, optional
         All random numbers are a function of it, the index of the chain and the index of the draw.
     initvals : dict or list of dicts, optional
@@ -170,7 +171,7 @@ def sample(
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
     nuts = nuts_options(nuts, OPTIONS)
-    check_collapse(collapse, dtype)
+    collapse = check_collapse(collapse, dtype)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
     model = modelcontext(model)

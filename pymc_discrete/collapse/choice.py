@@ -1,0 +1,124 @@
+"""Chooses what is summed out where the user names nothing: counts that are tied to what NUTS moves.
+
+A count N that enters a term by its amount, together with a continuous unknown (a detection probability, a
+rate), nearly determines that unknown and is nearly determined by it: drawn in turn they move along a ridge.
+Labels and switches, which choose by comparison or as an index, are mostly known given the rest, and mix well.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import Cast, Identity, Switch
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.structure.reads import SELECTORS
+
+_log = logging.getLogger("pymc.discrete")
+
+FIXED = 1000  # work of a draw besides the elements of the log density, counted in elements
+# An evaluation may take at most this many times as much counted work. In time it is about a third of that;
+# an effective draw of an N-mixture takes 30 to 150 times fewer draws.
+DEAREST = 50.0
+
+
+def chosen(model: pm.Model, names: Sequence[str], moved: Sequence[str]) -> Collapsed | None:
+    """The counts that it pays to sum out, if there are any; a logged line says what and why.
+
+    Parameters
+    ----------
+    names : discrete variables that may be summed out
+    moved : continuous variables that NUTS moves
+    """
+    try:
+        density: Any = target_of(model, list(names), with_numbers=True).density
+    except (NotImplementedError, ValueError):  # the step that is then chosen says what cannot be done
+        return None
+    found = tied_counts(density, moved)
+    if not found:
+        return None
+    by = shown(sorted({name for partners in found.values() for name in partners}))
+    tied = f"counts tied to {by}"
+    try:
+        collapsed = Collapsed.of(model, [name for name in names if name in found])
+    except (NotImplementedError, ValueError) as error:
+        _log.info(f"Not summed out: {shown(found)}, {tied}. {str(error).splitlines()[0]}")
+        return None
+    factor = work(collapsed)
+    if factor > DEAREST:
+        _log.info(
+            f"Not summed out: {shown(found)}, {tied}: an evaluation would be {factor:.0f} times the work. "
+            "collapse=True sums out all the same."
+        )
+        return None
+    _log.info(f"Summed out while NUTS moves: {shown(found)}, {tied}. collapse=False samples as it is.")
+    return collapsed
+
+
+def tied_counts(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[str]]:
+    """{count: the continuous variables among `moved` that a term joins it with, by its amount}.
+
+    The prior of a count is not such a term.
+    """
+    graph, space = density.graph, density.space
+    numbers = ~space.nominal & (space.upper - space.lower > 1)
+    counts = {m.name for m in space.members if numbers[m.start : m.start + m.size].any()}
+    found: dict[str, list[str]] = {}
+    for v in graph.values:
+        for name in counts.intersection(graph.groups.get(v, [str(v.name)])):
+            for term_name, term in graph.terms:
+                if name in graph.written_as_one.get(term_name, [term_name]):
+                    continue
+                above = set(ancestors([term]))
+                partners = [
+                    each
+                    for other in graph.others
+                    if other in above
+                    for each in graph.groups.get(other, [str(other.name)])
+                    if each in moved
+                ]
+                if partners and v in above and by_amount(v, term):
+                    found[name] = sorted({*found.get(name, []), *partners})
+    return found
+
+
+def by_amount(value: Variable, term: Variable) -> bool:
+    """Whether the values of a variable enter arithmetic, besides comparisons and as an index."""
+    same = {value}  # the variable, rearranged
+    for node in toposort([term], blockers=[value]):
+        here = [i in same for i in node.inputs]
+        if not any(here):
+            continue
+        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        if isinstance(op, Elemwise):
+            scalar = op.scalar_op
+            if isinstance(scalar, Cast | Identity):
+                same.update(node.outputs)
+            elif isinstance(scalar, Switch):
+                same.update(node.outputs if any(here[1:]) else ())
+            elif not isinstance(scalar, SELECTORS):
+                return True
+        elif isinstance(op, CAReduce | Dot):
+            return True
+        elif here[0] or not isinstance(op, Subtensor | AdvancedSubtensor):
+            same.update(node.outputs)
+    return False
+
+
+def work(collapsed: Collapsed) -> float:
+    """How many times as much work an evaluation of the log density takes with the variables summed out."""
+    groups = collapsed.sums.elements.groups
+    plain = sum(len(g.sites) for g in groups)
+    summed = sum(len(g.sites) * np.prod(g.widths, dtype=float) for g in groups)
+    return (FIXED + summed + collapsed.sums.elimination.order.entries) / (FIXED + plain)

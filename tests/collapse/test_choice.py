@@ -1,0 +1,124 @@
+"""Which discrete variables are summed out where the user names none."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_discrete.collapse import choice
+from pymc_discrete.sampling.assembly import steps_of
+from pymc_discrete.sampling.options import check_collapse
+from pymc_discrete.targets.from_model import target_of
+
+Y = np.array([[2, 3], [1, 0], [4, 2]])
+
+
+def messages(caplog):
+    return [r.getMessage() for r in caplog.records]
+
+
+def abundance():
+    lam, p = pm.Gamma("lam", 2, 0.5), pm.Beta("p", 1, 1)
+    N = pm.Poisson("N", lam, shape=3, initval=Y.max(1))
+    pm.Binomial("y", N[:, None], p, observed=Y)
+
+
+def trials():
+    """The size of a group; what is known of it before has a bound."""
+    N, p = pm.DiscreteUniform("N", 5, 90), pm.Beta("p", 1, 1)
+    pm.Binomial("y", N, p, observed=[3, 4, 5])
+
+
+def total():
+    """A count by its sum, and a rate."""
+    k, rate = pm.Poisson("k", 3.0, shape=4), pm.HalfNormal("rate", 1.0)
+    pm.Poisson("y", rate * k.sum(), observed=4)
+
+
+def changepoint():
+    tau, rate = pm.DiscreteUniform("tau", 0, 5), pm.Exponential("rate", 1.0, shape=2)
+    pm.Poisson("y", pt.switch(tau >= np.arange(6), rate[0], rate[1]), observed=Y.ravel())
+
+
+def levels():
+    """A count that is an index."""
+    k, mu = pm.Binomial("k", 3, 0.5, shape=6), pm.Normal("mu", shape=4)
+    pm.Normal("y", mu[k], 1.0, observed=Y.ravel())
+
+
+def labels():
+    w, mu = pm.Dirichlet("w", np.ones(3)), pm.Normal("mu", shape=3)
+    z = pm.Categorical("z", w, shape=6)
+    pm.Normal("y", mu[z], 1.0, observed=Y.ravel())
+
+
+def occupancy():
+    psi, p = pm.Beta("psi", 1, 1), pm.Beta("p", 1, 1)
+    z = pm.Bernoulli("z", psi, shape=3, initval=[1, 1, 1])
+    pm.Bernoulli("y", z[:, None] * p, observed=Y > 1)
+
+
+def known():
+    """Nothing continuous is joined with the count but its prior."""
+    lam = pm.Gamma("lam", 2, 0.5)
+    N = pm.Poisson("N", lam, shape=3, initval=Y.max(1))
+    pm.Binomial("y", N[:, None], 0.4, observed=Y)
+
+
+@pytest.mark.parametrize(
+    ("build", "wanted"),
+    [
+        (abundance, {"N": ["p_logodds__"]}),
+        (trials, {"N": ["p_logodds__"]}),
+        (total, {"k": ["rate_log__"]}),
+        (changepoint, {}),
+        (levels, {}),
+        (labels, {}),
+        (occupancy, {}),
+        (known, {}),
+    ],
+)
+def test_counts_that_are_tied_to_continuous_variables(build, wanted):
+    with pm.Model() as model:
+        build()
+    moved = [str(v.name) for v in model.continuous_value_vars]
+    density = target_of(model, [str(v.name) for v in model.discrete_value_vars], with_numbers=True).density
+    assert choice.tied_counts(density, moved) == wanted
+    assert choice.tied_counts(density, []) == {}
+
+
+def test_what_pmd_sample_does_by_default(caplog, monkeypatch):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        abundance()
+        pm.Bernoulli("other", 0.3)
+    point = model.initial_point()
+    steps, collapsed = steps_of(model, None, point, "auto")
+    assert [v.name for s in steps for v in s.vars] == ["other"]
+    assert collapsed.density.names == ["N"]
+    assert any(
+        "Summed out while NUTS moves: 'N', counts tied to 'p_logodds__'" in t for t in messages(caplog)
+    )
+    monkeypatch.setattr(choice, "DEAREST", 1.0)
+    caplog.clear()
+    steps, collapsed = steps_of(model, None, point, "auto")
+    assert collapsed is None
+    assert [v.name for s in steps for v in s.vars] == ["N", "other"]
+    assert any(t.startswith("Not summed out: 'N'") and "times the work" in t for t in messages(caplog))
+
+
+def test_what_cannot_be_summed_out_alone_is_sampled(caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        abundance()
+        pm.Binomial("kept", model["N"], 0.5, initval=[1, 1, 1])
+    _, collapsed = steps_of(model, None, model.initial_point(), "auto")
+    assert collapsed is None
+    assert any("Not summed out: 'N'" in t and "Sum out 'kept' too" in t for t in messages(caplog))
+
+
+def test_with_32_bits_nothing_is_summed_out():
+    assert check_collapse("auto", "float64") == "auto"
+    assert check_collapse("auto", "float32") is False
+    with pytest.raises(ValueError, match=r"collapse must be 'auto', True, False, .*got 'N'"):
+        check_collapse("N", "float64")
