@@ -22,8 +22,11 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.integrals.integrate import DegreeIn
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.reads import SELECTORS
+from pymc_discrete.targets.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -88,7 +91,7 @@ def tied_counts(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[s
                     for each in graph.groups.get(other, [str(other.name)])
                     if each in moved
                 ]
-                if partners and v in above and by_amount(v, term):
+                if partners and v in above and by_amount(v, term) and not gaussian(v, term, density):
                     found[name] = sorted({*found.get(name, []), *partners})
     return found
 
@@ -114,6 +117,17 @@ def by_amount(value: Variable, term: Variable) -> bool:
         elif here[0] or not isinstance(op, Subtensor | AdvancedSubtensor):
             same.update(node.outputs)
     return False
+
+
+def gaussian(value: Variable, term: Variable, density: ModelDensity) -> bool:
+    """Whether a term is a quadratic form in a variable, as where it is measured with a Normal error.
+
+    The data then tell what the value is, and there is no tie.
+    """
+    joined = Depends(density.graph.others)
+    degree = DegreeIn([value])
+    degrees = [degree.of(t) for t in all_summands(term, density.graph) if t in joined]
+    return max(degrees, default=0) == 2
 
 
 def work(collapsed: Collapsed) -> float:

@@ -1,5 +1,6 @@
 """Assigns every variable of a model to a step, and makes the blocks of a compiled chain of the steps."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,12 @@ from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, refuse_counts_as_floats
+from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.targets.integrals.choice import gated_coefficients
+from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import shown
+
+_log = logging.getLogger("pymc.discrete")
 
 # the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
 BLOCKS: dict[str, Callable[..., Block]] = {
@@ -83,9 +89,40 @@ def steps_of(
     if collapsed:
         left = [name for name in left if name not in collapsed.density.names]
     if left:
-        automatic = AutoStep(left, model=model, initial_point=point, _all_in_jax=True)
+        options: dict[str, Any] = {"model": model, "initial_point": point, "_all_in_jax": True}
+        if collapsed or any(isinstance(s, DiscreteStep) and s.integrated for s in flat):
+            automatic = AutoStep(left, **options)
+        else:
+            automatic = automatic_step(left, moved, **options)
         flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed
+
+
+def automatic_step(names: list[str], moved: list[str], **options: Any) -> Any:
+    """`AutoStep` for discrete variables, with the coefficients integrated out that they gate.
+
+    Parameters
+    ----------
+    moved : continuous variables that no step names
+    options : of `AutoStep`
+    """
+    model, point = options["model"], options["initial_point"]
+    try:
+        integrate = gated_coefficients(model, names, moved, point) if width_of_models() else []
+        if integrate:
+            asked = {"integrate": integrate, "initial_point": point, "with_numbers": True}
+            density: Any = target_of(model, names, **asked).density
+            if not density.plan.swept or not density.exact:
+                integrate = []
+    except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
+        integrate = []
+    if integrate:
+        _log.info(
+            f"Integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
+            f"{shown(integrate)}. A step that is named, step=pmd.BlockGibbs(), leaves them to NUTS."
+        )
+        options["integrate"] = integrate
+    return AutoStep(names, **options)
 
 
 def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:

@@ -65,6 +65,12 @@ def known():
     pm.Binomial("y", N[:, None], 0.4, observed=Y)
 
 
+def measured():
+    """A count that is known up to a Normal error."""
+    N, sd = pm.Poisson("N", 5.0, shape=3), pm.HalfNormal("sd", 1.0)
+    pm.Normal("y", N[:, None], sd, observed=Y)
+
+
 @pytest.mark.parametrize(
     ("build", "wanted"),
     [
@@ -76,6 +82,7 @@ def known():
         (labels, {}),
         (occupancy, {}),
         (known, {}),
+        (measured, {}),
     ],
 )
 def test_counts_that_are_tied_to_continuous_variables(build, wanted):

@@ -1,0 +1,55 @@
+"""Chooses what is integrated out where the user names nothing: coefficients that discrete sites gate."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+
+from pymc_discrete.reuse import MODELS, Kept
+from pymc_discrete.targets.density import sites_of
+from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.logp import logp_graph
+from pymc_discrete.targets.integrals.integrate import Coefficients, gates_of, quadratic_in
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.structure_of_model import key_of_model
+
+MOST = 300  # of coefficients: a gradient by the other unknowns takes the cube of that
+
+_kept: Kept[list[str]] = Kept(MODELS)
+
+
+def gated_coefficients(
+    model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
+) -> list[str]:
+    """The coefficients to integrate out while discrete variables move, none where it does not pay.
+
+    A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays.
+    Integrated out, coefficients cost one gate p^2 operations, which is about what a sum over the data costs.
+
+    Parameters
+    ----------
+    names : discrete variables of one step
+    moved : continuous variables that no step names
+    point : {value variable: array}, which tells the shapes
+    """
+    return _kept.get(
+        (key_of_model(model), tuple(names), tuple(moved)), lambda: _found(model, names, moved, point)
+    )
+
+
+def _found(
+    model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
+) -> list[str]:
+    plain = [rv for rv in model.free_RVs if model.rvs_to_transforms[rv] is None]
+    if not any(str(model.rvs_to_values[rv].name) in moved for rv in plain):
+        return []
+    with model_settings():
+        supports, _ = sites_of(model, list(names), point, None)
+        graph = logp_graph(model, list(names), point, supports)
+        chosen = quadratic_in(graph, model)
+        coefficients = Coefficients([v for v in graph.others if v.name in chosen], graph)
+        if not chosen or not set(chosen) <= set(moved) or coefficients.p > MOST:
+            return []
+        enters = Depends(coefficients.variables)
+        terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
+        return chosen if gates_of(terms, coefficients) else []
