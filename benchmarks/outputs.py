@@ -14,7 +14,7 @@ QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 # ---------------------------------------------------------------- probabilities
 def errors(model, name, chains):
-    """Standard deviations over chains of two estimates of p(z_i = k): the group's, and the share of the draws.
+    """Standard deviations over chains of two estimates of p(z_i = k): the group's, and the share of draws.
 
     Both are root mean squares over sites and values whose probability is between 0.01 and 0.99.
     """
@@ -149,8 +149,8 @@ def markdown(args, records):
         if r["what"] == "LOO"
     ]
     same = [
-        f"- Of the draws of 'indicators summed out', the log likelihood of the model by hand differs by at most "
-        f"{r['difference']:.1g}; elpd {r['elpd']:.6f} and {r['elpd_by_hand']:.6f}."
+        f"- Of the draws of 'indicators summed out', the log likelihood of the model by hand differs by at "
+        f"most {r['difference']:.1g}; elpd {r['elpd']:.6f} and {r['elpd_by_hand']:.6f}."
         for r in good
         if "difference" in r
     ]
@@ -169,8 +169,8 @@ def markdown(args, records):
             "",
             *harness.table(["log likelihood", "elpd", "se", "Pareto k above 0.7", "largest k"], left),
             "",
-            f"- Errors: standard deviation over chains of {DRAWS} draws, root mean square over sites and values of",
-            "  probability 0.01 to 0.99. z: difference of the two in Monte Carlo errors, the largest of them.",
+            f"- Errors: standard deviation over chains of {DRAWS} draws, root mean square over sites and",
+            "  values of probability 0.01 to 0.99. z: their differences in Monte Carlo errors, the largest.",
             "- Labels of both models are identified, their means unknown.",
             *same,
             "",

@@ -56,13 +56,16 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     """Warnings about ties among the counts of a model, and between counts and continuous variables.
 
     The counts are the discrete scalars and the sums of discrete vectors; of a vector whose sum is not tied
-    its slowest elements are compared in a second pass.
+    its slowest elements are compared in a second pass. Variables that are summed out, which have
+    probabilities, are drawn anew in each draw.
     """
     posterior = tree["posterior"]
+    summed = set(tree["probabilities"].data_vars) if "probabilities" in tree.children else set()
     free = [rv for rv in model.free_RVs if rv.name in posterior.data_vars and posterior[rv.name].size]
     draws = {str(rv.name): posterior[rv.name].data for rv in free}
     # the values of a categorical variable are names and not counts, unless there are only 0 and 1
-    discrete = [rv for rv in free if rv.dtype.startswith(("int", "uint", "bool"))]
+    moved = [rv for rv in free if rv.name not in summed]
+    discrete = [rv for rv in moved if rv.dtype.startswith(("int", "uint", "bool"))]
     counted = [
         str(rv.name)
         for rv in discrete
