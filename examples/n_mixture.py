@@ -3,7 +3,7 @@
 At each of 80 sites there are N birds, more of them in forest and fewer with altitude. Each of three visits
 counts some of them, fewer in wind. N and the probability to be seen are tied: twice as many birds, each seen
 half as often, give almost the same counts, and a sampler that moves one given the other creeps.
-`collapse=True` sums N out while NUTS moves, over stretches that leave out nothing, and draws it again exactly.
+`collapse=True` sums N out while NUTS moves, over stretches that leave out nothing, and draws it again.
 (Royle 2004, N-mixture models for estimating population size from spatially replicated counts. The data are
 simulated, so that the truth is known.)
 
