@@ -15,6 +15,7 @@ from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_fun
 
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
 
 
@@ -76,7 +77,7 @@ class SummedOut(Op):
         refuse_after_fork()
         with model_settings():
             if self._compiled is None:
-                self._compiled = jax.jit(self.value_and_slopes)
+                self._compiled = jitted(self.value_and_slopes)
             for storage, value in zip(outputs, self._compiled(*inputs), strict=True):
                 storage[0] = np.asarray(value, np.float64)
 

@@ -51,6 +51,8 @@ class Block(ABC):
     stats : {name: Statistic}
     leaves_impossible : bool
         Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
+    start_program : bool
+        Whether `logdensity` compiles a program that serves nothing else.
     pooled : whether the chains share adapted parameters, see `shared`
     shared_ends : tuning draws that end an adaptation window, after which its estimates are pooled
     """
@@ -59,6 +61,7 @@ class Block(ABC):
     numbers: dict[str, np.ndarray]
     stats: Mapping[str, Statistic]
     leaves_impossible = True
+    start_program = False
     pooled = False
     shared_ends: Sequence[int] = ()
 
@@ -103,6 +106,17 @@ class Block(ABC):
         """Raise an error for starting points from which the block cannot move."""
 
     # ------------------------------------------------------------ between stretches of tuning
+    def check_moved(  # noqa: B027
+        self, stats: Mapping[str, np.ndarray], points: Callable[[], list[dict[str, np.ndarray]]]
+    ) -> None:
+        """Raise an error if the first stretch of tuning shows that the block cannot move.
+
+        Parameters
+        ----------
+        stats : {statistic: (chains, ...)}, of that stretch
+        points : () -> the points of all chains after it
+        """
+
     def stuck(self, states: Any) -> np.ndarray:
         """() or (chains,) bool, which chains do not move and need `settled`, given states (chains, ...)."""
         return np.zeros((), bool)

@@ -23,6 +23,7 @@ from pymc_discrete.steps.not_finite import impossible, raise_not_finite
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.support import bounds_of
+from pymc_discrete.targets.jax_settings import SELDOM, jitted
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import Same, key_of_model, key_of_object
 
@@ -151,7 +152,7 @@ class CustomBlock(Block):
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         point, state = self.points.packed(points[0]), self.start(points[0])
-        draw = _kept.get((self.key, key_of_object(self.points.names)), lambda: jax.jit(self.draw))
+        draw = _kept.get((self.key, key_of_object(self.points.names)), lambda: jitted(self.draw, SELDOM))
         new, _, stats = draw(key_of(0), 0, point | self.numbers, state)
         new, who = self.points.by_name(new), self.step.named()
         for rv in self._rvs:

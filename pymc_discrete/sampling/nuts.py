@@ -1,6 +1,6 @@
 """The block of a compiled chain that NUTS moves, with Stan's staged warm-up; both are blackjax's."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -77,6 +77,7 @@ class NutsBlock(Block):
     """
 
     leaves_impossible = False
+    start_program = True
     stats: Mapping[str, Statistic] = {
         "acceptance_rate": Statistic(float, MEAN),
         "diverging": Statistic(bool, ANY),
@@ -149,11 +150,28 @@ class NutsBlock(Block):
         return float(self.density.value_and_slopes(self.points.packed(point) | self.numbers)[0])
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        _, slopes = self.density.value_and_slopes(self.points.packed(points[0]) | self.numbers)
+        if not self.tune:  # otherwise `check_moved` does, where there is a reason to
+            self.check_gradient(points[0])
+
+    def check_moved(
+        self, stats: Mapping[str, np.ndarray], points: Callable[[], list[dict[str, np.ndarray]]]
+    ) -> None:
+        stands = (stats["acceptance_rate"] == 0).all(axis=1)
+        if stands.any():
+            self.check_gradient(points()[int(stands.argmax())])
+
+    def check_gradient(self, point: dict[str, np.ndarray]) -> None:
+        """Raise an error if the gradient is not finite at a point {variable: value}.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+        """
+        _, slopes = self.density.value_and_slopes(self.points.packed(point) | self.numbers)
         bad = [name for name, slope in slopes.items() if not np.isfinite(slope).all()]
         if bad:
             raise SamplingError(
-                f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and "
+                f"The gradient of the log density by {shown(bad)} is not finite where a chain starts, and "
                 "NUTS cannot move. Look for what is on the edge of its domain (sqrt(0), log(0)), and pass "
                 "initvals= away from it, or step=pmd.ReparameterizedSlice([...]), which needs no gradient."
             )

@@ -19,6 +19,7 @@ from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.recorder import Recorder
 from pymc_discrete.steps.compiling import announced
+from pymc_discrete.targets.jax_settings import SELDOM, jitted
 from pymc_discrete.targets.model_settings import model_settings
 
 CHAINS, EVERYWHERE = jax.sharding.PartitionSpec("chains"), jax.sharding.PartitionSpec()
@@ -262,9 +263,9 @@ class Compiled:
         self._blocks = "; ".join(b.named() for b in program.blocks)
         spread = jax.sharding.NamedSharding(program.mesh, CHAINS)
         self._functions = {
-            "run": jax.jit(program.run, static_argnames="size"),
-            "settle": jax.jit(program.settle),
-            "pool": jax.jit(program.pool, static_argnames="ends", out_shardings=spread),
+            "run": jitted(program.run, static_argnames="size"),
+            "settle": jitted(program.settle, SELDOM),
+            "pool": jitted(program.pool, SELDOM, static_argnames="ends", out_shardings=spread),
         }
         self._executables: dict[Any, Future[Callable]] = {}
         self._lock = threading.Lock()

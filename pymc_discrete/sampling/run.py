@@ -86,6 +86,9 @@ class Run:
             end, begin = next(e for e in ends if e > t), time.perf_counter()
             count, thin = (min(self.count, end - t), 1) if keep else (1, end - t)
             _, draws, stats = self.chains.records(self.chains.run(t, count, thin, self.size), count)
+            if t == 0:
+                for block in self.program.blocks:
+                    block.check_moved(stats, self._points)
             t += count * thin
             if t == end:
                 self._between(t)

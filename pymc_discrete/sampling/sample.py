@@ -81,10 +81,10 @@ def sample(
     step : step of `pymc_discrete` or list of them, optional
         Discrete variables that no step names are given to `AutoStep`, continuous ones to NUTS.
     nuts : dict, optional
-        "max_treedepth" (10); "dense" ("auto"), whether the mass matrix is dense: True, False, or by what
-        tuning saw, for up to 32 coordinates; "pooled" (False), whether the chains share one step size and
-        mass matrix learned from all of them, for many chains and a short warm-up. Chains that are pooled are
-        not independent.
+        "max_treedepth" (10); "dense" ("auto"), whether the mass matrix is dense: True, False, or "auto",
+        chosen by what tuning saw where variables are summed or integrated out, for up to 32 coordinates, else
+        False; "pooled" (False), whether the chains share one step size and mass matrix learned from all of
+        them, for many chains and a short warm-up. Chains that are pooled are not independent.
     collapse : "auto", bool or list
         Discrete variables to sum out of the density on which NUTS moves, names or variables, or True for all
         that have no step; by default counts that a term ties to continuous variables, as the log says. They

@@ -42,6 +42,7 @@ def starts(
     )
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
+    judge = next((block for block in blocks if not block.start_program), blocks[0])
     points = []
     for function, of_chain, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
@@ -49,7 +50,7 @@ def starts(
             point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
             for block in blocks:
                 point = block.dispersed(point, fixed | {getattr(k, "name", k) for k in (of_chain or {})}, rng)
-            logp = blocks[0].logdensity(point)
+            logp = judge.logdensity(point)
             if np.isfinite(logp):
                 break
             leaves_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)

@@ -3,7 +3,6 @@
 import functools
 from typing import Any
 
-import jax
 import numpy as np
 import pymc as pm
 import pytensor
@@ -19,6 +18,7 @@ from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
 
 
@@ -156,12 +156,12 @@ class CollapsedNUTS(NutsInJax):
             total, x = self.collapsed.total_and_draw(key_of_words(seed), context, lowest)
             return x, self.collapsed.density.logdensity(x, context) - total
 
-        compiled = jax.jit(draw)
+        compiled = jitted(draw)
         return lambda seed, point, lowest: compiled(seed, [point[name] for name in names], lowest)
 
     @functools.cached_property
     def _lowest(self):
-        return jax.jit(lambda seed, *args: self.collapsed.lowest(key_of_words(seed), *args))
+        return jitted(lambda seed, *args: self.collapsed.lowest(key_of_words(seed), *args))
 
     # ------------------------------------------------------------ a chain
     @model_settings()

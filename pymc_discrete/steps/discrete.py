@@ -28,6 +28,7 @@ from pymc_discrete.steps.watch import Watch
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.from_model import ModelDensity, coefficients_of, target_of
 from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
+from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import merged_texts, shown
 from pymc_discrete.targets.target import Target
@@ -200,7 +201,7 @@ class DiscreteStep(JaxStep):
             summary = jnp.stack([total, info.accept, info.accepted, n_changed, info.n_moves])
             return state.x, summary.astype(jnp.result_type(float)), values
 
-        return announcing(jax.jit(draw), self.named())
+        return announcing(jitted(draw), self.named())
 
     @functools.cached_property
     def _settle(self):
@@ -213,7 +214,7 @@ class DiscreteStep(JaxStep):
         def settled(seed, x, others):
             return settle(key_of_words(seed), x, Target(density).with_inputs(others))
 
-        return announcing(jax.jit(settled), f"{self.named()}: leaving a bad start")
+        return announcing(jitted(settled), f"{self.named()}: leaving a bad start")
 
     # ------------------------------------------------------------ tuning
     def _reset(self) -> None:

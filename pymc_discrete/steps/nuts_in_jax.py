@@ -5,7 +5,6 @@ from abc import abstractmethod
 from typing import Any
 
 import cloudpickle
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -16,6 +15,7 @@ from pymc_discrete.steps.base import received
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.invariants import separated
+from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.structure_of_model import shared_values
 
 
@@ -121,7 +121,7 @@ class Gradient:
         self._extra_vars_shared: dict[str, Any] = {}
         self._density, self._numbers = density, numbers
         self.names = [str(v.name) for v in self._density.graph.values]
-        self._prepare, self._evaluate = jax.jit(self._without_q), jax.jit(self._with_q)
+        self._prepare, self._evaluate = jitted(self._without_q), jitted(self._with_q)
 
     def _without_q(self, others: list[Any]) -> tuple[list[Any], Any]:
         """What does not depend on the continuous variables, computed once per draw."""

@@ -22,6 +22,7 @@ from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import CONTINUOUS
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 
@@ -184,7 +185,7 @@ class ReparameterizedSlice(JaxStep):
             total = density.block(q, others) + density.rest(others)
             return widths, jnp.concatenate([jnp.stack([total, *info]), q])
 
-        return announcing(jax.jit(draw), self.named())
+        return announcing(jitted(draw), self.named())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_widths": self.widths}

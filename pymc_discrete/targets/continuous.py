@@ -22,7 +22,8 @@ from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.switches import added_up, pulled_out
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.integrals.integrate import integrated
-from pymc_discrete.targets.invariants import hoisted
+from pymc_discrete.targets.invariants import separated
+from pymc_discrete.targets.jax_settings import REPEATED, SELDOM, jitted
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import shown
@@ -31,6 +32,8 @@ from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure_of_model import Structure, key_of_object, with_numbers
 
 _kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
+
+CHECKED = "_value_and_slopes"  # the method that only starts are checked with
 
 
 class ContinuousDensity:
@@ -124,7 +127,7 @@ class ContinuousDensity:
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call."""
         if name not in self._programs:
-            self._programs[name] = jax.jit(getattr(self, name))
+            self._programs[name] = jitted(getattr(self, name), SELDOM if name == CHECKED else REPEATED)
         return self._programs[name]
 
     @functools.cached_property
@@ -186,7 +189,10 @@ class ContinuousDensity:
         JAX's own gradient of `where(ok, f(q), -inf)` is nan where that of f is not finite, even if `ok` is
         False.
         """
-        evaluate = hoisted(self.value_and_slope(start, others), start)
+        values, evaluate = separated(self.value_and_slope(start, others), start)
+        # compiled with what calls it; here it only saves tracing it again for each of its uses
+        traced_once = jax.jit(evaluate)
+        evaluate = functools.partial(traced_once, values)
 
         @jax.custom_vjp
         def logdensity(q):
@@ -215,7 +221,7 @@ class ContinuousDensity:
 
         Runs a program that is compiled at the first call.
         """
-        value, slopes = self.compiled("_value_and_slopes")([jnp.asarray(point[v.name]) for v in self._inputs])
+        value, slopes = self.compiled(CHECKED)([jnp.asarray(point[v.name]) for v in self._inputs])
         return value, {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
 
     def _value_and_slopes(self, inputs: list[Any]):

@@ -7,8 +7,8 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 
-def hoisted(function: Callable, argument: Any) -> Callable:
-    """The same function of one array; what does not depend on it is computed now.
+def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
+    """What a function computes without its argument, and how it goes on from there.
 
     XLA does not move all of it out of the loops of NUTS, in which such a function is evaluated.
 
@@ -16,17 +16,6 @@ def hoisted(function: Callable, argument: Any) -> Callable:
     ----------
     function : array -> pytree of arrays, which may read tracers of the program that is being traced
     argument : an array of the shape and type that it takes
-    """
-    values, evaluate = separated(function, argument)
-    return lambda argument: evaluate(values, argument)
-
-
-def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
-    """What a function computes without its argument, and how it goes on from there.
-
-    Parameters
-    ----------
-    function, argument : as in `hoisted`
 
     Returns
     -------

@@ -11,8 +11,11 @@ import numpy as np
 
 from pymc_discrete.targets.forests import Forest
 from pymc_discrete.targets.interactions import Interactions
-from pymc_discrete.targets.jax_settings import is_traced
+from pymc_discrete.targets.jax_settings import REPEATED, SELDOM, is_traced, jitted
 from pymc_discrete.targets.space import Space
+
+# up to this number of sites, starts are checked by a program that is compiled fast and runs slowly
+FEW_SITES = 100_000
 
 
 class Density(ABC):
@@ -45,7 +48,8 @@ class Density(ABC):
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:
-            self._programs[name] = jax.jit(getattr(self, name))
+            level = SELDOM if name == "evaluated" and self.space.d <= FEW_SITES else REPEATED
+            self._programs[name] = jitted(getattr(self, name), level)
         return self._programs[name]
 
     # ------------------------------------------------------------ points and contexts
