@@ -106,15 +106,12 @@ class Block(ABC):
         """Raise an error for starting points from which the block cannot move."""
 
     # ------------------------------------------------------------ between stretches of tuning
-    def check_moved(  # noqa: B027
-        self, stats: Mapping[str, np.ndarray], points: Callable[[], list[dict[str, np.ndarray]]]
-    ) -> None:
-        """Raise an error if the first stretch of tuning shows that the block cannot move.
+    def check_first(self, states: Any) -> None:  # noqa: B027
+        """Raise an error if the first stretch of draws shows that the block cannot move from its start.
 
         Parameters
         ----------
-        stats : {statistic: (chains, ...)}, of that stretch
-        points : () -> the points of all chains after it
+        states : (chains, ...), the adaptation states after it
         """
 
     def stuck(self, states: Any) -> np.ndarray:

@@ -105,7 +105,9 @@ class CollapsedBlock(Block):
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         for point in points:
             check_support(self.collapsed.density.space, self._on_host(point))
-        self.nuts.check_gradient(points[0] | self._lowest(self._on_host(points[0])))
+
+    def check_first(self, states: CollapsedState) -> None:
+        self.nuts.check_first(states.nuts)
 
     # ------------------------------------------------------------ in a chain
     def draw(self, key, t, point: dict[str, Any], state: CollapsedState):

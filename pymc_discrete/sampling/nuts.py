@@ -1,6 +1,6 @@
 """The block of a compiled chain that NUTS moves, with Stan's staged warm-up; both are blackjax's."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -48,12 +48,14 @@ class NutsState(NamedTuple):
     scores : (size, size) float
         The sum of the outer products of the gradients in this adaptation window; None if the kind of the
         mass matrix is given.
+    undefined : (size,) bool, where the gradient was not finite at the start of the chain
     edge : Edge
     """
 
     step_size: Any
     mass: Any
     scores: Any
+    undefined: Any
     edge: Edge
 
 
@@ -141,7 +143,13 @@ class NutsBlock(Block):
     def start(self, point: dict[str, np.ndarray]) -> NutsState:
         size = self.density.size
         scores = np.zeros((size, size)) if self.choosing else None
-        state = NutsState(self._accept_init(1.0), self._mass_init(size), scores, Edge(0, np.zeros(size)))
+        state = NutsState(
+            self._accept_init(1.0),
+            self._mass_init(size),
+            scores,
+            np.zeros(size, bool),
+            Edge(0, np.zeros(size)),
+        )
         return jax.tree.map(
             lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state
         )
@@ -149,29 +157,18 @@ class NutsBlock(Block):
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return float(self.density.value_and_slopes(self.points.packed(point) | self.numbers)[0])
 
-    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        if not self.tune:  # otherwise `check_moved` does, where there is a reason to
-            self.check_gradient(points[0])
-
-    def check_moved(
-        self, stats: Mapping[str, np.ndarray], points: Callable[[], list[dict[str, np.ndarray]]]
-    ) -> None:
-        stands = (stats["acceptance_rate"] == 0).all(axis=1)
-        if stands.any():
-            self.check_gradient(points()[int(stands.argmax())])
-
-    def check_gradient(self, point: dict[str, np.ndarray]) -> None:
-        """Raise an error if the gradient is not finite at a point {variable: value}.
+    def check_first(self, states: NutsState) -> None:
+        """Raise an error if the gradient was not finite where the first chain starts.
 
         Raises
         ------
         pymc.exceptions.SamplingError
         """
-        _, slopes = self.density.value_and_slopes(self.points.packed(point) | self.numbers)
-        bad = [name for name, slope in slopes.items() if not np.isfinite(slope).all()]
+        flat = self.density.parts(on_host(states.undefined)[0])
+        bad = [str(v.name) for v, part in zip(self.density.graph.values, flat, strict=True) if part.any()]
         if bad:
             raise SamplingError(
-                f"The gradient of the log density by {shown(bad)} is not finite where a chain starts, and "
+                f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and "
                 "NUTS cannot move. Look for what is on the edge of its domain (sqrt(0), log(0)), and pass "
                 "initvals= away from it, or step=pmd.ReparameterizedSlice([...]), which needs no gradient."
             )
@@ -183,9 +180,10 @@ class NutsBlock(Block):
         step_size = jnp.exp(
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
+        begin = self._init(q, logdensity)
         new, info = self._kernel(
             key,
-            self._init(q, logdensity),
+            begin,
             logdensity,
             step_size,
             state.mass.inverse_mass_matrix,
@@ -195,6 +193,8 @@ class NutsBlock(Block):
             tuning, self._learn, lambda state, *_: state, state, t, new, info.acceptance_rate
         )
         state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, edge_after, state.edge, info))
+        undefined = jnp.where(t == 0, ~jnp.isfinite(begin.logdensity_grad), state.undefined)
+        state = state._replace(undefined=undefined)
         lp = self.density.block(new.position, others) if floats_are_32_bit() else new.logdensity
         rest = self.density.rest(others)
         stats = {

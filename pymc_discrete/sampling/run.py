@@ -11,6 +11,7 @@ import numpy as np
 from pymc.exceptions import SamplingError
 from xarray import Dataset
 
+from pymc_discrete.sampling.program import ChainState
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.storage import Checkpoint, Memory, on_host
@@ -87,8 +88,7 @@ class Run:
             count, thin = (min(self.count, end - t), 1) if keep else (1, end - t)
             _, draws, stats = self.chains.records(self.chains.run(t, count, thin, self.size), count)
             if t == 0:
-                for block in self.program.blocks:
-                    block.check_moved(stats, self._points)
+                self._check_first(self.chains.states)
             t += count * thin
             if t == end:
                 self._between(t)
@@ -106,6 +106,11 @@ class Run:
             self.chains.settle(t)
         if self.program.pooled and (t in self.program.shared_ends or t == self.tune):
             self.chains.pool(t in self.program.shared_ends)
+
+    def _check_first(self, states: ChainState) -> None:
+        """Let the blocks look at the states after the first draws."""
+        for block, adapted in zip(self.program.blocks, states.blocks, strict=True):
+            block.check_first(adapted)
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
@@ -165,6 +170,8 @@ class Run:
                     continue
             pending, count = waiting.pop(0)
             states, draws, stats = self.chains.records(pending, count)
+            if not self.tune and not self.store.done(POSTERIOR):
+                self._check_first(states)
             if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
                 raise SamplingError(
                     "The log density became nan or +inf. Look for nan in the data and for parameters "

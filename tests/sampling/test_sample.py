@@ -554,7 +554,7 @@ def test_no_gradient_at_the_start():
         a = pm.Normal("a", initval=0.0)
         pm.Potential("e", -pt.sqrt(pt.sqr(a) * pm.Bernoulli("b", 0.5)))
         with pytest.raises(
-            SamplingError, match="The gradient of the log density by 'a' is not finite where a chain starts"
+            SamplingError, match="The gradient of the log density by 'a' is not finite at the start"
         ):
             pmd.sample(10, tune=10, chains=2, initvals={"b": 0}, random_seed=1, **QUIET)
 
