@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any, ClassVar
 
 import cloudpickle
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 from pymc.blocking import PointType, StatsType
@@ -144,6 +145,11 @@ class JaxStep(BlockedStep):
     @abstractmethod
     def numbers(self) -> dict[str, np.ndarray]:
         """{name: value} of the density's inputs that are data or constants of the model."""
+
+    @functools.cached_property
+    def numbers_on_device(self) -> dict[str, Any]:
+        """`numbers` as JAX's arrays: NumPy's would be copied in every draw."""
+        return {name: jnp.asarray(a) for name, a in self.numbers.items()}
 
     @functools.cached_property
     def _data(self) -> list[tuple[Any, np.ndarray]]:

@@ -296,7 +296,7 @@ class DiscreteStep(JaxStep):
         x = space.ravel(point)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
-        full = self.density.numbers | point
+        full = self.numbers_on_device | point
         others = [full[v.name] for v in self.density.graph.others]
         if self.tune and self.learned.adaptation.stuck:
             x = np.asarray(self._settle(self._seed(), x, others))

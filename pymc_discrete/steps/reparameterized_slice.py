@@ -231,7 +231,7 @@ class ReparameterizedSlice(JaxStep):
         due = (
             self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
         )
-        others = self.density.others(point | self.numbers)
+        others = self.density.others(point | self.numbers_on_device)
         flags = np.array([self.tune, due, self.sweeps])
         q = self.density.ravel(point, np)
         self._widths, numbers = self._draw(self._seed(), q, others, self._widths, flags)

@@ -1,7 +1,6 @@
 """Keeps what was made for the structure of a model, to use it again for models with other numbers."""
 
 from collections.abc import Callable, Hashable
-from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -10,6 +9,10 @@ from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.graph.numbers import NeedsValues
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.structure_of_model import Structure, structure_of
+
+# What was made has decided comparisons of numbers (is any count 0?), and serves models with the same
+# outcomes only. So many more are kept of one structure.
+VARIANTS = 8
 
 
 class KeptForModels[T, U]:
@@ -34,17 +37,24 @@ class KeptForModels[T, U]:
         ----------
         asked : a further part of the key
         make : makes it for a structure; `NeedsValues` names numbers that must be a part of the key
-        use : gives it the numbers of a model; None where it cannot be used with these
+        use : gives it the numbers of a model; None where it cannot be used with these, and another is made
         with_numbers : whether the model may have numbers, rather than constants
         """
         wide = width_of_models()
         free = with_numbers and wide  # with 32 bits constants are checked one by one, and stay constants
         whole = structure_of(model, () if free else None)
         fixed = self._fixed.get((whole.key, asked, wide), set)
+        variant = 0
         while True:
             structure = structure_of(model, fixed) if free else whole
+            made: list[T] = []
+
+            def make_now(structure: Structure = structure, made: list[T] = made) -> T:
+                made.append(make(structure))
+                return made[0]
+
             try:
-                kept = self._kept.get((structure.key, asked, wide), partial(make, structure))
+                kept = self._kept.get((structure.key, asked, wide, variant), make_now)
             except NeedsValues as needed:
                 fixed |= (needed.names & set(structure.numbers)) or set(structure.numbers)
                 continue
@@ -56,4 +66,7 @@ class KeptForModels[T, U]:
             used = use(kept, structure.numbers)
             if used is not None:
                 return used
-            fixed = fixed | set(structure.numbers)  # for this model only
+            if made or variant == VARIANTS:
+                fixed, variant = fixed | set(structure.numbers), 0  # for this model only
+            else:
+                variant += 1

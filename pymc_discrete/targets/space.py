@@ -1,5 +1,6 @@
 """The discrete space of a block: its sites, their supports and their neighbours."""
 
+import math
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -97,7 +98,7 @@ class Member(NamedTuple):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
 
 class Space:

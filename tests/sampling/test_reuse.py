@@ -146,6 +146,22 @@ def test_many_data_sets(compilations):
     assert np.corrcoef(np.array(means).T)[0, 1] > 0.8
 
 
+def test_data_sets_that_decide_differently():
+    """Whether all counts are positive decides what the density computes; each answer is kept."""
+
+    def density(y):
+        with pm.Model() as model:
+            p, N = pm.Beta("p", 2, 2), pm.Poisson("N", 5.0, shape=len(y), initval=np.full(len(y), 9))
+            pm.Binomial("y", n=N, p=p, observed=y)
+        return pmd.BlockGibbs("N", model=model).density
+
+    positive, other, some_zero, positive_again = map(density, (Y + 1, Y + 2, Y, Y + 1))
+    assert positive == other
+    assert positive == positive_again
+    assert density(np.roll(Y, 1)) == some_zero
+    assert some_zero.numbers != {}
+
+
 def test_a_custom_step_is_compiled_once(compilations):
     def step(key, point, state):
         return {"n": jax.random.poisson(key, 2.0)}, state
