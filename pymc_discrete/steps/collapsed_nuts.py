@@ -58,6 +58,9 @@ class CollapsedNUTS(NutsInJax):
     The sampler statistics are those of NUTS; `model_logp` is that of the model, with the discrete variables.
     With `integrate` there are those of the discrete step, too.
 
+    A step cannot add groups to the result: `recover` adds the probabilities of the discrete variables, and
+    the log likelihood with them summed out.
+
     Examples
     --------
     >>> with model:  # doctest: +SKIP
