@@ -98,7 +98,7 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
 
 
 LARGEST = 1e6  # a constant with a larger element is a part of the key: its size decides how sums are updated
-
+SMALL = 10**4  # the most elements of a matrix that is not square and a part of the key for its zeros
 
 OBSERVED, OTHER = "observed", "other"
 
@@ -107,8 +107,8 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     """{leaf: value} of the constants and data that can be arguments of programs, in the order of the graph.
 
     These are observed values, arrays of floats, and the numbers of priors. Not so integers that are used as
-    indices, sizes or exponents, which decide how the graph looks, and parameters that are 0 or 1, by which
-    terms vanish from it.
+    indices, sizes or exponents, which decide how the graph looks, matrices that may be an adjacency, and
+    parameters that are 0 or 1, by which terms vanish from it.
     """
     # What leaves are used for, and what is computed elementwise from them. A parameter's use is the class of
     # the distribution and the place of the parameter.
@@ -146,6 +146,8 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
         value = value_of_leaf(leaf)
         if value is None or not value.size or not np.isfinite(value).all() or (np.abs(value) > LARGEST).any():
             continue
+        if OTHER in uses[leaf] and may_be_adjacency(value):
+            continue
         # other Ops get an input of the same type as before
         same = leaf.type.dtype == "float64" and None not in leaf.type.shape
         if OTHER not in uses[leaf] or (value.size > 1 and same):
@@ -155,6 +157,16 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
                 (vanishing if zero_or_one else plain).update(uses[leaf])
     # Parameters of one kind are all numbers or none, so that variables with the same role look the same.
     return {leaf: value for leaf, value in found.items() if not uses[leaf] & (vanishing - plain)}
+
+
+def may_be_adjacency(value: np.ndarray) -> bool:
+    """Whether zeros of a matrix may decide which sites interact: at least half of its elements are 0.
+
+    Of large matrices only square ones: a design matrix with many zeros would become a part of programs.
+    """
+    square = value.ndim == 2 and value.shape[0] == value.shape[1]
+    zeros = value.size - np.count_nonzero(value)
+    return value.ndim > 1 and (square or value.size <= SMALL) and bool(zeros >= value.size / 2)
 
 
 def value_of_leaf(leaf: Variable) -> np.ndarray | None:

@@ -24,6 +24,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.quadratic_forms import factors_of, matrix_and_vector, sum_of_products
 from pymc_discrete.targets.graph.rebuild import rebuild
 from pymc_discrete.targets.graph.sparse import without_sparse
 
@@ -55,8 +56,8 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """A simpler equivalent of a node that more rules support, or None.
 
-    Simplified are sums and products of booleans, sums of nothing, quadratic forms, squares, and conditions
-    that always hold.
+    Simplified are sums and products of booleans, sums of nothing, products of vectors, squares, and
+    conditions that always hold.
     """
     out, op = node.outputs[0], node.op.scalar_op if isinstance(node.op, Elemwise) else None
     booleans = {Add: pt.or_, Mul: pt.and_}
@@ -64,10 +65,14 @@ def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable
         return reduce(booleans[type(op)], inputs)
     if isinstance(op, OR | AND) and out.type.dtype == "bool" and None not in out.type.shape:
         return without_constants(op, inputs, out.type.shape)
-    if isinstance(node.op, Dot) and set(out.type.shape) <= {1} and all(i in moving for i in inputs):
-        # a quadratic form becomes a sum over elements, which can be split into terms
-        return (inputs[0].reshape((-1,)) * inputs[1].reshape((-1,))).sum().reshape((1,) * out.ndim)
-    if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add) and 0 in inputs[0].type.shape:
+    if isinstance(node.op, Dot) and set(out.type.shape) <= {1}:
+        # a product of two vectors becomes a sum over elements, which can be split into terms
+        total = sum_of_products([i.reshape((-1,)) for i in inputs], moving)
+        return total.reshape((1,) * out.ndim)
+    adds = isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add)
+    if adds and inputs[0].type.ndim == 1 and any(matrix_and_vector(f, moving) for f in factors_of(inputs[0])):
+        return sum_of_products(factors_of(inputs[0]), moving)
+    if adds and 0 in inputs[0].type.shape:
         return pt.zeros(out.type.shape, dtype=out.type.dtype) if None not in out.type.shape else None
     if isinstance(op, Pow) and isinstance(inputs[1], Constant) and (inputs[1].data == 2).all():
         return pt.sqr(inputs[0])
