@@ -71,6 +71,8 @@ def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
             f"initvals has {len(initvals)} entries for {chains} chains. Give one dictionary, or one for each "
             "chain."
         )
+    if all(values is None for values in (initvals if several else [initvals])):
+        return  # the shapes below take PyTensor some time
     discrete = {str(v.name) for v in model.discrete_value_vars}
     known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
     shapes = model.eval_rv_shapes()
