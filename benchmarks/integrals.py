@@ -1,0 +1,175 @@
+"""Regressions with indicators, their coefficients integrated out or not, beside PyMC's own steps.
+
+python -m benchmarks.integrals --out benchmarks/results/NAME-integrals
+
+A: 200 rows, 100 columns, the noise known. A': 300 columns that are correlated 0.9; noise, scale of the
+coefficients and inclusion probability unknown. Whether every chain visits the columns that the others know is
+shown by the largest difference between an inclusion probability of a chain and that of all chains.
+"""
+
+import time
+
+import numpy as np
+
+from benchmarks import harness, scores
+from benchmarks.models import spike_and_slab, spike_and_slab_data
+
+CHAINS = 4
+CORRELATION = 0.9
+DRAWS = {"pmd.sample": 2000, "PyMC": 200, "pm.sample": 1000, "pm.sample, not integrated": 500}
+
+
+def correlated_data(n=200, p=300):
+    r = np.random.default_rng(6)
+    X = np.sqrt(CORRELATION) * r.normal(size=(n, 1)) + np.sqrt(1 - CORRELATION) * r.normal(size=(n, p))
+    b = np.zeros(p)
+    b[r.choice(p, 10, replace=False)] = r.normal(0, 1, 10)
+    return X, X @ b + r.normal(size=n)
+
+
+def correlated():
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    X, y = correlated_data()
+    with pm.Model() as model:
+        w, s, tau = pm.Beta("w", 1, 9), pm.HalfNormal("sigma", 2), pm.HalfNormal("tau", 2)
+        g = pm.Bernoulli("gamma", w, shape=X.shape[1])
+        b = pm.Normal("beta", 0, tau, shape=X.shape[1])
+        pm.Normal("y", pt.dot(X, g * b), s, observed=y)
+    return model, ["gamma"]
+
+
+MODELS = {"A'": (correlated, correlated_data), "A": (spike_and_slab, spike_and_slab_data)}
+
+
+def step_of(sampler):
+    """The step of a sampler, None for PyMC's own choice."""
+    import pymc_discrete as pmd
+
+    if sampler == "PyMC":
+        return None
+    if sampler == "pm.sample, not integrated":
+        return pmd.BlockGibbs(["gamma"])
+    if sampler == "pm.sample":
+        return pmd.CollapsedNUTS(integrate=["beta"])
+    return pmd.BlockGibbs(["gamma"], integrate=["beta"])
+
+
+def summaries_of(posterior, data):
+    X, y = data()
+    a = {name: v.values for name, v in posterior.data_vars.items()}
+    residual = y - (a["gamma"] * a["beta"]) @ X.T
+    found = {"number active": a["gamma"].sum(-1), "squared error": (residual**2).sum(-1)}
+    return found | {name: a[name] for name in ("w", "sigma", "tau") if name in a}
+
+
+def measure(args, model, sampler):
+    import pymc as pm
+
+    import pymc_discrete as pmd
+
+    build, data = MODELS[model]
+    (built, _), ends = build(), {}
+    quiet = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+    run = {"draws": DRAWS[sampler], "tune": args.tune, "chains": CHAINS, **quiet}
+    begin = time.perf_counter()
+    with built:
+        if sampler == "pmd.sample":
+            chunks = []
+            run["callback"] = lambda *_: chunks.append(time.process_time())
+            tree = pmd.sample(step=step_of(sampler), **run)
+            seconds = (chunks[-1] - chunks[0]) * len(chunks) / (len(chunks) - 1)
+        else:
+
+            def callback(trace, draw):
+                if not draw.tuning:
+                    now = time.process_time()
+                    ends[draw.chain] = (ends.get(draw.chain, (now,))[0], now)
+
+            tree = pm.sample(step=step_of(sampler), cores=1, callback=callback, **run)
+            seconds = sum(last - first for first, last in ends.values())
+    whole = time.perf_counter() - begin
+    gamma = tree["posterior"]["gamma"].values
+    shares = gamma.mean(1)
+    apart = float(np.abs(shares - shares.mean(0)).max())
+    found = scores.scored(summaries_of(tree["posterior"], data), seconds)
+    return found | {"whole": whole, "apart": apart, "inclusion": shares.mean(0).round(4).tolist()}
+
+
+def rows(args, records):
+    with harness.empty_pytensor_cache() as env:
+        for model in args.models:
+            for sampler in args.samplers:
+                yield harness.Row({"model": model, "sampler": sampler}, env)
+
+
+def options(p):
+    harness.choice(p, "--models", MODELS)
+    harness.choice(p, "--samplers", DRAWS)
+    p.add_argument("--tune", type=int, default=500)
+    p.add_argument("--limit", type=float, default=900, help="seconds for a row")
+
+
+def progress(r):
+    return (
+        f"{r['speed']:.3g} ESS/s, {r['min_ess'] / (CHAINS * r['draws']):.2g} a draw, apart {r['apart']:.2g}"
+    )
+
+
+def markdown(args, records):
+    lines = []
+    for r in records:
+        start = [r["model"], harness.label(r["sampler"], r["sampler"] != "PyMC")]
+        if r["status"] != "ok":
+            lines.append([*start, r["reason"][:80]])
+            continue
+        reference = next((o for o in records if o["model"] == r["model"] and o["status"] == "ok"), r)
+        z = 0.0
+        if reference is not r:
+            z = float(np.abs(list(scores.z_scores(r, reference).values())).max())
+        per_draw = f"{r['min_ess'] / (CHAINS * r['draws']):.2g}"
+        lines.append([*start, f"{r['speed']:.3g}", per_draw, r["worst"], f"{r['apart']:.2f}", f"{z:.1f}"])
+    columns = [
+        "model",
+        "sampler",
+        "ESS/s",
+        "ESS per draw",
+        "slowest summary",
+        "chains apart",
+        "largest \\|z\\|",
+    ]
+    return "\n".join(
+        [
+            "# Coefficients integrated out",
+            "",
+            *harness.origins(records),
+            "",
+            *harness.table(columns, lines),
+            "",
+            FOOTNOTE,
+            "",
+        ]
+    )
+
+
+FOOTNOTE = f"""- {CHAINS} chains, one core; seconds of the processor, of sampling only. ESS: ArviZ's bulk ESS,
+  the least of all summaries. The machine was shared with other programs.
+- chains apart: the largest difference between an inclusion probability of a chain and that of all chains.
+- z: difference of a mean or sd from that of the first row, in Monte Carlo errors, the largest."""
+
+
+if __name__ == "__main__":
+    harness.main(
+        harness.Benchmark(
+            __doc__,
+            rows,
+            measure,
+            markdown,
+            progress,
+            options,
+            one_core=True,
+            short={"models": ["A"], "samplers": ["pmd.sample"], "tune": 50},
+            keeps_other_rows=True,
+        )
+    )
