@@ -39,6 +39,7 @@ def test_each_site_has_the_probabilities_of_its_own_values():
     np.testing.assert_allclose(p.values[0], want, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_running_mean_is_that_of_the_draws_with_thin_and_after_a_restart(tmp_path):
     model, _ = occupancy()
     options = {"tune": 40, "chains": 3, "model": model, "collapse": True, "random_seed": 4, **QUIET}
