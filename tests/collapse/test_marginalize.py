@@ -7,6 +7,8 @@ import arviz_base
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
@@ -67,6 +69,26 @@ def test_the_log_density_and_its_gradient_are_those_of_the_sum(name):
     want = (summed(up) - summed(down)) / (2 * h)
     got = slope(rest) @ np.concatenate([direction[v.name].ravel() for v in marginal.continuous_value_vars])
     assert float(got) == pytest.approx(want, rel=1e-5, abs=1e-6)
+
+
+def test_steps_of_a_scan_are_terms_of_their_own():
+    """A chain with more states than are summed one by one, its transitions in a loop of PyTensor."""
+
+    def chain(total):
+        with pm.Model() as model:
+            P = pm.Dirichlet("P", np.ones((2, 2)), initval=[[0.2, 0.8], [0.6, 0.4]])
+            z = pm.Categorical("z", p=[0.3, 0.7], shape=14)
+            pm.Potential("transitions", total(P, z))
+            pm.Normal("y", z, 1.0, observed=np.resize(Y, 14))
+        marginal = pmd.marginalize(model)
+        return float(marginal.compile_logp(mode="FAST_COMPILE")(marginal.initial_point()))
+
+    def in_a_loop(P, z):
+        given = {"sequences": [z[:-1], z[1:]], "non_sequences": [P], "return_updates": False}
+        return pytensor.scan(lambda a, b, P: pt.log(P[a, b]), **given).sum()
+
+    written_at_once = chain(lambda P, z: pt.log(P)[z[:-1], z[1:]].sum())
+    assert chain(in_a_loop) == pytest.approx(written_at_once, rel=1e-12)
 
 
 def test_names_transforms_dimensions_and_start_values_stay():

@@ -7,8 +7,10 @@ from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.scan.op import Scan
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.math import Prod, Sum
 
@@ -82,7 +84,23 @@ def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) 
         return rebuild(node.op.build_inner_graph(*inputs), {}, inside)
     if isinstance(node.op, OpFromGraph):
         return rebuild(node.op.fgraph.bind(dict(zip(node.op.inner_inputs, inputs, strict=True))), {}, inside)
-    return None
+    return steps_at_once(node, inputs, inside) if isinstance(node.op, Scan) else None
+
+
+def steps_at_once(node: Apply, inputs: list[Variable], inside: Callable) -> list[Variable] | None:
+    """The outputs of a Scan whose steps do not depend on one another, all steps computed together.
+
+    None for other Scans, and where the number of steps is not known.
+    """
+    info, (steps, *outer) = node.op.info, inputs
+    alone = info.n_seqs and not (info.as_while or info.mit_mot_in_slices or info.mit_sot_in_slices)
+    if not alone or info.sit_sot_in_slices or info.n_untraced_sit_sot or not isinstance(steps, Constant):
+        return None
+    sequences, others = outer[: info.n_seqs], outer[info.n_seqs + info.n_nit_sot :]
+    if any(s.type.shape[0] != int(steps.data) for s in sequences):
+        return None
+    replace = dict(zip(node.op.inner_inputs, [*sequences, *others], strict=True))
+    return rebuild(vectorize_graph(node.op.inner_outputs, replace), {}, inside)
 
 
 def rewrite(fg: FunctionGraph) -> None:
