@@ -2,7 +2,7 @@
 
 python -m benchmarks.profile_step A gwg-1 --draws 1000
 
-For a step that holds its compiled callable as `_draw_compiled`, "compiled" is the time of that call until its
+For a step that holds its compiled callable as `_draw`, "compiled" is the time of that call until its
 result is ready and "host" is the rest of the step: reading the point, random keys, copies, statistics.
 "outside the steps" is what pm.sample does between steps: recording the draw and the callback.
 """
@@ -41,9 +41,9 @@ def instrument(method, steps):
     step = method.step
 
     def with_draw_timed(point):
-        draw = vars(method).get("_draw_compiled")  # None before the first step, and in PyMC's own steps
+        draw = vars(method).get("_draw")  # None before the first step, and in PyMC's own steps
         if draw is not None and not hasattr(draw, "is_timed"):
-            method._draw_compiled = timed(draw, row["draw"], jax.block_until_ready)
+            method._draw = timed(draw, row["draw"], jax.block_until_ready)
         return step(point)
 
     method.step = timed(with_draw_timed, row["step"])
