@@ -1,4 +1,4 @@
-"""`pmd.sample` with variables summed or integrated out, beside the same without, and JAGS.
+"""`pmd.sample` as it chooses, with variables summed out, with none, and JAGS.
 
 python -m benchmarks.collapse --out benchmarks/results/NAME-collapse
 """
@@ -7,20 +7,16 @@ import time
 
 import numpy as np
 
-from benchmarks import harness, scores
-from benchmarks.answers import IN_JAGS, SPECS
+from benchmarks import answers, harness, scores, tied
+from benchmarks.answers import IN_JAGS
 from benchmarks.jags_program import run_jags
 from benchmarks.to_answer import summaries_of
 
+SPECS = answers.SPECS | tied.SPECS
 CHAINS, DRAWS = 4, 2000
-OURS = {
-    "pmd.sample": {},
-    "collapse": {"collapse": True},
-    "collapse, dense": {"collapse": True, "nuts": {"dense": True}},
-    "dense": {"nuts": {"dense": True}},
-    "integrate": {},
-}
-INTEGRABLE = ("A",)  # the models whose coefficients can be integrated out; in the others something is summed
+OURS = {"pmd.sample": {}, "as it is": {"collapse": False}, "collapse": {"collapse": True}}
+# what cannot be summed out; of the first two, coefficients are integrated out by default
+NO_SUM = ("A", "A'", "cheaters")
 PEERS = {"JAGS": (), "JAGS, glm": ("glm",)}
 
 
@@ -30,10 +26,11 @@ def ours(spec, sampler):
 
     options = dict(OURS[sampler])
     model, names = spec.pymc()
-    if sampler == "integrate":
-        options["step"] = pmd.BlockGibbs(names, integrate="auto", model=model)
+    if sampler == "as it is":  # a step that is named integrates nothing out
+        options["step"] = pmd.AutoStep(names, model=model)
     ends = []
-    start = time.perf_counter()
+    # CPU seconds, on one core about those of a clock where nothing else runs
+    start = time.process_time()
     tree = pmd.sample(
         DRAWS,
         tune=spec.tune,
@@ -42,7 +39,7 @@ def ours(spec, sampler):
         random_seed=1,
         progressbar=False,
         compute_convergence_checks=False,
-        callback=lambda *_: ends.append(time.perf_counter()),
+        callback=lambda *_: ends.append(time.process_time()),
         **options,
     )
     sampling = (ends[-1] - ends[0]) * len(ends) / (len(ends) - 1)
@@ -51,7 +48,7 @@ def ours(spec, sampler):
 
 # ---------------------------------------------------------------- rows
 def options(p):
-    harness.choice(p, "--models", ("E", "occupancy", "CJS", "B", "HMM", "raters", "A"))
+    harness.choice(p, "--models", ("E", "occupancy", "CJS", "B", "HMM", "raters", "A", *tied.SPECS))
     harness.choice(p, "--samplers", (*OURS, *PEERS))
     p.add_argument("--seconds", type=float, default=10, help="of sampling, of JAGS")
     p.add_argument("--limit", type=float, default=300, help="seconds for a row")
@@ -61,8 +58,8 @@ def rows(args, records):
     with harness.empty_pytensor_cache() as env:
         for model in args.models:
             for sampler in args.samplers:
-                other = sampler == "pmd.sample" or sampler in PEERS
-                if other or (sampler == "integrate") == (model in INTEGRABLE):
+                here = model in IN_JAGS if sampler in PEERS else sampler != "collapse" or model not in NO_SUM
+                if here:
                     yield harness.Row({"model": model, "sampler": sampler}, env)
 
 
@@ -127,8 +124,9 @@ def markdown(args, records):
     )
 
 
-FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: {DRAWS} draws of each; s before sampling: until tuning ends.
-  dense: the mass matrix of NUTS. ESS: ArviZ's bulk ESS of all chains, the least of all summaries.
+FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: {DRAWS} draws of each, CPU seconds; s before sampling: until
+  tuning ends. pmd.sample: as it chooses by itself; as it is: nothing summed or integrated out; collapse: all
+  that can be. JAGS: seconds of a clock. ESS: ArviZ's bulk ESS of all chains, the least of all summaries.
 - z: difference of a mean or sd from that of pmd.sample, in Monte Carlo errors, the largest."""
 
 
