@@ -31,9 +31,10 @@ from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.density import Context
 from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.numbers import NUMBER
 from pymc_discrete.targets.graph.support import deviations
 from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.structure_of_model import key_of_model
+from pymc_discrete.targets.structure_of_model import PREFIX, key_of_model
 from pymc_discrete.targets.target import Target
 
 LOWEST = "~lowest values"  # the variable of the collapsed model that holds where stretches begin
@@ -87,6 +88,7 @@ class Collapsed:
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
             self.far = self.stretched & (wanted > LONGEST)
             self.model = without(model, self.density, self.sums, LOWEST)
+            setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
             node = next(node for node in nodes if isinstance(node.op, SummedOut))
             read = node.inputs[: len(self.density.graph.others)]

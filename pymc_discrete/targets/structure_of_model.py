@@ -26,6 +26,11 @@ from pymc_discrete.targets.graph.numbers import NUMBER, Number
 from pymc_discrete.targets.graph.rebuild import rebuild
 
 
+# A model with this attribute has numbers whose names begin so, for programs that also read those of another
+# model: a model and what is left of it when variables are summed out.
+PREFIX = "prefix_of_numbers"
+
+
 class Same(NamedTuple):
     """An object without a key: it is equal to itself only."""
 
@@ -79,7 +84,7 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     if any(str(name).startswith(NUMBER) for name in model.named_vars):  # the names of numbers are taken
         fixed = None
     for n, (leaf, value) in enumerate(numbers_of(model).items() if fixed is not None else ()):
-        name = f"{NUMBER}{n}"
+        name = f"{getattr(model, PREFIX, NUMBER)}{n}"
         if fixed is not None and name not in fixed:
             numbers[name], leaves[leaf] = value, name
             known[leaf] = ("number", n, value.dtype.str, value.shape)
