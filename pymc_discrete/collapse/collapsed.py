@@ -31,10 +31,10 @@ from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.density import Context
 from pymc_discrete.targets.graph.jaxify import jaxify
-from pymc_discrete.targets.graph.numbers import NUMBER
+from pymc_discrete.targets.graph.numbers import NUMBER, NeedsValues, Number
 from pymc_discrete.targets.graph.support import deviations
 from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.structure_of_model import PREFIX, key_of_model
+from pymc_discrete.targets.structure_of_model import PREFIX, key_of_graph, key_of_model
 from pymc_discrete.targets.target import Target
 
 LOWEST = "~lowest values"  # the variable of the collapsed model that holds where stretches begin
@@ -45,6 +45,7 @@ DEVIATIONS = 8  # the length in standard deviations of the prior
 ELSEWHERE = 0.1  # the probability that stretches are laid at random
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
+_sums: Kept[Sums] = Kept(MODELS)
 
 
 class Collapsed:
@@ -55,6 +56,9 @@ class Collapsed:
     model : pm.Model
     names : names of the discrete variables
     length : the length of all stretches; by default by the scales of the variables at the starting point
+    with_numbers : as in `target_of`
+
+    Those of models that differ by their numbers only are equal, if the stretches have the same lengths.
 
     Attributes
     ----------
@@ -69,9 +73,12 @@ class Collapsed:
         As `marginalize`.
     """
 
-    def __init__(self, model: pm.Model, names: Sequence[str], length: int | None = None):
+    def __init__(
+        self, model: pm.Model, names: Sequence[str], length: int | None = None, with_numbers: bool = False
+    ):
         plain = without_transforms(model)
-        self.density = density_to_sum(plain, list(names), None)
+        setattr(plain, PREFIX, f"{NUMBER}in sums: ")
+        self.density = density_to_sum(plain, list(names), None, with_numbers)
         space = self.density.space
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in space.variables])
         wanted = self._wanted_lengths(plain)
@@ -83,7 +90,7 @@ class Collapsed:
             sums = None if length and wide.any() else self._sums(lengths, counts)
             if sums is None or (wide.any() and sums.elimination.order.entries > AFFORDABLE):
                 self.stretched = self.stretched | wide
-                sums = Sums(self.density, np.where(self.stretched, lengths, counts))
+                sums = self._kept_sums(np.where(self.stretched, lengths, counts))
             self.sums = sums
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
             self.far = self.stretched & (wanted > LONGEST)
@@ -91,20 +98,38 @@ class Collapsed:
             setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
             node = next(node for node in nodes if isinstance(node.op, SummedOut))
-            read = node.inputs[: len(self.density.graph.others)]
+            others = self.density.graph.others
+            read = [i for i, v in zip(node.inputs, others, strict=False) if not isinstance(v, Number)]
             self._values = [v for v in self.model.value_vars if v.name != LOWEST]
-            self._read = jaxify(self._values, self.model.replace_rvs_by_values(read))
+            read = self.model.replace_rvs_by_values(read)
+            self._read = jaxify(self._values, read)
+            self._key = (self.sums, self.stretched.tobytes(), self.far.tobytes(), key_of_graph(read))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Collapsed) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     @classmethod
     def of(cls, model: pm.Model, names: Sequence[str], length: int | None = None) -> "Collapsed":
-        """The same object for models with the same log density."""
-        key = (key_of_model(model), tuple(names), length)
-        return _kept.get(key, lambda: cls(model, names, length))
+        """The same object for models with the same log density, and an equal one for other numbers."""
+
+        def make() -> "Collapsed":
+            try:
+                return cls(model, names, length, with_numbers=True)
+            except (NeedsValues, NotImplementedError, ValueError):  # some need constants; or say why not
+                return cls(model, names, length)
+
+        return _kept.get((key_of_model(model), tuple(names), length), make)
+
+    def _kept_sums(self, counts: np.ndarray) -> Sums:
+        return _sums.get((self.density, counts.tobytes()), lambda: Sums(self.density, counts))
 
     def _sums(self, lengths: np.ndarray, counts: np.ndarray) -> Sums | None:
         """The sums with all bounded supports whole, or None where they are too large."""
         try:
-            return Sums(self.density, np.where(self.stretched, lengths, counts))
+            return self._kept_sums(np.where(self.stretched, lengths, counts))
         except (ValueError, NotImplementedError):
             return None
 
@@ -116,8 +141,12 @@ class Collapsed:
 
     # ------------------------------------------------------------ pure JAX functions
     def context(self, point: dict[str, Any]):
-        """The context of the density at the other variables of a point, in terms of their value variables."""
-        return self.density.without_parts(self._read(*(point[str(v.name)] for v in self._values)))
+        """The context of the density at a point of the other variables' value variables, and its numbers."""
+        read = iter(self._read(*(point[str(v.name)] for v in self._values)))
+        others = self.density.graph.others
+        return self.density.without_parts(
+            [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
+        )
 
     def total_and_draw(self, key, context: Context, lowest):
         """The logarithm of the sum, and (d,) int, the sites given the other variables.

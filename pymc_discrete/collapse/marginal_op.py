@@ -1,6 +1,7 @@
 """The PyTensor Op of a sum over discrete variables, which JAX computes."""
 
 import warnings
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -15,16 +16,19 @@ from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_fun
 
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.targets.graph.numbers import Number
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.structure_of_model import key_of_object
 
 
 class SummedOut(Op):
     """The log density of some terms of a model with discrete variables summed out, and its gradient.
 
-    The inputs are the other variables that the terms read, in the order of the density's; then, of stretches,
-    the value from which each site is summed; then the data of the model that the terms read, which must be
-    what they were. The outputs are the log density and its derivative by every input of floats.
+    The inputs are the other variables and the numbers that the terms read, in the order of the density's;
+    then, of stretches, the value from which each site is summed; then the data of the model that the terms
+    read, which must be what they were. The outputs are the log density and its derivative by every variable
+    of floats.
 
     Parameters
     ----------
@@ -33,10 +37,24 @@ class SummedOut(Op):
     data : values of the data
     """
 
+    takes_numbers = True  # constants among the inputs need be no part of programs
+
     def __init__(self, sums: Sums, stretched: bool, data: list[np.ndarray]):
         self.sums, self.stretched, self.data = sums, stretched, data
-        self.others = len(sums.density.graph.others)
+        others = sums.density.graph.others
+        self.others = len(others)
+        self._variables = [n for n, v in enumerate(others) if not isinstance(v, Number)]
         self._compiled: Any = None
+
+    @property
+    def _key(self) -> Hashable:
+        return (self.sums, self.stretched, key_of_object(self.data))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SummedOut) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def make_node(self, *inputs):
         inputs = [pt.as_tensor(i) for i in inputs]
@@ -48,8 +66,8 @@ class SummedOut(Op):
 
     def _moving(self, inputs) -> list[int]:
         """Which inputs have a derivative."""
-        dtypes = [getattr(i, "dtype", None) or i.type.dtype for i in inputs[: self.others]]
-        return [n for n, dtype in enumerate(dtypes) if str(dtype).startswith("float")]
+        dtypes = {n: getattr(inputs[n], "dtype", None) or inputs[n].type.dtype for n in self._variables}
+        return [n for n, dtype in dtypes.items() if str(dtype).startswith("float")]
 
     # ------------------------------------------------------------ in JAX
     def value(self, *inputs):

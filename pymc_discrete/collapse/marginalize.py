@@ -1,5 +1,6 @@
 """Models without some of their discrete variables, which are summed out."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,8 +94,15 @@ def without_starts(model: pm.Model) -> pm.Model:
     return bare
 
 
-def density_to_sum(plain: pm.Model, names: list[str], truncate: dict[str, tuple] | None) -> ModelDensity:
-    """The log density of a model, without transforms, as a function of the variables to sum out."""
+def density_to_sum(
+    plain: pm.Model, names: list[str], truncate: dict[str, tuple] | None, with_numbers: bool = False
+) -> ModelDensity:
+    """The log density of a model, without transforms, as a function of the variables to sum out.
+
+    Parameters
+    ----------
+    with_numbers : as in `target_of`
+    """
     if not isinstance(truncate, dict | None):
         raise TypeError(f"truncate must be a dictionary {{name: (lower, upper)}}, got {truncate!r}.")
     truncate = {value_name(plain, k): bounds for k, bounds in (truncate or {}).items()}
@@ -106,7 +114,8 @@ def density_to_sum(plain: pm.Model, names: list[str], truncate: dict[str, tuple]
     touched, potentials = terms_that_read(plain, names)
     whole = tuple(str(v.name) for v in [*touched, *potentials])
     with model_settings():
-        return density_of(plain, names, plain.initial_point(), "exact", truncate, "auto", False, whole=whole)
+        point = plain.initial_point()
+        return density_of(plain, names, point, "exact", truncate, "auto", with_numbers, whole=whole)
 
 
 def refuse_unbounded(density: ModelDensity) -> None:
@@ -170,11 +179,16 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
             replacement = flat(model, rv, new[rv], names)
             graph.replace(new[rv], replacement, import_missing=True)
             new[rv] = replacement
-    inputs = [new[model[str(v.name)]] for v in density.graph.others]
+    numbers = density.numbers
+    inputs = [
+        pt.constant(numbers[name]) if name in numbers else new[model[name]]
+        for name in (str(v.name) for v in density.graph.others)
+    ]
     if lowest is not None:
-        free = pm.CustomDist.dist(logp=no_density, shape=(density.space.d,), dtype="int64")
+        free = values_without_density(density.space.d).owner.clone().outputs[1]
         inputs.append(model_free_rv(free, free.type(name=lowest), None, lowest))
         graph.add_output(inputs[-1], import_missing=True)
+        data = []  # they are read anew for every run
     op = SummedOut(sums, lowest is not None, [np.array(v.get_value()) for v in data])
     total, *_ = op(*inputs, *(new.get(v, v) for v in data), return_list=True)
     graph.add_output(model_potential(total, SUMMED_OUT), import_missing=True)
@@ -197,6 +211,12 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
         if str(rv.name) in result.named_vars and start is not None and not isinstance(start, Variable):
             result.set_initval(result[str(rv.name)], start)
     return result
+
+
+@functools.cache
+def values_without_density(d: int) -> Variable:
+    """A random vector (d,) of integers with a log density of 0: always the same, so equal in any model."""
+    return pm.CustomDist.dist(logp=no_density, shape=(d,), dtype="int64")
 
 
 def no_density(value):

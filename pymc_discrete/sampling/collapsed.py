@@ -63,7 +63,8 @@ class CollapsedBlock(Block):
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
         rest[LOWEST] = np.zeros(collapsed.density.space.d, np.int64)
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
-        self.density, self.numbers = self.nuts.density, self.nuts.numbers
+        self.density = self.nuts.density
+        self.numbers = self.nuts.numbers | collapsed.density.numbers
         self.pooled, self.shared_ends = self.nuts.pooled, self.nuts.shared_ends
 
     @property

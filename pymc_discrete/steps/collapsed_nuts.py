@@ -155,7 +155,8 @@ class CollapsedNUTS(NutsInJax):
         names = [str(v.name) for v in self.model.value_vars if v.name not in self._discrete]
 
         def draw(seed, values, lowest):
-            context = self.collapsed.context(dict(zip(names, values, strict=True)))
+            point = dict(zip(names, values, strict=True)) | self.collapsed.density.numbers
+            context = self.collapsed.context(point)
             total, x = self.collapsed.total_and_draw(key_of_words(seed), context, lowest)
             return x, self.collapsed.density.logdensity(x, context) - total
 

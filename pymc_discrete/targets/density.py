@@ -31,7 +31,7 @@ from pymc_discrete.targets.model_settings import model_settings, refuse_another_
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
-from pymc_discrete.targets.space import Space, masked
+from pymc_discrete.targets.space import SMALLEST, Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure.terms import Term
@@ -63,10 +63,15 @@ class Context(NamedTuple):
 def sites_of(
     model: pm.Model, names: list[str], point: dict[str, np.ndarray], support: dict[str, Any] | None
 ) -> tuple[dict[str, Bounds], dict[str, float]]:
-    """The bounds {name: (lower, upper)} of discrete variables, and {name: scale} of those without bounds."""
+    """The bounds {name: (lower, upper)} of discrete variables, and {name: scale} of those without bounds.
+
+    The offsets of a window are powers of two up to a multiple of the scale. A scale is therefore rounded down
+    to one, so that models whose windows are the same share what is compiled.
+    """
     supports = {name: support_of(model, name, support) for name in names}
     unbounded = {name for name in names if any(b is None for b in supports[name])}
-    return supports, deviations(model, unbounded, point)
+    scales = deviations(model, unbounded, point)
+    return supports, {name: float(2 ** np.floor(np.log2(max(s, SMALLEST / 2)))) for name, s in scales.items()}
 
 
 class ModelDensity(Density):

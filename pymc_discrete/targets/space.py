@@ -17,6 +17,7 @@ LARGEST_SUPPORT = 256
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
 WIDTH = 8  # default of `Variable.width`
+SMALLEST = 8.0  # the offsets of a window "auto" reach at least so far
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +246,7 @@ class Space:
             widest = int((upper - lower).max(initial=0)) + 1
             reach = 2.0 * (scale or {}).get(name, 0.0) if unbounded else widest / 4
             # computed for finite variables too, so that an invalid window is always an error
-            offsets = offsets_of(name, window_of_name, max(8.0, reach))
+            offsets = offsets_of(name, window_of_name, max(SMALLEST, reach))
             finite = widest <= LARGEST_SUPPORT or (name in whole and not unbounded)
             width = (widths or {}).get(name, WIDTH)
             variables.append(

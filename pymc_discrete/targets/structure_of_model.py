@@ -25,7 +25,6 @@ from scipy.sparse import issparse
 from pymc_discrete.targets.graph.numbers import NUMBER, Number
 from pymc_discrete.targets.graph.rebuild import rebuild
 
-
 # A model with this attribute has numbers whose names begin so, for programs that also read those of another
 # model: a model and what is left of it when variables are summed out.
 PREFIX = "prefix_of_numbers"
@@ -134,6 +133,8 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
                 # integers may be the bounds of a latent count, which decide how it is sampled
                 if not (counted and not param.type.dtype.startswith("float")):
                     of_inputs[first + place] = {(type(node.op), place)}
+        elif getattr(node.op, "takes_numbers", False):
+            of_inputs = [set() for _ in node.inputs]
         elif isinstance(node.op, Shape | Shape_i):
             of_inputs = [set()]  # the shape is a part of the key
         elif isinstance(node.op, Elemwise | DimShuffle):
@@ -149,7 +150,10 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     plain: set[Hashable] = set()
     for leaf in dict.fromkeys([*graph_inputs(made), *values]):
         value = value_of_leaf(leaf)
-        if value is None or not value.size or not np.isfinite(value).all() or (np.abs(value) > LARGEST).any():
+        if value is None or not value.size:
+            continue
+        # what no Op of the model's own reads does not decide how its log density looks
+        if uses[leaf] and (not np.isfinite(value).all() or (np.abs(value) > LARGEST).any()):
             continue
         if OTHER in uses[leaf] and may_be_adjacency(value):
             continue

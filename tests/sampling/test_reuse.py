@@ -207,3 +207,42 @@ def test_the_longest_unused_is_dropped():
     forget()
     get(1)
     assert made[-1] == 1
+
+
+def counts(seed=0, sd=1.3):
+    """A model whose counts are summed out, with a Deterministic and with priors that read its numbers."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=4)
+    y = 1 + rng.binomial(5, 0.4, size=(4, 2))
+    with pm.Model() as model:
+        a, b, p = pm.Normal("a", 1.1, 2.2), pm.Normal("b", 0.3, sd), pm.Beta("p", 1.7, 1.9)
+        pm.Deterministic("weighted", (b * np.linspace(0.5, 3.0, 4)).sum() + a)
+        n = pm.Poisson("n", pm.math.exp(pm.Deterministic("eta", a + b * x)), shape=4, initval=y.max(1) + 1)
+        pm.Binomial("y", n[:, None], p, observed=y)
+    return model
+
+
+def test_counts_that_are_summed_out(compilations):
+    sampled(counts(), collapse=True)
+    for other in ({"seed": 1}, {"seed": 2, "sd": 0.7}):
+        compilations.clear()
+        again = sampled(counts(**other), collapse=True)
+        assert not compilations, other
+        forget()
+        assert_same_draws(again, sampled(counts(**other), collapse=True))
+
+
+def test_the_log_density_of_a_model_whose_counts_are_summed_out():
+    """The names of numbers of a model and of what is left of it, which one program reads, do not collide."""
+    model = counts()
+    draws = sampled(model, collapse=True)
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    posterior = draws["posterior"].to_dataset().stack(all=("chain", "draw"))
+    for k in range(0, posterior.sizes["all"], 7):
+        one = posterior.isel(all=k)
+        p = one["p"].item()
+        point = {"p_logodds__": np.log(p / (1 - p)), **{v: one[v].values for v in ("a", "b", "n")}}
+        lp = draws["sample_stats"]["lp"].values.reshape(-1)[k]
+        np.testing.assert_allclose(lp, logp(point), rtol=1e-7)
+        weighted = (one["b"].item() * np.linspace(0.5, 3.0, 4)).sum() + one["a"].item()
+        np.testing.assert_allclose(one["weighted"].item(), weighted)
