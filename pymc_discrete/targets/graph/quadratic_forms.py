@@ -18,7 +18,8 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pymc_discrete.targets.graph.analysis import Depends
 
-ENTRIES = 8  # the most entries that are not 0, on average over the rows of the matrix
+# the most entries that are not 0, on average over the rows of the matrix; they are at most half of all, too
+ENTRIES = 8
 
 
 def sum_of_products(factors: Sequence[Variable], moving: Depends) -> Variable:
@@ -66,7 +67,7 @@ def matrix_and_vector(v: Variable, moving: Depends) -> tuple[np.ndarray, Variabl
     if not isinstance(A, Constant) or A.type.ndim != 2 or y not in moving:
         return None
     data = np.asarray(A.data if A is left else A.data.T)
-    n = len(data)
-    if v.type.shape not in ((n,), (n, 1), (1, n)) or not 0 < np.count_nonzero(data) <= ENTRIES * n:
+    n, entries = len(data), np.count_nonzero(data)
+    if v.type.shape not in ((n,), (n, 1), (1, n)) or not 0 < entries <= min(ENTRIES * n, data.size / 2):
         return None
     return data, y.reshape((-1,))
