@@ -105,7 +105,7 @@ class Program:
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
         self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
         # data and constants of the model: arguments of the program
-        self.numbers = {name: a for b in self.blocks for name, a in b.numbers.items()} | numbers
+        self.numbers = in_one([*(b.numbers for b in self.blocks), numbers])
         # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
         # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"
@@ -302,6 +302,23 @@ class Compiled:
 
 
 _kept: Kept[Compiled] = Kept(PROGRAMS)
+
+
+def in_one(numbers: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The numbers of several blocks in one dictionary.
+
+    Raises
+    ------
+    RuntimeError
+        If two have the same name and differ, since a block would compute with those of another one.
+    """
+    joined: dict[str, np.ndarray] = {}
+    for of_block in numbers:
+        for name, value in of_block.items():
+            if name in joined and not np.array_equal(joined[name], value, equal_nan=True):
+                raise RuntimeError(f"Two parts of the model have different data named {name!r}: a bug.")
+            joined[name] = value
+    return joined
 
 
 def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:

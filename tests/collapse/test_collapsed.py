@@ -111,6 +111,24 @@ def test_the_draws_have_the_log_density_that_is_recorded():
         np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
 
 
+def test_each_part_of_a_program_has_its_own_data():
+    """Without the counts a model has other numbers, read beside those of Deterministics and steps."""
+    x, z = np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, -30.0])
+    with pm.Model() as model:
+        p, N = pm.Beta("p", 2, 3), pm.Poisson("N", np.full(3, 9.0))
+        pm.Binomial("y", n=N, p=p, observed=[4.0, 6.0, 5.0])
+        a, b = pm.Normal("a", 0, 10), pm.Normal("b", 0, 10)
+        ax, bz = pm.Deterministic("ax", a * x), pm.Deterministic("bz", b * z)
+        pm.Normal("ya", ax, 0.5, observed=5 * x)
+        pm.Normal("yb", bz, 0.5, observed=2 * z)
+    idata = pmd.sample(4, tune=20, chains=2, model=model, random_seed=1, **QUIET)
+    assert set(idata["probabilities"].data_vars) == {"N", "N outside"}
+    np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
+    for name, of, factor in (("ax", "a", x), ("bz", "b", z)):
+        expected = idata["posterior"][of].to_numpy()[..., None] * factor
+        np.testing.assert_allclose(idata["posterior"][name], expected)
+
+
 @pytest.mark.slow
 def test_collapsed_and_other_draws_agree():
     model, _ = counts()
