@@ -36,7 +36,8 @@ def impossible(graph: LogpGraph, point: PointType, names: list[str]) -> str:
     return (
         f"The log density is -inf, through {shown(terms) or 'one of its terms'}: the start of {shown(names)} "
         "is impossible, and tuning found nothing possible near it. Either the start contradicts the data (a "
-        "latent count smaller than what was counted): pass initvals= that they allow. Or the term is "
+        "latent count smaller than what was counted): pass initvals= that they allow, or let pmd.sample sum "
+        "such counts out, which needs no start (collapse=[...], in float64). Or the term is "
         "impossible whatever the start: observed values outside their distribution's support, a parameter "
         "outside its domain, a p that does not sum to 1. model.debug() says which."
     )
