@@ -75,11 +75,11 @@ def main() -> None:
 
     # columns that stand in for one another: a model with either is likely, and one with both is not
     alike = np.corrcoef(X, rowvar=False)
-    print("\nPairs of columns of which mostly one counts:")
+    print("\nPairs of columns of which mostly one counts (probability of one or both, and of both):")
     for i, j in itertools.combinations(range(10), 2):
         one, both = (counts[:, i] | counts[:, j]).mean(), (counts[:, i] & counts[:, j]).mean()
         if one > 0.4 and both < 0.5 * min(counts[:, i].mean(), counts[:, j].mean()):
-            print(f"{labels[i]}, {labels[j]} (correlation {alike[i, j]:.2f}): one {one:.2f}, both {both:.2f}")
+            print(f"{labels[i]}, {labels[j]} (correlation {alike[i, j]:.2f}): {one:.2f}, {both:.2f}")
 
 
 if __name__ == "__main__":
