@@ -142,11 +142,13 @@ class Collapsed:
     # ------------------------------------------------------------ pure JAX functions
     def context(self, point: dict[str, Any]):
         """The context of the density at a point of the other variables' value variables, and its numbers."""
+        return self.density.without_parts(self.inputs(point))
+
+    def inputs(self, point: dict[str, Any]) -> list[Any]:
+        """The inputs of `context`, from which the density's own context is prepared."""
         read = iter(self._read(*(point[str(v.name)] for v in self._values)))
         others = self.density.graph.others
-        return self.density.without_parts(
-            [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
-        )
+        return [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
 
     def total_and_draw(self, key, context: Context, lowest):
         """The logarithm of the sum, and (d,) int, the sites given the other variables.

@@ -1,6 +1,7 @@
 """Block Gibbs: exact conditionals, colour by colour or site by site."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -46,28 +47,30 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     return sweeping(visits_of), {}
 
 
-def visits_of(target, without: np.ndarray | None = None) -> list:
+def visits_of(target, without: np.ndarray | None = None, drawing: Callable | None = None) -> list:
     """List of the visits that make up a sweep, each (key, x, backward) -> x.
 
     Parameters
     ----------
     target : Target
     without : (d,) bool, sites that have a colour and are not to be drawn
+    drawing : how sites are drawn, a function like `draw`, which is the default
     """
+    drawing = drawing or draw
     visits = []
     for n, start in enumerate(target.space.starts):
         colours = [sites for m, sites in target.colours if m == n]
         if without is not None:
             colours = [kept for sites in colours if len(kept := sites[~without[start + sites]])]
         visits += (
-            [visit_colour(target, n, sites) for sites in colours]
+            [visit_colour(target, n, sites, drawing) for sites in colours]
             if len(colours) <= UNROLLED
-            else [visit_colours(target, n, colours)]
+            else [visit_colours(target, n, colours, drawing)]
         )
-    return visits + [scan(target, n, sites) for n, sites in target.scanned]
+    return visits + [scan(target, n, sites, drawing) for n, sites in target.scanned]
 
 
-def visit_colour(target, n: int, sites: np.ndarray):
+def visit_colour(target, n: int, sites: np.ndarray, drawing: Callable):
     """A visit that draws the sites of one colour together; `sites` are counted within variable n."""
     start, v = target.space.blocks[n]
     differences_of = (target.logits if v.finite else target.rows)(n, sites)
@@ -81,7 +84,7 @@ def visit_colour(target, n: int, sites: np.ndarray):
         # The barrier keeps XLA from computing the draw again for every site that reads it. The new values are
         # put in place by a select with static indices, because a scatter is slow.
         values = jax.lax.optimization_barrier(
-            draw(
+            drawing(
                 uniforms_for(key, v, len(sites)),
                 v,
                 sites,
@@ -95,7 +98,7 @@ def visit_colour(target, n: int, sites: np.ndarray):
     return visit
 
 
-def visit_colours(target, n: int, colours: list[np.ndarray]):
+def visit_colours(target, n: int, colours: list[np.ndarray], drawing: Callable):
     """A visit that draws many colours in turn, in a loop over a padded table of their sites."""
     start, v = target.space.blocks[n]
     width = max(map(len, colours))
@@ -114,7 +117,9 @@ def visit_colours(target, n: int, colours: list[np.ndarray]):
             # that all draws of that site are equal.
             u = uniforms_for(jax.random.fold_in(key, t), v, width)
             u = u[:, jnp.minimum(np.arange(width), jnp.asarray(last)[c])]
-            values = draw(u, v, sites, x[start + sites], lambda *candidates: differences_of(x, *candidates))
+            values = drawing(
+                u, v, sites, x[start + sites], lambda *candidates: differences_of(x, *candidates)
+            )
             values = jax.lax.optimization_barrier(values)
             block = jnp.where(colour == c, values[position], x[start : start + v.size])
             return jax.lax.dynamic_update_slice(x, block, (start,))
@@ -124,7 +129,7 @@ def visit_colours(target, n: int, colours: list[np.ndarray]):
     return visit
 
 
-def scan(target, n: int, sites: np.ndarray):
+def scan(target, n: int, sites: np.ndarray, drawing: Callable):
     """A visit that draws single sites in turn and updates the tensors that join them after every change."""
     start, v = target.space.blocks[n]
 
@@ -139,7 +144,7 @@ def scan(target, n: int, sites: np.ndarray):
                 now = x[start + site]
                 differences = functools.partial(target.row, n, site, x, joined)
                 u = uniforms_for(jax.random.fold_in(key, place), v, 1)
-                (value,) = draw(u, v, site[None], now[None], differences)
+                (value,) = drawing(u, v, site[None], now[None], differences)
                 return t + 1, site, value, value != now
 
             return body

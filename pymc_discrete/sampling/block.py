@@ -102,6 +102,13 @@ class Block(ABC):
         """The point {variable: value} with the block's variables dispersed, except those named in `given`."""
         return point
 
+    def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """The point {variable: value}, with the block's discrete variables where the density is not zero.
+
+        They are changed only if the density is zero where they are, and stay there if nothing is found.
+        """
+        return point
+
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:  # noqa: B027
         """Raise an error for starting points from which the block cannot move."""
 

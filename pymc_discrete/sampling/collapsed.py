@@ -14,6 +14,7 @@ from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.nuts import NutsBlock, NutsState
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.names import shown
 
@@ -102,6 +103,16 @@ class CollapsedBlock(Block):
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return self.nuts.logdensity(point | self._lowest(self._on_host(point)))
+
+    def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        if self.logdensity(point) > -np.inf:  # the sum may be possible where its middle is not
+            return point
+        density = self.collapsed.density
+        inputs = [np.asarray(a) for a in self.collapsed.inputs(self.points.packed(point) | self.numbers)]
+        x = possible_start(density, density.space.ravel(point), inputs, rng)
+        return point | {
+            name: value.astype(point[name].dtype) for name, value in density.space.unravel(x).items()
+        }
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         for point in points:

@@ -14,6 +14,7 @@ from pymc_discrete.sampling.block import MEAN, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.discrete import INTEGRATED, DiscreteStep
+from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed
 from pymc_discrete.targets.float32 import floats_are_32_bit
@@ -152,6 +153,11 @@ class DiscreteBlock(Block):
             if m.name in given:
                 y[m.start : m.start + m.size] = x[m.start : m.start + m.size]
         return target.point(y)
+
+    def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        x, target = self.target.at(point)
+        _, inputs, _ = self.density.split(point)
+        return target.point(possible_start(self.density, x, inputs, rng))
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
         for point in points:

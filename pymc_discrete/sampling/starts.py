@@ -53,8 +53,12 @@ def starts(
             logp = judge.logdensity(point)
             if np.isfinite(logp):
                 break
+            if attempt == RETRIES and np.isneginf(logp):
+                for block in blocks:
+                    point = block.possible(point, rng)
+                logp = judge.logdensity(point)
             leaves_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)
-            if attempt == RETRIES and not leaves_in_tuning:
+            if attempt == RETRIES and not np.isfinite(logp) and not leaves_in_tuning:
                 model.check_start_vals(point, mode="FAST_COMPILE")  # raises
         points.append(point)
     for block in blocks:

@@ -16,6 +16,7 @@ from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
+from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.jax_settings import jitted
@@ -180,6 +181,13 @@ class CollapsedNUTS(NutsInJax):
         lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self._discrete}
         self._function.hold(rest | {LOWEST: lowest})
+        if self._draws == 0 and self._function.at(rest) == -np.inf:
+            # no value in the stretches is possible, so that NUTS could not move
+            inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
+            x = possible_start(self.collapsed.density, x, [np.asarray(a) for a in inputs], self.rng)
+            self._usual = x.astype(float)
+            lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
+            self._function.hold(rest | {LOWEST: lowest})
         # PyMC's NUTS takes all that it is given for its own variables
         moved, stats = self._nuts.step({name: rest[name] for name in self._function.names})
         new = rest | moved

@@ -22,6 +22,7 @@ from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
 from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
+from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed
 from pymc_discrete.steps.watch import Watch
@@ -294,10 +295,12 @@ class DiscreteStep(JaxStep):
     def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
         space = self.target.space
         x = space.ravel(point)
-        if first and self.start == "dispersed":
-            x = dispersed(x, self.target.at(point)[1], self.rng)
         full = self.numbers_on_device | point
         others = [full[v.name] for v in self.density.graph.others]
+        if first:
+            x = possible_start(self.density, x, others, self.rng)
+        if first and self.start == "dispersed":
+            x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck:
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary, values = self._draw(self._seed(), x, others, self.params, self.transitions)

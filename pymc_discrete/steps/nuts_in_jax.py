@@ -138,6 +138,11 @@ class Gradient:
         """Keep the values of the other variables of a point."""
         self._held = self._prepare(self._density.others(self._numbers | point))
 
+    def at(self, point: PointType) -> float:
+        """The log density, nats, at the values of a point and of the others that are held."""
+        q = np.concatenate([np.ravel(point[name]) for name in self.names])
+        return float(self._pytensor_function(q)[0])
+
     def _pytensor_function(self, q: np.ndarray) -> tuple[Any, np.ndarray]:
         value, slope = self._evaluate(*self._held, q)
         return np.float64(value), np.array(slope)

@@ -568,5 +568,5 @@ def test_impossible_start():
     with pm.Model():
         n = pm.Poisson("n", 1.0, initval=2)
         pm.Binomial("y", n=n, p=0.5, observed=90)
-        with pytest.raises(SamplingError, match="the start of 'n' is impossible"):
-            pmd.sample(50, tune=100, chains=2, random_seed=1, **QUIET)
+        idata = pmd.sample(50, tune=100, chains=2, random_seed=1, **QUIET)
+    assert (idata["posterior"]["n"] >= 90).all()

@@ -1,0 +1,82 @@
+"""A search for a possible state, for chains that start where all neighbours are impossible too."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels.block_gibbs import draw, visits_of
+from pymc_discrete.kernels.random import choose
+from pymc_discrete.targets.space import Space, Variable
+
+SEARCHING = 300  # most sweeps until a possible state is found
+RETURNING = 40  # sweeps from there to the bulk of the target: each halves the distance, or better
+# The penalties of an impossible element, in nats. Mostly the number of impossible elements never increases;
+# in one sweep of `PERIOD` it may, since some states become possible only by a detour.
+HIGH, LOW, PERIOD = 30.0, 1.5, 4
+PROHIBITIVE = 1e9  # the penalty on the way back, far above all differences of finite elements
+
+
+def search(key, x, target_of: Callable[[Any, Any], Any]):
+    """(d,) int, a possible state near the bulk of the target, and whether one was found.
+
+    The search begins at x, or with all sites that have a window at one level, 0, 1, 2, 4, ..., whichever has
+    the fewest impossible elements: where each count is at most another one, they can only be raised together.
+    Sites are then drawn in turn from all scales of neighbours, first such that fewer and fewer elements of
+    the log density are impossible, and from a possible state on by the log density itself. This is no
+    transition of a chain: it leaves no distribution as it is.
+
+    Parameters
+    ----------
+    x : (d,) int
+    target_of : (share, penalty) -> Target of a `softened` density
+    """
+
+    def going_on(carried):
+        _, tried, left, found = carried
+        return jnp.where(found, left > 0, tried < SEARCHING)
+
+    def sweep(carried):
+        x, tried, left, found = carried
+        searching = jnp.where((tried + 1) % PERIOD == 0, LOW, HIGH)
+        target = target_of(jnp.where(found, 1.0, 0.0), jnp.where(found, PROHIBITIVE, searching))
+        key_sweep = jax.random.fold_in(key, tried + RETURNING - left)
+        for n, visit in enumerate(visits_of(target, drawing=among_neighbours)):
+            x = visit(jax.random.fold_in(key_sweep, n), x, False)
+        # where the share is 0, the log density is minus the penalty times the number of impossible elements
+        possible = found | (target.logdensity(x) > -LOW / 2)
+        return x, tried + ~found, left - found, possible
+
+    counting = target_of(jnp.zeros(()), jnp.ones(()))
+    starts = at_levels(counting.space, jnp.asarray(x))
+    possible = jax.lax.map(counting.logdensity, starts)
+    best = jnp.argmax(possible)  # of equal ones the first
+    first = (starts[best], jnp.zeros((), int), jnp.full((), RETURNING), possible[best] > -0.5)
+    x, _, _, found = jax.lax.while_loop(going_on, sweep, first)
+    return x, found
+
+
+def at_levels(space: Space, x):
+    """(n, d) int: x, and x with its windowed sites at 0, 1, 2, 4, ..., or the nearest possible value."""
+    widest = int(np.max(space.column, where=space.windowed[:, None], initial=1))
+    levels = np.concatenate([[0], 2 ** np.arange(int(np.log2(widest)) + 1)])
+    at_level = np.clip(levels[:, None], space.lower, space.upper)
+    return jnp.concatenate([x[None], jnp.where(space.windowed, at_level, x)]).astype(x.dtype)
+
+
+def among_neighbours(u, v: Variable, rows, now, differences):
+    """(r,) int, new values of sites of one variable: arguments as of `draw` for Gibbs sampling.
+
+    A site with a window is drawn from its neighbours at all distances and its current value. A neighbour at
+    distance s has 1 / (1 + s) of the weight, so that sites go no farther than they must.
+    """
+    if v.finite:
+        return draw(u, v, rows, now, differences)
+    offsets = np.concatenate([[0], np.asarray(v.offsets)])
+    values = now[:, None] + jnp.asarray(offsets, now.dtype)
+    d = differences(values) - np.log1p(np.abs(offsets))
+    k = choose(u[0], d)[:, None]
+    moved = jnp.take_along_axis(values, jnp.minimum(k, len(offsets) - 1), axis=1)
+    return jnp.where(k < len(offsets), moved, now[:, None])[:, 0]

@@ -1,0 +1,68 @@
+"""A possible start of a chain, where the one that was given or drawn is impossible."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.kernels.search import search
+from pymc_discrete.reuse import PROGRAMS, Kept
+from pymc_discrete.steps.compiling import announcing
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.graph.numbers import NeedsValues
+from pymc_discrete.targets.jax_settings import SELDOM, jitted
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.softened import softened
+from pymc_discrete.targets.target import Target
+
+_log = logging.getLogger("pymc.discrete")
+
+DEAREST = 1e8  # counted operations of a sweep, beyond which no search is made
+
+_kept: Kept[Callable | None] = Kept(PROGRAMS)
+
+
+def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.random.Generator) -> np.ndarray:
+    """(d,) int, the sites x if they are possible, else a possible state, or x where none is found.
+
+    A count below what was observed of it is the usual case: its prior says nothing of the data, and a chain
+    that starts near the prior's mean may find nothing possible within reach of its steps.
+
+    Parameters
+    ----------
+    density : of the block
+    x : (d,) int
+    inputs : those of the density's context
+    rng : is drawn from only where x is impossible
+    """
+    target = Target(density)
+    target._inputs = inputs
+    if float(target.logdensity(x)) != -np.inf:
+        return x
+    search_of = _kept.get(("search", density), lambda: searching(density))
+    if search_of is None:
+        return x
+    y, found = search_of(rng.integers(2**32, size=2, dtype=np.uint32), x, inputs)
+    y = np.asarray(y).astype(x.dtype)
+    if not found or not float(target.logdensity(y)) > -np.inf:
+        return x
+    moved = list(dict.fromkeys(density.space.sites[site][0] for site in np.flatnonzero(x != y)))
+    _log.info(f"The start of {shown(moved)} was impossible, and was moved to where the data allow it.")
+    return y
+
+
+def searching(density: ModelDensity) -> Callable | None:
+    """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it is too dear."""
+    try:
+        soft = softened(density)
+    except (NeedsValues, NotImplementedError, ValueError):
+        return None
+    if soft.cost(False) > DEAREST:
+        return None
+
+    def searched(seed, x, inputs):
+        return search(key_of_words(seed), x, lambda *levels: Target(soft).with_inputs([*inputs, *levels]))
+
+    return announcing(jitted(searched, SELDOM), f"the search for a possible start of {shown(density.names)}")

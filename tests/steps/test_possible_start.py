@@ -1,0 +1,177 @@
+"""Chains whose start is impossible: a possible one is found, and what is possible stays as it is."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.steps import possible_start as module
+from pymc_discrete.steps.possible_start import possible_start
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.softened import PENALTY, SHARE, softened
+from pymc_discrete.targets.target import Target
+from tests.tools.running import QUIET
+
+
+def counted():
+    """Counts of sites far above the prior, each site visited three times."""
+    N = pm.Poisson("N", 4.0, shape=3)
+    pm.Binomial("y", N[:, None], 0.4, observed=[[70, 60, 2], [0, 1, 0], [3000, 90, 5]])
+
+
+def survivors():
+    """Only the last count is above what the first may be: all earlier ones have to be raised first."""
+    N = pm.Poisson("N", 3.0)
+    for t in range(4):
+        N = pm.Binomial(f"S{t}", N, 0.9, initval=2)
+    pm.Binomial("y", N, 0.5, observed=90)
+
+
+def two_parts():
+    a, b = pm.Poisson("a", 2.0, shape=2), pm.Poisson("b", 2.0, shape=2)
+    pm.Binomial("y", a + b, 0.5, observed=[40, 900])
+
+
+def removal():
+    left = pm.NegativeBinomial("N", mu=3.0, alpha=1.0, shape=2)
+    for t, y in enumerate(np.array([[40, 25], [33, 20], [60, 2]])):
+        pm.Binomial(f"y{t}", left, 0.3, observed=y)
+        left = left - y
+
+
+def hypergeometric():
+    """Of N animals 60 are marked, 50 were caught, 21 of these marked."""
+    N = pm.DiscreteUniform("N", 1, 5000, initval=20)
+    pm.HyperGeometric("y", N=N, k=60, n=50, observed=21)
+
+
+def total():
+    """One value only is possible."""
+    N = pm.Poisson("N", 5.0)
+    pm.Multinomial("y", n=N, p=[0.2, 0.3, 0.5], observed=[20, 31, 46])
+
+
+def from_above():
+    N = pm.Poisson("N", 800.0, shape=2)
+    pm.Potential("cap", pt.switch(N <= 3, 0.0, -np.inf))
+
+
+def pair():
+    """Equal and odd: no single site can be changed from a possible state to another."""
+    z = pm.Categorical("z", np.ones(6) / 6, shape=2)
+    pm.Potential("equal", pt.switch(pt.eq(z[0], z[1]), 0.0, -np.inf))
+    pm.Potential("odd", pt.switch(pt.eq(z.sum(), 6), 0.0, -np.inf))
+
+
+def dense():
+    N = pm.Poisson("N", 1.0, shape=6)
+    pm.Binomial("y", N.sum(), 0.5, observed=200)
+
+
+def tanks():
+    N = pm.DiscreteUniform("N", 1, 10_000, initval=500)
+    pm.DiscreteUniform("y", 1, N, observed=[4321, 2, 870])
+
+
+MODELS = [counted, survivors, two_parts, removal, hypergeometric, total, from_above, pair, dense, tanks]
+
+
+def block_of(build):
+    with pm.Model() as model:
+        build()
+    return model, pmd.target_from_model(model, differences="exact")
+
+
+@pytest.mark.parametrize("build", MODELS, ids=lambda f: f.__name__)
+@pytest.mark.by_default("counted", "survivors")
+def test_a_possible_start_is_found(build):
+    model, target = block_of(build)
+    x, _ = target.at(model.initial_point())
+    assert float(target.logdensity(x)) == -np.inf
+    for seed in range(5):
+        y = possible_start(target.density, x, target.density.default_inputs(), np.random.default_rng(seed))
+        assert float(target.logdensity(y)) > -np.inf
+        assert (np.asarray(target.differences(y)).max(axis=1) < 40).all(), "far from the bulk"
+
+
+def test_the_softened_density_counts_what_is_impossible():
+    model, target = block_of(survivors)
+    density = target.density
+    assert isinstance(density, ModelDensity)
+    soft = softened(density)
+    x, _ = target.at(model.initial_point())
+    at = lambda x, share, penalty: float(
+        Target(soft)
+        .with_inputs([*density.default_inputs(), np.float64(share), np.float64(penalty)])
+        .logdensity(x)
+    )
+    assert [v.name for v in soft.graph.others[-2:]] == [SHARE, PENALTY]
+    assert at(x, 0, 1) == -1  # y
+    assert at(np.array([3, 5, 2, 4, 1]), 0, 7) == -3 * 7  # S0 > N, S2 > S1, y
+    possible = np.array([200, 190, 180, 170, 160])
+    assert at(possible, 0, 1) == 0
+    assert np.isclose(at(possible, 1, 1), float(target.logdensity(possible)), rtol=1e-12)
+    assert np.isclose(at(possible, 0.5, 1), 0.5 * float(target.logdensity(possible)), rtol=1e-12)
+
+
+def test_a_possible_start_is_left_alone(monkeypatch):
+    _, target = block_of(counted)
+    monkeypatch.setattr(module, "searching", None)  # what would be called otherwise
+    x, rng = np.array([100, 7, 4000]), np.random.default_rng(3)
+    assert possible_start(target.density, x, target.density.default_inputs(), rng) is x
+    assert rng.integers(10**9) == np.random.default_rng(3).integers(10**9)
+
+
+def test_what_no_start_makes_possible_stays_where_it_is():
+    def never():
+        x = pm.Poisson("x", 3.0)
+        pm.Potential("never", pt.switch(x >= 0, -np.inf, 0.0))
+
+    _, target = block_of(never)
+    x = np.array([3])
+    assert possible_start(target.density, x, target.density.default_inputs(), np.random.default_rng(3)) is x
+
+
+def abundance():
+    with pm.Model() as model:
+        lam, p = pm.Exponential("lam", 1.0), pm.Beta("p", 2, 2)
+        N = pm.Poisson("N", lam, shape=2)
+        pm.Binomial("y", N[:, None], p, observed=[[90, 81], [210, 190]])
+    return model
+
+
+@pytest.mark.slow
+def test_pmd_sample_starts(caplog):
+    caplog.set_level("INFO", logger="pymc")
+    idata = pmd.sample(10, tune=10, chains=2, model=abundance(), collapse=False, random_seed=1, **QUIET)
+    assert (idata["posterior"]["N"] >= [90, 210]).all()
+    assert any("The start of 'N' was impossible" in r.getMessage() for r in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "kind", [pmd.BlockGibbs, pmd.AutoStep, pmd.GibbsWithGradients, pmd.PathAuxiliary, pmd.DiscreteLangevin]
+)
+@pytest.mark.by_default("BlockGibbs")
+def test_steps_of_pm_sample_start(kind):
+    model = abundance()
+    step = kind(model=model)
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    point, stats = step.step(model.initial_point())
+    assert np.isfinite(stats[0]["model_logp"])
+    assert (point["N"] >= [90, 210]).all()
+
+
+@pytest.mark.slow
+def test_summed_out_counts_start():
+    """The stretches of the sum hold nothing possible where they are first laid."""
+    with pm.Model() as model:
+        lam, p = pm.Exponential("lam", 1.0), pm.Beta("p", 2, 2)
+        pm.Binomial("y", pm.Poisson("N", lam), p, observed=[900, 810])
+        step = pmd.CollapsedNUTS()
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    point, stats = step.step(model.initial_point())
+    assert np.isfinite(stats[0]["model_logp"])
+    assert point["N"] >= 900
+    idata = pmd.sample(5, tune=5, chains=1, model=model, collapse=True, random_seed=1, **QUIET)
+    assert (idata["posterior"]["N"] >= 900).all()
