@@ -298,7 +298,8 @@ class DiscreteStep(JaxStep):
         full = self.numbers_on_device | point
         others = [full[v.name] for v in self.density.graph.others]
         if first:
-            x = possible_start(self.density, x, others, self.rng)
+            # the same arrays as in `check_start`, so that nothing is compiled again
+            x = possible_start(self.density, x, self.density.split(point)[1], self.rng)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck:
