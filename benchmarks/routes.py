@@ -112,6 +112,16 @@ def collapsed_nuts(model, truncate):
         return pm.sample(DRAWS, tune=TUNE, chains=CHAINS, cores=1, step=step, **QUIET, **CHECKS)
 
 
+def auto_step(model, truncate):
+    import pymc as pm
+
+    import pymc_discrete as pmd
+
+    with model:
+        step = pmd.AutoStep()
+        return pm.sample(2 * DRAWS, tune=TUNE, chains=CHAINS, cores=1, step=step, **QUIET, **CHECKS)
+
+
 def collapse(model, truncate):
     import pymc_discrete as pmd
 
@@ -145,6 +155,7 @@ def marginalize_nutpie(model, truncate):
 ROUTES = {
     "sampled": sampled,
     "CollapsedNUTS": collapsed_nuts,
+    "AutoStep, pm.sample": auto_step,
     "pmd.sample(collapse)": collapse,
     "marginalize, pm.sample": marginalize,
     "marginalize, nutpie": marginalize_nutpie,

@@ -64,10 +64,13 @@ def windowed():
 def linear():
     g = pm.Bernoulli("g", 0.2, shape=3)
     pm.Normal("y", pt.dot(X, g * pm.Normal("b", 0, 1, shape=3)), 1, observed=np.zeros(7))
+def counts():
+    n, p = pm.Poisson("n", pm.Gamma("lam", 2, 1), shape=2, initval=[4, 4]), pm.Beta("p", 1, 1)
+    pm.Binomial("y", n=n, p=p, observed=[1, 2])
 def dense():
     g = pm.Bernoulli("g", 0.3, shape=3)
     pm.MvNormal("y", np.zeros(7), cov=pt.eye(7) + pt.dot(X * (4.0 * g), X.T), observed=np.ones(7))
-for build in (scalar, tables, windowed, linear, dense):
+for build in (scalar, tables, windowed, counts, linear, dense):
     with pm.Model() as model:
         build()
     for step in steps:
@@ -81,7 +84,7 @@ for build in (scalar, tables, windowed, linear, dense):
                 step(model=model)
                 started(f"CollapsedNUTS on {build.__name__}")
             continue
-        if step is pmd.PerturbAndMaxProduct and build in (windowed, dense):
+        if step is pmd.PerturbAndMaxProduct and build in (windowed, counts, dense):
             continue
         exact = step in (pmd.BlockGibbs, pmd.TreeGibbs, pmd.PerturbAndMaxProduct)
         for options in ({}, {"blocked": False}, {"differences": "gradient"}):
@@ -90,6 +93,9 @@ for build in (scalar, tables, windowed, linear, dense):
             built = step(model=model, **options)
             started(f"{step.__name__}(**{options}) on {build.__name__}")
             for one in getattr(built, "methods", [built]):
+                if isinstance(one, pmd.CollapsedNUTS):
+                    continue
+                one = getattr(one, "sites", one)
                 one.target.describe(), one.kernel, one.params
                 started(f"describe() of {step.__name__} on {build.__name__}")
 print("quiet")

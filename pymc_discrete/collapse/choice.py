@@ -36,13 +36,20 @@ FIXED = 1000  # work of a draw besides the elements of the log density, counted 
 DEAREST = 50.0
 
 
-def chosen(model: pm.Model, names: Sequence[str], moved: Sequence[str]) -> Collapsed | None:
+def chosen(
+    model: pm.Model,
+    names: Sequence[str],
+    moved: Sequence[str],
+    sampled_by: str = "collapse=False",
+    summed_by: str = "collapse=True",
+) -> Collapsed | None:
     """The counts that it pays to sum out, if there are any; a logged line says what and why.
 
     Parameters
     ----------
     names : discrete variables that may be summed out
     moved : continuous variables that NUTS moves
+    sampled_by, summed_by : what the user can write to have the other, for the log
     """
     try:
         density: Any = target_of(model, list(names), with_numbers=True).density
@@ -62,10 +69,10 @@ def chosen(model: pm.Model, names: Sequence[str], moved: Sequence[str]) -> Colla
     if factor > DEAREST:
         _log.info(
             f"Not summed out: {shown(found)}, {tied}: an evaluation would be {factor:.0f} times the work. "
-            "collapse=True sums out all the same."
+            f"{summed_by} sums out all the same."
         )
         return None
-    _log.info(f"Summed out while NUTS moves: {shown(found)}, {tied}. collapse=False samples as it is.")
+    _log.info(f"Summed out while NUTS moves: {shown(found)}, {tied}. {sampled_by} samples as it is.")
     return collapsed
 
 

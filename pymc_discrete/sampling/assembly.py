@@ -1,6 +1,5 @@
 """Assigns every variable of a model to a step, and makes the blocks of a compiled chain of the steps."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,15 +19,14 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.slice import SliceBlock
 from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.base import JaxStep
+from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
+from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, refuse_counts_as_floats
-from pymc_discrete.targets.from_model import target_of
-from pymc_discrete.targets.integrals.choice import gated_coefficients
-from pymc_discrete.targets.model_settings import width_of_models
+from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.names import shown
-
-_log = logging.getLogger("pymc.discrete")
 
 # the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
 BLOCKS: dict[str, Callable[..., Block]] = {
@@ -58,7 +56,7 @@ def steps_of(
     for s in flat:
         if isinstance(s, type):
             raise TypeError(f"{s.__name__} is the class of a step, not a step: call it, step={s.__name__}().")
-        if not isinstance(s, JaxStep | CustomStep):
+        if not isinstance(s, JaxStep | CustomStep | NutsInJax):
             raise TypeError(
                 f"pmd.sample takes the steps of pymc_discrete, got {getattr(type(s), '__name__', s)}. "
                 "Continuous variables get NUTS here (see nuts=), or pmd.ReparameterizedSlice; a JAX function "
@@ -69,6 +67,7 @@ def steps_of(
                 f"{type(s).__name__} was made for another model. Make it in the context of the model that is "
                 "sampled."
             )
+    collapse, flat = natively(flat, collapse)
     assigned = [v.name for s in flat for v in s.vars]
     twice = sorted({n for n in assigned if assigned.count(n) > 1})
     if twice:
@@ -90,39 +89,38 @@ def steps_of(
         left = [name for name in left if name not in collapsed.density.names]
     if left:
         options: dict[str, Any] = {"model": model, "initial_point": point, "_all_in_jax": True}
-        if collapsed or any(isinstance(s, DiscreteStep) and s.integrated for s in flat):
-            automatic = AutoStep(left, **options)
-        else:
-            automatic = automatic_step(left, moved, **options)
+        if not collapsed and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat):
+            options["integrate"] = gated_coefficients(model, left, moved, point) or None
+        automatic = AutoStep(left, **options)
         flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed
 
 
-def automatic_step(names: list[str], moved: list[str], **options: Any) -> Any:
-    """`AutoStep` for discrete variables, with the coefficients integrated out that they gate.
+def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | CustomStep]]:
+    """What `collapse` is with the variables that steps of `pm.sample` sum out, and the other steps.
 
-    Parameters
-    ----------
-    moved : continuous variables that no step names
-    options : of `AutoStep`
+    In place of PyMC's NUTS, which is in these steps, the chain's own moves their continuous variables.
     """
-    model, point = options["model"], options["initial_point"]
-    try:
-        integrate = gated_coefficients(model, names, moved, point) if width_of_models() else []
-        if integrate:
-            asked = {"integrate": integrate, "initial_point": point, "with_numbers": True}
-            density: Any = target_of(model, names, **asked).density
-            if not density.plan.swept or not density.exact:
-                integrate = []
-    except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
-        integrate = []
-    if integrate:
-        _log.info(
-            f"Integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
-            f"{shown(integrate)}. A step that is named, step=pmd.BlockGibbs(), leaves them to NUTS."
+    names: list[str] = []
+    steps: list[JaxStep | CustomStep] = []
+    for s in flat:
+        if isinstance(s, NutsInJax) and s.options != NUTS_OPTIONS:
+            raise ValueError(
+                "CollapsedNUTS has options here, which are those of PyMC's NUTS. Pass them to pmd.sample, as "
+                "target_accept= and nuts={'max_treedepth': ...}."
+            )
+        if isinstance(s, CollapsedNUTS):
+            names += s.summed
+        else:
+            steps.append(s.sites if isinstance(s, IntegratedNUTS) else s)
+    if not names or collapse is True:
+        return collapse, steps
+    if collapse is False:
+        raise ValueError(
+            f"{shown(names)} {'is' if len(names) == 1 else 'are'} summed out by a step, and not with "
+            "collapse=False. Leave one of them out, or name what AutoStep is to sample."
         )
-        options["integrate"] = integrate
-    return AutoStep(names, **options)
+    return names if isinstance(collapse, str) else [*collapse, *names], steps
 
 
 def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:

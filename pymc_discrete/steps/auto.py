@@ -1,51 +1,56 @@
-"""The automatic choice of a step, and its registration with PyMC."""
+"""The automatic choice of the steps of a model, and its registration with PyMC."""
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import pymc as pm
+import pytensor
 from pymc.model import modelcontext
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Variable
 
-from pymc_discrete.steps.block_gibbs import BlockGibbs
+from pymc_discrete.collapse import choice
+from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
-from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
-from pymc_discrete.steps.tree_gibbs import TreeGibbs
-from pymc_discrete.targets.blocks import block_of
-from pymc_discrete.targets.from_model import ModelDensity, target_of
+from pymc_discrete.steps.suited import steps_for, variables_without_jax
+from pymc_discrete.targets.blocks import block_of, value_name
 from pymc_discrete.targets.graph.support import can_take
-from pymc_discrete.targets.graph.untouched import terms_without_jax
-from pymc_discrete.targets.names import merged_texts, shown
+from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
+from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
-
-# the first part of the reason that is logged for a step; the second describes the variables' differences
-WHY = {
-    BlockGibbs: "conditionals are exact",
-    TreeGibbs: "conditionals are exact, and the sites that interact are chains or trees, drawn at once",
-    DiscreteLangevin: "differences are first-order",
-}
+# options that say how discrete variables are sampled: with one of them nothing is summed out
+HOW = {"differences": "auto", "transitions": "auto", "window": "auto", "start": "point", "blocked": True}
 
 
 class AutoStep(DiscreteStep):
-    """The best step of `pymc_discrete` for each discrete variable of a model.
+    """The best steps of `pymc_discrete` for a model, or for some of its discrete variables.
 
-    Calling the class returns that step: `BlockGibbs` for the variables whose conditionals are exact, or
-    `TreeGibbs` where the sites that interact are chains or trees (hidden Markov chains); `DiscreteLangevin`
-    in continuous time for variables whose differences are gradient estimates; a `CompoundStep` of both, where
-    a model has both kinds. Variables that enter a term with an Op without a JAX version get PyMC's own step.
-    A logged line names each step and the reason for it.
+    Calling the class returns these steps, and a logged line names each and the reason for it. Without `vars`
+    it looks first, by the rules of `pmd.sample(collapse="auto")`, for what need not be sampled:
+
+    - counts that a term joins, by their amount, with continuous variables (the size of a population and the
+      probability to be seen): `CollapsedNUTS` takes all continuous variables, with the counts summed out;
+    - coefficients that discrete variables gate, in a regression with indicators: `CollapsedNUTS` with
+      `integrate` takes both and the other continuous variables.
+
+    All other discrete variables get `BlockGibbs` where conditionals are exact, or `TreeGibbs` where the sites
+    that interact are chains or trees (hidden Markov chains); `DiscreteLangevin` in continuous time where
+    differences are gradient estimates. Variables that enter a term with an Op without a JAX version get
+    PyMC's own step. A model that needs several steps has them in a `CompoundStep`.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is not a constrained vector.
+        Discrete variables to sample, as they are; by default every one that is not a constrained vector.
     differences, transitions, support, window, start, integrate
-        As in `GibbsWithGradients`.
+        As in `GibbsWithGradients`. Where one of these is given, discrete variables are sampled as it says and
+        nothing else is chosen; `support` does so for the variables that it names.
     model, blocked, rng, initial_point, compile_kwargs
         As in `GibbsWithGradients`.
 
@@ -71,109 +76,77 @@ class AutoStep(DiscreteStep):
 
     def __new__(cls, vars: Any = None, *, _all_in_jax: bool = False, **options: Any):
         cls.check_options(options)
-        model = modelcontext(options.get("model"))
+        model = modelcontext(options.pop("model", None))
         names = block_of(model, vars)
-        target_options: dict[str, Any] = {
-            key: options[key]
-            for key in ("differences", "support", "window", "initial_point", "integrate")
-            if key in options
-        }
-        try:
-            target = whole = target_of(model, names, **target_options, with_numbers=True)
-            without_jax = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
-        except NotImplementedError:  # some Ops without a JAX version already fail when the graph is analysed
-            without_jax = variables_without_jax(model, names)
-            if not without_jax:
-                raise
-        if without_jax and _all_in_jax:
-            raise next(error for _, error in without_jax.values())
-        if without_jax and options.get("integrate") is not None:
-            raise next(error for _, error in without_jax.values())
-        if without_jax:
-            names = [n for n in names if n not in without_jax]
-            pymc_steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()]
-            if not names:
-                return pymc_steps[0] if len(pymc_steps) == 1 else CompoundStep(pymc_steps)
-            step = cls(names, **{**options, **restricted(options, model, names)})
-            # Our steps come last, because their statistics contain the model's log density, which has to be
-            # that after all steps of the draw.
-            return CompoundStep([*pymc_steps, *getattr(step, "methods", [step])])
-        descriptions = target.describe()
-        exact = [name for name in names if descriptions[name]["exact"]]
-        steps: list[BlockedStep] = []
-        if options.get("integrate") is not None and len(exact) < len(names):
-            raise ValueError(
-                "integrate= needs one step for all variables, and that of "
-                f"{shown([n for n in names if n not in exact])} would take gradients. Pass "
-                "differences='exact', or name the variables of one step."
-            )
-        if 0 < len(exact) < len(names):
-            target_options |= restricted(target_options, model, exact)
-            target = target_of(model, exact, **target_options, with_numbers=True)
-        tree = bool(exact) and target.tree
-        kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
-            (exact, TreeGibbs if tree else BlockGibbs, {"_target": target}),
-            ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
-        )
-        for chosen, kind, kind_options in kinds:
-            if not chosen:
-                continue
-            reasons = "; ".join(
-                text for _, text in merged_texts({name: descriptions[name]["reason"] for name in chosen})
-            )
-            _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
-            guessed = [
-                name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen
-            ]
-            if guessed:
-                choose, whose = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")
-                _log.warning(
-                    f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {whose} differences "
-                    "are estimates by a gradient, which may be off by many nats: the chain is right but may "
-                    "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
-                    "its elements depends on few sites."
-                )
-            steps.append(kind(chosen, **kind_options, **{**options, **restricted(options, model, chosen)}))
-        return steps[0] if len(steps) == 1 else CompoundStep(steps)
+        asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
+        first = None if vars is not None or asked else not_sampled(model, names, options)
+        if first is None:
+            return steps_for(model, names, all_in_jax=_all_in_jax, **options)
+        left = [name for name in names if name not in {v.name for v in first.vars}]
+        if not left:
+            return first
+        others = steps_for(model, left, **options)
+        return CompoundStep([*getattr(others, "methods", [others]), first])
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
         return Competence.IDEAL if can_take(var) else Competence.INCOMPATIBLE
 
 
-def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
-    """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
-    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
-    return terms_without_jax(list(zip(labels, model.logp(sum=False), strict=True)), names)
+def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> BlockedStep | None:
+    """The step that sums discrete variables out, or integrates coefficients out, where that pays.
 
-
-def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError) -> BlockedStep:
-    """PyMC's own best step for a discrete variable, which enters a term that JAX cannot run.
+    It takes all continuous variables that PyMC gives to NUTS.
 
     Parameters
     ----------
-    name : the value variable
-    term : name of the term
-    error : what was raised for the term
+    names : discrete variables
+    options : of `AutoStep`
     """
-    value = next(v for v in model.value_vars if v.name == name)
-    rv = model.values_to_rvs[value]
-    kind = max((k for k in STEP_METHODS if k is not AutoStep), key=lambda k: max(k._competence(rv, False)))
-    why = str(error).splitlines()[0]
-    _log.info(
-        f"AutoStep: PyMC's {kind.__name__} for {name!r}: it enters {term!r}, which has an Op without a JAX "
-        f"version ({why})"
-    )
-    return kind([value], model=model)
+    named = {value_name(model, v) for v in options.get("support") or ()}
+    names = [name for name in names if name not in named]
+    if not names or not model.continuous_value_vars or pytensor.config.floatX != "float64":
+        return None
+    moved = for_nuts(model)
+    if not moved:
+        return None
+    point = options.get("initial_point") or model.initial_point()
+    shared = {key: options[key] for key in ("rng", "initial_point") if key in options}
+    remedies = f"pmd.AutoStep([{shown(names)}])", f"pmd.CollapsedNUTS([{shown([*moved, *names])}])"
+    collapsed = choice.chosen(model, names, moved, *remedies)
+    if collapsed:
+        names, integrate = collapsed.density.names, None
+    else:
+        integrate = gated_coefficients(model, names, moved, point, remedies[0]) or None
+    if not collapsed and not integrate:
+        return None
+    without_jax = variables_without_jax(model, [str(v.name) for v in model.value_vars])
+    if without_jax:
+        term, error = next(iter(without_jax.values()))
+        _log.info(f"Sampled all the same: {term!r} has an Op without a JAX version. {error}".splitlines()[0])
+        return None
+    return CollapsedNUTS([*moved, *names], integrate=integrate, model=model, **shared)
 
 
-def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[str, Any]:
-    """The options that are dictionaries by variable, reduced to the entries of these variables."""
-    out: dict[str, Any] = {}
-    for key in ("support", "window"):
-        if isinstance(options.get(key), dict):
-            out[key] = {k: v for k, v in options[key].items() if block_of(model, k)[0] in names}
-    return out
+def for_nuts(model: pm.Model) -> list[str]:
+    """Names of the continuous value variables that PyMC gives to NUTS where no step is named."""
+    logp, values = model.logp(), model.continuous_value_vars
+    if not has_gradient(logp, values):
+        values = [v for v in values if has_gradient(logp, [v])]
+    return [
+        str(v.name)
+        for v in values
+        if max(STEP_METHODS, key=lambda k: max(k._competence(model.values_to_rvs[v], True))) is pm.NUTS
+    ]
+
+
+def has_gradient(logp: Variable, values: list[Variable]) -> bool:
+    """Whether PyTensor can differentiate a log density, as PyMC asks before it takes NUTS."""
+    try:
+        pytensor.grad(logp, values)
+    except (NotImplementedError, NullTypeGradError):
+        return False
+    return True
 
 
 def register() -> None:

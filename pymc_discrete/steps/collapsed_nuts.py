@@ -99,13 +99,14 @@ class CollapsedNUTS(NutsInJax):
                 'pytensor.config.floatX = "float64" before the model is made.'
             )
         self.model, self.blocked = modelcontext(model), blocked
-        self._continuous, self._discrete = self.names_of(self.model, vars)
+        self._continuous, self.summed = self.names_of(self.model, vars)
         values = {str(v.name): v for v in self.model.value_vars}
-        self.vars = [values[name] for name in [*self._continuous, *self._discrete]]
+        self.vars = [values[name] for name in [*self._continuous, *self.summed]]
         self.rng = get_random_generator(rng)
         self._initial_point = initial_point
-        self._options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
-        self.tune, self._draws = True, 0
+        self.options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
+        self.tune, self._draws, self._last = True, 0, {}
+        self._move_only(self._continuous)
         with model_settings():
             self.collapsed  # noqa: B018 refuses what cannot be summed out
         self._data  # noqa: B018 as the model has them now
@@ -131,29 +132,28 @@ class CollapsedNUTS(NutsInJax):
     @functools.cached_property
     def collapsed(self) -> Collapsed:
         """The model with the discrete variables summed out."""
-        return Collapsed.of(self.model, self._discrete)
+        return Collapsed.of(self.model, self.summed)
 
-    @functools.cached_property
-    def _function(self) -> "Gradient":
-        rest = {name: value for name, value in self._point().items() if name not in self._discrete}
+    def _function_of(self, names: list[str]) -> Gradient:
+        rest = {name: value for name, value in self._point().items() if name not in self.summed}
         rest[LOWEST] = np.zeros(self.collapsed.density.space.d, np.int64)
-        return Gradient(*ContinuousDensity.of(self.collapsed.model, self._continuous, rest))
+        return Gradient(*ContinuousDensity.of(self.collapsed.model, names, rest))
 
     @functools.cached_property
     def _nuts(self) -> pm.NUTS:
         values = {str(v.name): v for v in self.collapsed.model.value_vars}
         return pm.NUTS(
-            [values[name] for name in self._continuous],
+            [values[name] for name in self._moving],
             model=self.collapsed.model,
             logp_dlogp_func=self._function,
             initial_point=self._point() | {LOWEST: np.zeros(self.collapsed.density.space.d, np.int64)},
-            **self._options,
+            **self.options,
         )
 
     @functools.cached_property
     def _drawn(self):
-        """(seed, point, lowest) -> (sites, what the model's log density has more than theirs), compiled."""
-        names = [str(v.name) for v in self.model.value_vars if v.name not in self._discrete]
+        """(seed, point, lowest) -> (sites, what the model's log density has more than the sum), compiled."""
+        names = [str(v.name) for v in self.model.value_vars if v.name not in self.summed]
 
         def draw(seed, values, lowest):
             point = dict(zip(names, values, strict=True)) | self.collapsed.density.numbers
@@ -176,29 +176,26 @@ class CollapsedNUTS(NutsInJax):
             refuse_after_fork()
             check_support(self.collapsed.density.space, x)
             self._usual = x.astype(float)
-            self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
         lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
-        rest = {name: value for name, value in point.items() if name not in self._discrete}
-        self._function.hold(rest | {LOWEST: lowest})
-        if self._draws == 0 and self._function.at(rest) == -np.inf:
-            # no value in the stretches is possible, so that NUTS could not move
-            inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
-            x = possible_start(self.collapsed.density, x, [np.asarray(a) for a in inputs], self.rng)
-            self._usual = x.astype(float)
-            lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
+        rest = {name: value for name, value in point.items() if name not in self.summed}
+        if self._draws == 0:
             self._function.hold(rest | {LOWEST: lowest})
-        # PyMC's NUTS takes all that it is given for its own variables
-        moved, stats = self._nuts.step({name: rest[name] for name in self._function.names})
+            if self._function.at(rest) == -np.inf:
+                # no value in the stretches is possible, so that NUTS could not move
+                inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
+                x = possible_start(self.collapsed.density, x, [np.asarray(a) for a in inputs], self.rng)
+                self._usual = x.astype(float)
+                lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
+        moved, stats = self._nuts_draw(rest | {LOWEST: lowest})
         new = rest | moved
         sites, more = self._drawn(seeds[1], new, lowest)
         sites = np.asarray(sites)
         if self.tune:
             self._usual += 4.0 / (self._draws + 4.0) * (sites - self._usual)
-        self._draws += 1
         values = self.collapsed.density.space.unravel(sites)
         new = {name: new[name] if name in new else values[name].astype(point[name].dtype) for name in point}
         logp = stats[0]["model_logp"] + float(more)
         if not np.isfinite(logp):
             raise SamplingError(f"CollapsedNUTS: the log density of the model is {logp} after a draw.")
-        return new, [{**stats[0], "model_logp": logp}]
+        return self._keep(new), [{**stats[0], "model_logp": logp}]

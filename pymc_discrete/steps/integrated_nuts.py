@@ -11,9 +11,9 @@ from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
 from pymc_discrete.fork import refuse_after_fork
-from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
+from pymc_discrete.steps.suited import steps_for
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.from_model import coefficients_of
 from pymc_discrete.targets.model_settings import model_settings
@@ -50,9 +50,9 @@ class IntegratedNUTS(NutsInJax):
         model = modelcontext(options.get("model"))
         continuous, discrete, integrated = cls.divided(model, vars, options["integrate"])
         if not continuous:
-            shared = {name: options[name] for name in ("model", "rng", "initial_point") if name in options}
+            shared = {name: options[name] for name in ("rng", "initial_point") if name in options}
             _log.info(f"CollapsedNUTS: nothing is left for NUTS with {shown(integrated)} integrated out")
-            return AutoStep(discrete, integrate=integrated, **shared)
+            return steps_for(model, discrete, integrate=integrated, **shared)
         values = {str(v.name): v for v in model.value_vars}
         moved = [values[name] for name in [*continuous, *discrete, *integrated]]
         return BlockedStep.__new__(cls, moved, **options)
@@ -77,9 +77,10 @@ class IntegratedNUTS(NutsInJax):
         self.vars = [values[name] for name in [*self._continuous, *self._discrete, *self.integrated]]
         self.rng = get_random_generator(rng)
         self._initial_point = initial_point
-        self._options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
-        self.tune, self._draws = True, 0
-        self._sites  # noqa: B018 refuses what cannot be integrated out
+        self.options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
+        self.tune, self._draws, self._last = True, 0, {}
+        self._move_only(self._continuous)
+        self.sites  # noqa: B018 refuses what cannot be integrated out
         self._data  # noqa: B018 as the model has them now
 
     @classmethod
@@ -101,54 +102,44 @@ class IntegratedNUTS(NutsInJax):
 
     # ------------------------------------------------------------ built on first use
     @functools.cached_property
-    def _sites(self) -> DiscreteStep:
+    def sites(self) -> DiscreteStep:
         """The step that draws the sites, and the coefficients after them."""
-        step = AutoStep(
-            self._discrete,
-            integrate=self.integrated,
-            model=self.model,
-            initial_point=self._initial_point,
+        step = steps_for(
+            self.model, self._discrete, integrate=self.integrated, initial_point=self._initial_point
         )
         assert isinstance(step, DiscreteStep)
         return step
 
-    @functools.cached_property
-    def _function(self) -> Gradient:
+    def _function_of(self, names: list[str]) -> Gradient:
         return Gradient(
-            *ContinuousDensity.of(
-                self.model, self._continuous, dict(self._point()), integrate=self.integrated
-            )
+            *ContinuousDensity.of(self.model, names, dict(self._point()), integrate=self.integrated)
         )
 
     @functools.cached_property
     def _nuts(self) -> pm.NUTS:
         values = {str(v.name): v for v in self.model.value_vars}
         return pm.NUTS(
-            [values[name] for name in self._continuous],
+            [values[name] for name in self._moving],
             model=self.model,
             logp_dlogp_func=self._function,
             initial_point=self._point(),
-            **self._options,
+            **self.options,
         )
 
     # ------------------------------------------------------------ a chain
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
-        self._sites.setup_chain(self.rng.spawn(1)[0], tune, draws)
+        self.sites.setup_chain(self.rng.spawn(1)[0], tune, draws)
 
     def stop_tuning(self) -> None:
         super().stop_tuning()
-        self._sites.stop_tuning()
+        self.sites.stop_tuning()
 
     @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         if self._draws == 0:
             refuse_after_fork()
-            self._sites.check_start(point)
-            self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
-        self._draws += 1
-        self._function.hold(point)
-        # PyMC's NUTS takes all that it is given for its own variables
-        moved, stats = self._nuts.step({name: point[name] for name in self._function.names})
-        new, of_sites = self._sites.step({**point, **moved})
-        return new, [{**stats[0], **of_sites[0]}]
+            self.sites.check_start(point)
+        moved, stats = self._nuts_draw(point)
+        new, of_sites = self.sites.step({**point, **moved})
+        return self._keep(new), [{**stats[0], **of_sites[0]}]

@@ -1,6 +1,7 @@
 """The base class of steps in which PyMC's NUTS moves on a density that JAX computes."""
 
 import functools
+import logging
 from abc import abstractmethod
 from typing import Any
 
@@ -8,7 +9,7 @@ import cloudpickle
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-from pymc.blocking import PointType
+from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import BlockedStep
 
 from pymc_discrete.steps.base import received
@@ -16,11 +17,21 @@ from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.jax_settings import jitted
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import shared_values
+
+_log = logging.getLogger("pymc.discrete")
+
+NUTS_OPTIONS = {"target_accept": 0.8, "max_treedepth": 10}  # the defaults
 
 
 class NutsInJax(BlockedStep):
     """A step that owns continuous variables, which PyMC's NUTS moves, and others, which it draws itself.
+
+    A step that is made before the others are known, as in `step=[pmd.AutoStep(), pm.Slice([a])]`, cannot see
+    that another one moves `a`, too. Each of them leaves the posterior as it is, so that both together are
+    right; but the work is done twice, and `a` may be what NUTS should not move. A variable that has moved
+    since the last draw is therefore left to the other step, while the chain tunes.
 
     Everything that it builds from the model is a `functools.cached_property`: it is built on first use,
     dropped when pm.Data has changed, and built again in another process.
@@ -33,7 +44,13 @@ class NutsInJax(BlockedStep):
     _make_progressbar_update_functions = staticmethod(pm.NUTS._make_progressbar_update_functions)
 
     model: pm.Model
+    rng: np.random.Generator
+    tune: bool
+    options: dict[str, Any]
     _initial_point: PointType | None
+    _continuous: list[str]
+    _draws: int
+    _last: PointType
 
     @staticmethod
     def named(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
@@ -62,10 +79,26 @@ class NutsInJax(BlockedStep):
         """[(shared variable of the model, its value when the rest was built)]."""
         return shared_values(self.model)
 
+    @functools.cached_property
+    def _functions(self) -> dict[tuple[str, ...], "Gradient"]:
+        """{continuous variables: the density that NUTS moves them on}, of those that were needed."""
+        return {}
+
+    @abstractmethod
+    def _function_of(self, names: list[str]) -> "Gradient":
+        """The density of continuous variables given all others."""
+
+    @functools.cached_property
+    def _function(self) -> "Gradient":
+        names = tuple(self._moving)
+        if names not in self._functions:
+            self._functions[names] = self._function_of(self._moving)
+        return self._functions[names]
+
     @property
     @abstractmethod
     def _nuts(self) -> pm.NUTS:
-        """PyMC's step for the continuous variables, with this class's density."""
+        """PyMC's step for the continuous variables in `_moving`, with this class's density."""
 
     def _point(self) -> PointType:
         return self.model.initial_point() if self._initial_point is None else self._initial_point
@@ -73,16 +106,51 @@ class NutsInJax(BlockedStep):
     # ------------------------------------------------------------ a chain
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
-        self.tune, self._draws = tune > 0, 0
-        self.__dict__.pop("_nuts", None)
+        self.tune, self._draws, self._last = tune > 0, 0, {}
+        self._move_only(self._continuous)
         if any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self._data):
             self._initial_point = None  # it has the shapes of the old data
             for name in self._built():
                 self.__dict__.pop(name, None)
 
+    def _move_only(self, names: list[str]) -> None:
+        """Let NUTS move some of the continuous variables, and hold the others."""
+        self._moving = list(names)
+        for name in ("_function", "_nuts"):
+            self.__dict__.pop(name, None)
+
+    def _nuts_draw(self, point: PointType) -> tuple[PointType, StatsType]:
+        """The new values of the variables that NUTS moves, and its statistics.
+
+        Parameters
+        ----------
+        point : of all variables that the density reads
+        """
+        foreign = [n for n, value in self._last.items() if not np.array_equal(point[n], value)]
+        foreign = [n for n in foreign if n in self._moving] if self.tune else []
+        if foreign:
+            _log.info(f"CollapsedNUTS leaves {shown(foreign)} to another step, which moves it as well.")
+            self._move_only([n for n in self._moving if n not in foreign])
+        if not self._moving:
+            whole = self._functions[tuple(self._continuous)]
+            whole.hold(point)
+            return {}, [{"model_logp": whole.at(point)}]
+        if foreign or self._draws == 0:
+            self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
+        self._function.hold(point)
+        # PyMC's NUTS takes all that it is given for its own variables
+        return self._nuts.step({name: point[name] for name in self._function.names})
+
+    def _keep(self, point: PointType) -> PointType:
+        """The point, whose continuous variables nobody else should move until the next draw."""
+        self._last = {name: point[name] for name in self._moving}
+        self._draws += 1
+        return point
+
     def stop_tuning(self) -> None:
         super().stop_tuning()
-        self._nuts.stop_tuning()
+        if self._moving:
+            self._nuts.stop_tuning()
 
     # ------------------------------------------------------------ another process
     @classmethod

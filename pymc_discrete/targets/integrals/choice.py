@@ -1,21 +1,59 @@
 """Chooses what is integrated out where the user names nothing: coefficients that discrete sites gate."""
 
+import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
 
 from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.density import sites_of
+from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.integrals.integrate import Coefficients, gates_of, quadratic_in
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.model_settings import model_settings, width_of_models
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import key_of_model
+
+_log = logging.getLogger("pymc.discrete")
 
 MOST = 300  # of coefficients: a gradient by the other unknowns takes the cube of that
 
 _kept: Kept[list[str]] = Kept(MODELS)
+
+
+def chosen(
+    model: pm.Model,
+    names: Sequence[str],
+    moved: Sequence[str],
+    point: dict[str, np.ndarray],
+    sampled_by: str = "A step that is named, step=pmd.BlockGibbs(),",
+) -> list[str]:
+    """The coefficients to integrate out, if there are any; a logged line says which.
+
+    Parameters
+    ----------
+    names, moved, point : as in `gated_coefficients`
+    sampled_by : what the user can write to have them sampled, for the log
+    """
+    try:
+        found = gated_coefficients(model, names, moved, point) if width_of_models() else []
+        if found:
+            density: Any = target_of(
+                model, list(names), integrate=found, initial_point=point, with_numbers=True
+            ).density
+            if not density.plan.swept or not density.exact:
+                return []
+    except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
+        return []
+    if found:
+        _log.info(
+            f"Integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
+            f"{shown(found)}. {sampled_by} leaves them to NUTS."
+        )
+    return found
 
 
 def gated_coefficients(

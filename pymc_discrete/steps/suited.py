@@ -1,0 +1,144 @@
+"""The steps that suit discrete variables, by how the differences of their log density are found."""
+
+import logging
+from typing import Any, cast
+
+import pymc as pm
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import BlockedStep, CompoundStep
+
+from pymc_discrete.steps.block_gibbs import BlockGibbs
+from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
+from pymc_discrete.steps.tree_gibbs import TreeGibbs
+from pymc_discrete.targets.blocks import block_of
+from pymc_discrete.targets.from_model import ModelDensity, target_of
+from pymc_discrete.targets.graph.untouched import terms_without_jax
+from pymc_discrete.targets.names import merged_texts, shown
+
+_log = logging.getLogger("pymc.discrete")
+
+
+# the first part of the reason that is logged for a step; the second describes the variables' differences
+WHY = {
+    BlockGibbs: "conditionals are exact",
+    TreeGibbs: "conditionals are exact, and the sites that interact are chains or trees, drawn at once",
+    DiscreteLangevin: "differences are first-order",
+}
+
+
+def steps_for(
+    model: pm.Model, names: list[str], *, all_in_jax: bool = False, **options: Any
+) -> BlockedStep | CompoundStep:
+    """The step of discrete variables, or one of several steps, and a logged line for each.
+
+    Parameters
+    ----------
+    names : value variables
+    all_in_jax : whether a term without a JAX version is refused, instead of left to PyMC's own steps
+    options : of `AutoStep`
+
+    Raises
+    ------
+    NotImplementedError, ValueError
+        As `AutoStep`.
+    """
+    options["model"] = model
+    target_options: dict[str, Any] = {
+        key: options[key]
+        for key in ("differences", "support", "window", "initial_point", "integrate")
+        if key in options
+    }
+    try:
+        target = whole = target_of(model, names, **target_options, with_numbers=True)
+        without_jax = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
+    except NotImplementedError:  # some Ops without a JAX version already fail when the graph is analysed
+        without_jax = variables_without_jax(model, names)
+        if not without_jax:
+            raise
+    if without_jax and all_in_jax:
+        raise next(error for _, error in without_jax.values())
+    if without_jax and options.get("integrate") is not None:
+        raise next(error for _, error in without_jax.values())
+    if without_jax:
+        names = [n for n in names if n not in without_jax]
+        pymc_steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()]
+        if not names:
+            return pymc_steps[0] if len(pymc_steps) == 1 else CompoundStep(pymc_steps)
+        step = steps_for(model, names, **{**options, **restricted(options, model, names)})
+        # Our steps come last, because their statistics contain the model's log density, which has to be
+        # that after all steps of the draw.
+        return CompoundStep([*pymc_steps, *getattr(step, "methods", [step])])
+    descriptions = target.describe()
+    exact = [name for name in names if descriptions[name]["exact"]]
+    steps: list[BlockedStep] = []
+    if options.get("integrate") is not None and len(exact) < len(names):
+        raise ValueError(
+            "integrate= needs one step for all variables, and that of "
+            f"{shown([n for n in names if n not in exact])} would take gradients. Pass "
+            "differences='exact', or name the variables of one step."
+        )
+    if 0 < len(exact) < len(names):
+        target_options |= restricted(target_options, model, exact)
+        target = target_of(model, exact, **target_options, with_numbers=True)
+    tree = bool(exact) and target.tree
+    kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
+        (exact, TreeGibbs if tree else BlockGibbs, {"_target": target}),
+        ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
+    )
+    for chosen, kind, kind_options in kinds:
+        if not chosen:
+            continue
+        reasons = "; ".join(
+            text for _, text in merged_texts({name: descriptions[name]["reason"] for name in chosen})
+        )
+        _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
+        guessed = [name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen]
+        if guessed:
+            choose, whose = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")
+            _log.warning(
+                f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {whose} differences "
+                "are estimates by a gradient, which may be off by many nats: the chain is right but may "
+                "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
+                "its elements depends on few sites."
+            )
+        steps.append(kind(chosen, **kind_options, **{**options, **restricted(options, model, chosen)}))
+    return steps[0] if len(steps) == 1 else CompoundStep(steps)
+
+
+def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
+    """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
+    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
+    return terms_without_jax(list(zip(labels, model.logp(sum=False), strict=True)), names)
+
+
+def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError) -> BlockedStep:
+    """PyMC's own best step for a discrete variable, which enters a term that JAX cannot run.
+
+    Parameters
+    ----------
+    name : the value variable
+    term : name of the term
+    error : what was raised for the term
+    """
+    value = next(v for v in model.value_vars if v.name == name)
+    rv = model.values_to_rvs[value]
+    kind = max(
+        (k for k in STEP_METHODS if not issubclass(k, DiscreteStep)),
+        key=lambda k: max(k._competence(rv, False)),
+    )
+    why = str(error).splitlines()[0]
+    _log.info(
+        f"AutoStep: PyMC's {kind.__name__} for {name!r}: it enters {term!r}, which has an Op without a JAX "
+        f"version ({why})"
+    )
+    return kind([value], model=model)
+
+
+def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[str, Any]:
+    """The options that are dictionaries by variable, reduced to the entries of these variables."""
+    out: dict[str, Any] = {}
+    for key in ("support", "window"):
+        if isinstance(options.get(key), dict):
+            out[key] = {k: v for k, v in options[key].items() if block_of(model, k)[0] in names}
+    return out
