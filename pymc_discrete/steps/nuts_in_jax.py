@@ -126,8 +126,8 @@ class NutsInJax(BlockedStep):
         ----------
         point : of all variables that the density reads
         """
-        foreign = [n for n, value in self._last.items() if not np.array_equal(point[n], value)]
-        foreign = [n for n in foreign if n in self._moving] if self.tune else []
+        kept = self._last if self.tune else {}
+        foreign = [name for name, value in kept.items() if not np.array_equal(point[name], value)]
         if foreign:
             _log.info(f"CollapsedNUTS leaves {shown(foreign)} to another step, which moves it as well.")
             self._move_only([n for n in self._moving if n not in foreign])
