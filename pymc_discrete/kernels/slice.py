@@ -85,17 +85,14 @@ def empty_window(d: int, xp=jnp) -> tuple[Any, ...]:
     return xp.zeros(d), xp.zeros(d), xp.zeros(()), xp.zeros(d), xp.zeros((n, n)), xp.zeros(())
 
 
-def renewals(tune: int) -> np.ndarray:
-    """(tune,) bool, the tuning draws after which the widths are renewed.
+def renewal_due(t, tune):
+    """() bool, whether the widths are renewed after draw t of a chain with `tune` tuning draws.
 
     The first window is one draw and each next one is twice as long, since a width can grow at most a
     hundredfold in a window.
     """
-    due = np.zeros(tune, bool)
-    ends = 2 ** np.arange(max(int(tune).bit_length() - 1, 0)) - 1
-    due[ends] = True
-    due[tune - 1 :] = True
-    return due
+    n = t + 1
+    return ((n & t) == 0) & (2 * n <= tune) | (n == tune)
 
 
 def draw(key, x, logdensity: Callable, widths: Widths, learn, due, sweeps) -> tuple[Any, Widths, SliceInfo]:

@@ -3,12 +3,16 @@
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from xarray import Dataset
 
 from pymc_discrete.steps.standing import Leaving
+
+# in the points that a program gets: () int, the number of tuning draws of the run
+TUNE = "~tuning draws of the run"
 
 
 class Reduction(NamedTuple):
@@ -48,6 +52,7 @@ class Block(ABC):
     ----------
     density : the model's log density as a function of these variables, with its `graph` and their `names`
     numbers : {name: array}, data and constants of the model, which stand in every point that a program gets
+    settings : {name: array}, numbers of the run, which stand there too: such as TUNE
     stats : {name: Statistic}
     leaves_impossible : bool
         Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
@@ -59,6 +64,7 @@ class Block(ABC):
 
     density: Any
     numbers: dict[str, np.ndarray]
+    settings: Mapping[str, np.ndarray] = MappingProxyType({})
     stats: Mapping[str, Statistic]
     leaves_impossible = True
     start_program = False
@@ -68,7 +74,7 @@ class Block(ABC):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """Equal for blocks that compute the same: the density, the options, the number of tuning draws."""
+        """Equal for blocks that compute the same of equal points: the density, the options."""
 
     @abstractmethod
     def described(self) -> str:

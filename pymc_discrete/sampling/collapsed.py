@@ -10,7 +10,7 @@ from xarray import Dataset
 
 from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
 from pymc_discrete.collapse.probabilities import dataset
-from pymc_discrete.sampling.block import Block
+from pymc_discrete.sampling.block import TUNE, Block
 from pymc_discrete.sampling.nuts import NutsBlock, NutsState
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
@@ -60,12 +60,13 @@ class CollapsedBlock(Block):
         target_accept: float,
         **nuts: Any,
     ):
-        self.collapsed, self.points, self.tune = collapsed, points, tune
+        self.collapsed, self.points = collapsed, points
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
         rest[LOWEST] = np.zeros(collapsed.density.space.d, np.int64)
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
         self.density = self.nuts.density
         self.numbers = self.nuts.numbers | collapsed.density.numbers
+        self.settings = self.nuts.settings
         self.pooled, self.shared_ends = self.nuts.pooled, self.nuts.shared_ends
 
     @property
@@ -133,9 +134,9 @@ class CollapsedBlock(Block):
             new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
         stats["lp"] = stats["lp"] - total + self.collapsed.density.logdensity(x, context)
         # a mean in which later draws of tuning weigh more; with it the windows of the sums are fixed
-        weight = jnp.where(t < self.tune, 4.0 / (t + 4.0), 0.0)
+        weight = jnp.where(t < point[TUNE], 4.0 / (t + 4.0), 0.0)
         usual = state.usual + weight * (x - state.usual)
-        counted = t >= self.tune
+        counted = t >= point[TUNE]
         sums = self.collapsed.with_probabilities(
             state.probabilities, jnp.where(counted, p, 0.0), lowest, self.collapsed.window(state.usual)
         )

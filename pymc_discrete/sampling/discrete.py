@@ -10,7 +10,7 @@ import numpy as np
 from pymc_discrete.kernels import loop
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, one_pass
-from pymc_discrete.sampling.block import MEAN, Block, Statistic
+from pymc_discrete.sampling.block import MEAN, TUNE, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.discrete import INTEGRATED, DiscreteStep
@@ -43,7 +43,7 @@ class DiscreteBlock(Block):
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
-        self.numbers = self.density.numbers
+        self.numbers, self.settings = self.density.numbers, {TUNE: np.asarray(tune)}
         self.tuner = step.tuner_for(target)
         self.stats = {
             "accept": Statistic(float, MEAN),
@@ -65,7 +65,6 @@ class DiscreteBlock(Block):
             type(self),
             self.density,
             self.described(),
-            self.tune,
             key_of_object(params),
             self.tuner.bounds,
         )
@@ -111,7 +110,8 @@ class DiscreteBlock(Block):
         # a sweep draws from conditionals and compares no log densities, so it needs no centring
         centred = floats_are_32_bit() and self.kernel.sweeper is None
         target = uncentred.centred(x) if centred else uncentred
-        params = self.tuner.tuned(state, t < self.tune, jnp)
+        tuning = t < point[TUNE]
+        params = self.tuner.tuned(state, tuning, jnp)
         new, info = loop(
             self.kernel, key, self.kernel.init(x, target), target, params, self._transitions(state)
         )
@@ -119,9 +119,9 @@ class DiscreteBlock(Block):
 
         def learn(state: Learned) -> Learned:
             n_moves = info.n_moves.astype(float)
-            return self.tuner.update(state, new.x, info.accept, n_moves, n_changed, self.tune, jnp)
+            return self.tuner.update(state, new.x, info.accept, n_moves, n_changed, point[TUNE], jnp)
 
-        state = jax.lax.cond(t < self.tune, learn, lambda state: state, state)
+        state = jax.lax.cond(tuning, learn, lambda state: state, state)
         stats = {
             "accept": info.accept,
             "accepted": info.accepted,

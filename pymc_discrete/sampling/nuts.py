@@ -11,7 +11,7 @@ from pymc.exceptions import SamplingError
 from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
 from pymc_discrete.sampling import mass_matrix
-from pymc_discrete.sampling.block import ANY, MEAN, SUM, Block, Statistic
+from pymc_discrete.sampling.block import ANY, MEAN, SUM, TUNE, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
@@ -23,6 +23,11 @@ OPTIONS = {"max_treedepth": 10, "dense": "auto", "pooled": False}
 # a warning is given if more than this share of the trajectories diverges where the log density is -inf
 EDGE = 0.01
 SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1
+
+
+# settings of the run, see `Block.settings`
+TARGET = "~target acceptance of NUTS"  # () float
+SCHEDULE = "~schedule of NUTS"  # (at least TUNE, 2) int: is a draw in a window, and does this end with it?
 
 
 class Edge(NamedTuple):
@@ -112,8 +117,7 @@ class NutsBlock(Block):
         from blackjax.adaptation.step_size import dual_averaging_adaptation
         from blackjax.mcmc import nuts
 
-        self.tune, self.max_treedepth, self.pooled = tune, max_treedepth, pooled
-        self.points, self.target_accept = points, target_accept
+        self.points, self.max_treedepth, self.pooled = points, max_treedepth, pooled
         self.density, self.numbers = ContinuousDensity.of(
             model, names, point, points.names, integrate=integrate
         )
@@ -124,14 +128,19 @@ class NutsBlock(Block):
         self.dense = self.choosing or dense is True
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()
-        self._accept_init, self._accept_update, self._accept_final = dual_averaging_adaptation(target_accept)
+        self._step_size_adaptation = dual_averaging_adaptation
+        # only the update asks for the acceptance that is aimed at, which is a setting of the run
+        self._accept_init, _, self._accept_final = dual_averaging_adaptation(target_accept)
         self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not self.dense)
-        self._schedule = np.asarray(build_schedule(tune)).reshape(-1, 2) if tune else np.zeros((1, 2), int)
-        self.shared_ends = (1 + np.flatnonzero(self._schedule[:, 1])).tolist() if pooled else []
+        # of one length for most numbers of tuning draws, whose runs then share a program
+        schedule = np.zeros((max(1024, 1 << (tune - 1).bit_length()), 2), int)
+        schedule[:tune] = np.reshape(build_schedule(tune), (-1, 2))
+        self.settings = {TUNE: np.asarray(tune), TARGET: np.asarray(target_accept), SCHEDULE: schedule}
+        self.shared_ends = (1 + np.flatnonzero(schedule[:, 1])).tolist() if pooled else []
 
     @property
     def key(self) -> Hashable:
-        options = (self.tune, self.target_accept, self.max_treedepth, self.dense, self.choosing, self.pooled)
+        options = (self.max_treedepth, self.dense, self.choosing, self.pooled)
         return (type(self), self.density, *options)
 
     def described(self) -> str:
@@ -176,7 +185,7 @@ class NutsBlock(Block):
     def draw(self, key, t, point: dict[str, Any], state: NutsState):
         others, q = self.density.others(point), self.density.ravel(point)
         logdensity = self.density.differentiable(q, others)
-        tuning = t < self.tune
+        tuning = t < point[TUNE]
         step_size = jnp.exp(
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
@@ -190,7 +199,7 @@ class NutsBlock(Block):
             self.max_treedepth,
         )
         state = jax.lax.cond(
-            tuning, self._learn, lambda state, *_: state, state, t, new, info.acceptance_rate
+            tuning, self._learn, lambda state, *_: state, state, t, new, info.acceptance_rate, point
         )
         state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, edge_after, state.edge, info))
         undefined = jnp.where(t == 0, ~jnp.isfinite(begin.logdensity_grad), state.undefined)
@@ -233,14 +242,15 @@ class NutsBlock(Block):
             f"inside the space of {shown(self.density.names)}. {remedy}"
         ]
 
-    def _learn(self, state: NutsState, t, new, accept) -> NutsState:
+    def _learn(self, state: NutsState, t, new, accept, settings) -> NutsState:
         """Adapt as Stan's warm-up does, after a draw `new`.
 
         The step size is updated after every draw and the mass matrix in windows of doubling length, after
         each of which the adaptation of the step size starts again.
         """
-        slow, ends = jnp.asarray(self._schedule)[t]
-        learned = state._replace(step_size=self._accept_update(state.step_size, accept))
+        slow, ends = settings[SCHEDULE][t]
+        update = self._step_size_adaptation(settings[TARGET])[1]
+        learned = state._replace(step_size=update(state.step_size, accept))
         learned = jax.lax.cond(slow == 1, self._in_window, lambda learned, _: learned, learned, new)
         if not self.pooled:
             learned = jax.lax.cond(ends == 1, self._window_end, lambda learned: learned, learned)

@@ -104,8 +104,8 @@ class Program:
         self.outputs = recorded(model, var_names)
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
         self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
-        # data and constants of the model: arguments of the program
-        self.numbers = in_one([*(b.numbers for b in self.blocks), numbers])
+        # data and constants of the model, and settings of the run: arguments of the program
+        self.numbers = in_one([*(b.numbers | dict(b.settings) for b in self.blocks), numbers])
         # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
         # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"

@@ -4,11 +4,10 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.sampling.block import MEAN, Block, Statistic
+from pymc_discrete.sampling.block import MEAN, TUNE, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
@@ -38,11 +37,11 @@ class SliceBlock(Block):
         self.density, self.numbers = step.fresh_density() if floats_are_32_bit() else step.density_and_numbers
         self.density.untouched.check_in_jax()
         self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
-        self._due = np.append(slices.renewals(tune), False)
+        self.settings = {TUNE: np.asarray(tune)}
 
     @property
     def key(self) -> Hashable:
-        return (type(self), self.density, self.described(), self.tune)
+        return (type(self), self.density, self.described())
 
     def described(self) -> str:
         return self.step.described()
@@ -61,9 +60,9 @@ class SliceBlock(Block):
 
     def draw(self, key, t, point: dict[str, Any], widths: slices.Widths):
         others, q = self.density.others(self.points.by_name(point)), self.density.ravel(point)
-        due = jnp.asarray(self._due)[jnp.minimum(t, self.tune)]
+        tune = point[TUNE]
         q, widths, info = slices.draw(
-            key, q, self.density.near(q, others), widths, t < self.tune, due, self.sweeps
+            key, q, self.density.near(q, others), widths, t < tune, slices.renewal_due(t, tune), self.sweeps
         )
         stats = {
             "lp": self.density.block(q, others) + self.density.rest(others),

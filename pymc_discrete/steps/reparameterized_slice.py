@@ -228,9 +228,7 @@ class ReparameterizedSlice(JaxStep):
             raise_not_finite(self.density.graph, point | self.numbers, logp)
 
     def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
-        due = (
-            self.tune and self.drawn < self.tune_draws and bool(slices.renewals(self.tune_draws)[self.drawn])
-        )
+        due = self.tune and slices.renewal_due(self.drawn, self.tune_draws)
         others = self.density.others(point | self.numbers_on_device)
         flags = np.array([self.tune, due, self.sweeps])
         q = self.density.ravel(point, np)

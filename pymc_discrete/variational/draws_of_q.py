@@ -40,7 +40,7 @@ def draws_of_q(
     """
     rng = np.random.default_rng(seed)
     params, static = eqx.partition(energy, eqx.is_inexact_array)
-    d, due = density.size, jnp.asarray(np.append(slices.renewals(tune), False))
+    d = density.size
 
     def chain(params, key, z):
         def logdensity(z):
@@ -49,7 +49,8 @@ def draws_of_q(
         def move(n, carried):
             z, widths = carried
             key_now = jax.random.fold_in(key, n)
-            z, widths, _ = slices.draw(key_now, z, logdensity, widths, n < tune, due[jnp.minimum(n, tune)], 1)
+            due = slices.renewal_due(n, tune)
+            z, widths, _ = slices.draw(key_now, z, logdensity, widths, n < tune, due, 1)
             return z, widths
 
         def record(carried, n):
