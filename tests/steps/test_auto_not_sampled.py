@@ -145,7 +145,8 @@ def walked(step, model):
     return walk(step, model.initial_point())
 
 
-@pytest.mark.parametrize("build", [population, indicators])
+@pytest.mark.parametrize("build", [population, indicators], ids=lambda build: build.__name__)
+@pytest.mark.by_default("population")
 def test_draws_are_those_of_the_step_that_is_named(build):
     model = model_of(build)
     by_hand = pmd.CollapsedNUTS(integrate=["b"] if build is indicators else None, model=model)
@@ -184,20 +185,14 @@ def test_workers_draw_what_one_process_draws():
 
 
 def test_variables_that_another_step_moves_are_left_to_it(caplog):
-    """Whatever the order of the list, once they have been seen to move."""
     caplog.set_level("INFO", "pymc.discrete")
-    for others in (
-        lambda: [pmd.AutoStep(), pm.Slice([pm.modelcontext(None)["p"]])],
-        lambda: [pm.Slice([pm.modelcontext(None)["p"]]), pmd.AutoStep()],
-    ):
-        model = model_of(population_and_labels)
-        with model:
-            steps = others()
-            tree = sample_with_pymc(model, steps, 5, 5, chains=1)
-        auto = next(s for s in steps if hasattr(s, "methods")).methods[-1]
-        assert auto._moving == ["mu"]
-        assert set(draws_of(tree)) == {"p", "N", "z", "mu"}
-    assert sum("leaves 'p_logodds__' to another step" in r.getMessage() for r in caplog.records) == 2
+    model = model_of(population_and_labels)
+    with model:
+        step = pmd.AutoStep()
+        tree = sample_with_pymc(model, [pm.Slice([model["p"]]), step], 5, 5, chains=1)
+    assert step.methods[-1]._moving == ["mu"]
+    assert set(draws_of(tree)) == {"p", "N", "z", "mu"}
+    assert sum("leaves 'p_logodds__' to another step" in r.getMessage() for r in caplog.records) == 1
 
 
 def test_only_while_the_chain_tunes():
@@ -233,18 +228,27 @@ def test_only_while_the_chain_tunes():
     ids=["alone", "p elsewhere"],
 )
 def test_the_posterior_is_exact(steps):
-    """The distribution of N, against the sum over all of its values."""
+    """The distribution of N and the mean of p given N, against sums and integrals over all of their values.
+
+    N alone would not tell that it was drawn given an old p.
+    """
     import arviz as az
 
     def build():
         population()
         pm.Normal("mu")
 
-    tree = sample_with_pymc(model_of(build), steps, 2000, 500)
-    p, draws = exact_population(), draws_of(tree)["N"]
-    for values in (np.arange(4, 6), np.arange(6, 10), np.arange(10, 20), np.arange(20, 34)):
-        share = np.isin(draws, values).astype(float)
-        assert abs(share.mean() - p[values - 4].sum()) < 4.5 * float(az.mcse(share)), values
+    draws = draws_of(sample_with_pymc(model_of(build), steps, 2000, 500))
+    sizes, exact = np.arange(4, 34), exact_population()
+    mean_p = (1 + SEEN.sum()) / (2 + 3 * sizes)
+    for lower, upper in ((4, 6), (6, 10), (10, 20), (20, 34)):
+        here = (sizes >= lower) & (sizes < upper)
+        inside = (draws["N"] >= lower) & (draws["N"] < upper)
+        for values, wanted in (
+            (1.0 * inside, exact[here].sum()),
+            (draws["p"] * inside, (exact * mean_p)[here].sum()),
+        ):
+            assert abs(values.mean() - wanted) < 4.5 * float(az.mcse(values)), (lower, upper)
 
 
 def test_in_pmd_sample_it_chooses_the_same():
