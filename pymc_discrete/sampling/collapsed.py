@@ -11,6 +11,7 @@ from xarray import Dataset
 from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
 from pymc_discrete.collapse.probabilities import dataset
 from pymc_discrete.sampling.block import TUNE, Block
+from pymc_discrete.sampling.discrete import smallest_types
 from pymc_discrete.sampling.nuts import NutsBlock, NutsState
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
@@ -73,13 +74,18 @@ class CollapsedBlock(Block):
     def key(self) -> Hashable:
         return (type(self), self.nuts.key, self.collapsed)
 
+    @property
+    def dtypes(self) -> dict[str, Any]:
+        """{finite variable that is summed out: the smallest signed integer type that holds its support}."""
+        return smallest_types(self.collapsed.density.space)
+
     def described(self) -> str:
         names = [*self.density.names, *self.collapsed.density.names]
         return f"CollapsedNUTS({', '.join(names)})"
 
     def named(self) -> str:
         summed = shown(self.collapsed.density.names)
-        return f"NUTS for {shown(self.density.names)}, with {summed} summed out"
+        return f"{self.nuts.named()}, with {summed} summed out"
 
     # ------------------------------------------------------------ points
     def _x(self, point: dict[str, Any], lead: int = 0, xp: Any = jnp):

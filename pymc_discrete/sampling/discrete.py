@@ -19,6 +19,7 @@ from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed
 from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure_of_model import key_of_object
 from pymc_discrete.targets.target import Target
 
@@ -140,8 +141,7 @@ class DiscreteBlock(Block):
     @property
     def dtypes(self) -> dict[str, Any]:
         """{finite variable: the smallest signed integer type that holds its support}."""
-        finite = [v for v in self.target.space.variables if v.size and v.finite]
-        return {v.name: smallest_type(v.lower.min(), v.upper.max()) for v in finite}
+        return smallest_types(self.target.space)
 
     def dispersed(
         self, point: dict[str, np.ndarray], given: set[str], rng: np.random.Generator
@@ -179,6 +179,12 @@ class DiscreteBlock(Block):
     def settled(self, key, point: dict[str, Any], state: Learned) -> dict[str, Any]:
         x, target = self.split(point)
         return self.join(jnp.where(state.adaptation.stuck, settle(key, x, target), x), point)
+
+
+def smallest_types(space: Space) -> dict[str, Any]:
+    """{finite variable: the smallest signed integer type that holds its support}."""
+    finite = [v for v in space.variables if v.size and v.finite]
+    return {v.name: smallest_type(v.lower.min(), v.upper.max()) for v in finite}
 
 
 def smallest_type(low: int, high: int) -> type:
