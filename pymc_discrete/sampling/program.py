@@ -284,14 +284,15 @@ class Compiled:
         with self._lock:
             if key in self._executables:
                 return self._executables[key]
-            with announced(f"{WORK[function]}: {self._blocks}"), collection_paused():
+            what = f"{WORK[function]}: {self._blocks}"
+            with announced(what) as tracing, collection_paused():
                 traced = self._functions[function].lower(*args, **static)
             future: Future[Callable] = Future()
             self._executables[key] = future
 
         def compile_it():
             try:
-                with model_settings(), announced(f"{WORK[function]}: {self._blocks}"):
+                with model_settings(), announced(what, tracing):
                     future.set_result(traced.compile())
             except BaseException as error:
                 del self._executables[key]

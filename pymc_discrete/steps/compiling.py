@@ -24,15 +24,25 @@ def being_compiled() -> str | None:
 
 
 @contextmanager
-def announced(what: str) -> Iterator[None]:
-    """Note that `what` is being compiled, and log it if the `with` block takes longer than `SECONDS`."""
-    timer = threading.Timer(SECONDS, _log.info, [f"Compiling {what} ..."])
+def announced(what: str, logged: threading.Event | None = None) -> Iterator[threading.Event]:
+    """Note that `what` is being compiled, and log it if the `with` block takes longer than `SECONDS`.
+
+    Gives an event, set once the line was logged. With that of an earlier block as `logged` it is not again.
+    """
+    logged = logged or threading.Event()
+
+    def log():
+        if not logged.is_set():
+            logged.set()
+            _log.info(f"Compiling {what} ...")
+
+    timer = threading.Timer(SECONDS, log)
     timer.daemon = True
     timer.start()
     token = object()
     _now[token] = (what, time.perf_counter())
     try:
-        yield
+        yield logged
     finally:
         del _now[token]
         timer.cancel()

@@ -154,7 +154,16 @@ def test_what_takes_long_to_compile_is_named(seconds, said, monkeypatch, log):
         step.step(model.initial_point())
         assert log() == []  # it is compiled
         pmd.sample(10, tune=10, chains=1, step=step, random_seed=1, **QUIET)
-    assert ("Compiling the chains: BlockGibbs for 'x' ..." in log()) == said
+    assert log().count("Compiling the chains: BlockGibbs for 'x' ...") == said
+
+
+def test_variables_are_named_as_the_user_named_them(monkeypatch, log):
+    monkeypatch.setattr("pymc_discrete.steps.compiling.SECONDS", 0.0)
+    with pm.Model():
+        p = pm.Beta("p", 1, 1)
+        pm.Bernoulli("z", p, shape=2)
+        pmd.sample(5, tune=5, chains=1, random_seed=1, **QUIET)
+    assert log().count("Compiling the chains: NUTS for 'p'; BlockGibbs for 'z' ...") == 1
 
 
 # ---------------------------------------------------------------- labels that chains call differently
