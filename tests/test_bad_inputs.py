@@ -95,6 +95,7 @@ BUILT = [
     ((everything, "nope"), {}, ValueError, rf"'nope'.*{FREE}s: 'x', 'k'"),
     ((everything, ["x", "nope"]), {}, ValueError, rf"'nope'.*{FREE}s: 'x', 'k'"),
     ((everything, 3), {}, (TypeError, ValueError), r"vars"),
+    ((everything, [["x"]]), {}, TypeError, r"vars must be a variable.*got \[\['x'\]\]"),
     ((everything, ["x", "x"]), {}, ValueError, r"'x' is named twice in vars"),
     ((everything, "c"), {}, ValueError, r"'c' is continuous.*NUTS"),
     ((everything, lambda m: m["c"]), {}, ValueError, r"'c' is continuous.*NUTS"),

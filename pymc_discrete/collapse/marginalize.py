@@ -18,7 +18,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_discrete.collapse.marginal_op import SummedOut
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.targets.blocks import block_of, value_name
+from pymc_discrete.targets.blocks import DISCRETE, block_of, free, value_name
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import density_of
 from pymc_discrete.targets.model_settings import model_settings
@@ -70,6 +70,8 @@ def marginalize(
     ['mu']
     """
     model = modelcontext(model)
+    if vars is None and not free(model, DISCRETE):
+        raise ValueError("There is nothing to sum out: the model has no discrete free variable.")
     names = block_of(model, vars)
     density = density_to_sum(without_transforms(model), names, truncate)
     refuse_unbounded(density)

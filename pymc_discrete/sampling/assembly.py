@@ -24,7 +24,7 @@ from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, refuse_counts_as_floats
+from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.names import shown
 
@@ -134,19 +134,21 @@ def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: An
     """
     if collapse is False:
         return None
+    wanted = names if collapse is True else block_of(model, collapse, argument="collapse")
     if not moved or not names:
-        lacks = "no continuous variable is moved by NUTS" if names else "every discrete variable has a step"
+        if names:
+            lacks = "no continuous variable is moved by NUTS"
+        elif free(model, DISCRETE):
+            lacks = "every discrete variable has a step"
+        else:
+            lacks = "the model has no discrete free variable"
         raise ValueError(f"There is nothing to sum out: {lacks}. Leave out collapse=.")
-    if collapse is True:
-        wanted = names
-    else:
-        wanted = block_of(model, collapse)
-        taken = [name for name in wanted if name not in names]
-        if taken:
-            raise ValueError(
-                f"{shown(taken)} cannot be summed out: a step was given for it. Leave it out of collapse= or "
-                "of step=."
-            )
+    taken = [name for name in wanted if name not in names]
+    if taken:
+        raise ValueError(
+            f"{shown(taken)} cannot be summed out: a step was given for it. Leave it out of collapse= or "
+            "of step=."
+        )
     try:
         return Collapsed.of(model, wanted)
     except NotImplementedError as error:

@@ -11,7 +11,7 @@ from pymc_discrete.targets.graph.support import counts_as_floats, refused
 DISCRETE, CONTINUOUS = "discrete", "continuous"
 
 
-def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
+def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "vars") -> list[str]:
     """Names of the value variables of a block.
 
     Parameters
@@ -20,6 +20,7 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
     vars : RV, name or value variable, or a list of them
         None means all free variables of the kind that can be sampled.
     kind : {"discrete", "continuous"}
+    argument : what the user calls `vars`, for messages
 
     Raises
     ------
@@ -39,12 +40,13 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
                 "variables with vars=."
             )
         return names
-    if not isinstance(vars, str | Variable | Sequence):
-        raise TypeError(f"vars must be a variable, its name, or a list of them, got {vars!r}.")
-    vars = [vars] if isinstance(vars, str | Variable) else list(vars)
+    given = [vars] if isinstance(vars, str | Variable) or not isinstance(vars, Sequence) else [*vars]
+    if not all(isinstance(var, str | Variable) for var in given):
+        raise TypeError(f"{argument} must be a variable, its name, or a list of them, got {vars!r}.")
+    vars = given
     if not vars:
         raise ValueError(
-            f"vars is empty: name at least one {kind} free variable, or leave it out for all of them."
+            f"{argument} is empty: name at least one {kind} free variable, or leave it out for all of them."
         )
     chosen: list[str] = []
     for var in vars:
@@ -58,7 +60,7 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
         ):
             raise ValueError(f"{name!r} belongs to another model. {known_names(model, kind)}")
         if name in chosen:
-            raise ValueError(f"{name!r} is named twice in vars.")
+            raise ValueError(f"{name!r} is named twice in {argument}.")
         refuse_counts_as_floats(model, [name])
         if name not in free(model, kind):
             dtype = values[name].type.dtype
@@ -67,7 +69,7 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE) -> list[str]:
                 if kind == DISCRETE
                 else "discrete ({}): sample it with pmd.AutoStep"
             )
-            raise ValueError(f"{name!r} is {other.format(dtype)}, and leave it out of vars.")
+            raise ValueError(f"{name!r} is {other.format(dtype)}, and leave it out of {argument}.")
         reason = refused(model, name)
         if reason:
             raise ValueError(f"{name!r} is {reason}.")
@@ -109,7 +111,8 @@ def value_name(model: pm.Model, var: Any) -> str:
 
 def known_names(model: pm.Model, kind: str) -> str:
     """A sentence for messages, with the free variables of a kind that can be sampled."""
-    names = [repr(n) for n in free(model, kind) if not refused(model, n)]
+    shown_as = {str(v.name): str(rv.name) for rv, v in model.rvs_to_values.items()}
+    names = [repr(shown_as.get(n, n)) for n in free(model, kind) if not refused(model, n)]
     return f"The model's {kind} free variables: {', '.join(names) or 'none'}."
 
 

@@ -155,7 +155,7 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
                 "Normal priors and a Normal likelihood of a linear predictor. Leave integrate= out."
             )
         return tuple(chosen)
-    chosen = block_of(model, integrate, CONTINUOUS)
+    chosen = block_of(model, integrate, CONTINUOUS, "integrate")
     for rv, value in model.rvs_to_values.items():
         if str(value.name) in chosen and model.rvs_to_transforms[rv] is not None:
             raise ValueError(

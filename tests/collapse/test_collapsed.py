@@ -161,7 +161,7 @@ def test_only_named_variables_are_summed_out():
     [
         ({"collapse": "all"}, ValueError, "collapse"),
         ({"collapse": 3}, TypeError, "collapse"),
-        ({"collapse": ["mu"]}, ValueError, "mu"),
+        ({"collapse": ["mu"]}, ValueError, "'mu' is continuous.*leave it out of collapse"),
         ({"collapse": True, "dtype": "float32"}, ValueError, "float64"),
     ],
     ids=["word", "number", "continuous", "float32"],
@@ -169,6 +169,33 @@ def test_only_named_variables_are_summed_out():
 def test_bad_options(options, error, words):
     with pytest.raises(error, match=words):
         pmd.sample(5, tune=5, chains=1, model=labels()[0], **options, **QUIET)
+
+
+def test_a_model_without_discrete_variables_has_nothing_to_sum_out():
+    with pm.Model() as model:
+        pm.Normal("x")
+    words = "nothing to sum out: the model has no discrete"
+    with pytest.raises(ValueError, match=words):
+        pmd.sample(5, tune=5, chains=1, model=model, collapse=True, **QUIET)
+    with pytest.raises(ValueError, match=words):
+        pmd.marginalize(model)
+
+
+def test_what_is_summed_out_has_the_types_that_it_has_without():
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        pm.Bernoulli("z", p, shape=3)
+        pm.Binomial("y", n=pm.Poisson("N", 300), p=p, observed=130)
+    types = [
+        {
+            name: pmd.sample(4, tune=4, chains=1, model=model, collapse=c, random_seed=1, **QUIET)
+            .posterior[name]
+            .dtype
+            for name in ("z", "N")
+        }
+        for c in (True, False)
+    ]
+    assert types[0] == types[1] == {"z": np.int8, "N": np.int64}
 
 
 def test_what_has_a_step_is_not_summed_out():

@@ -246,9 +246,10 @@ def with_counts():
         ({"integrate": ["u"]}, "'u' cannot be integrated out: its values have bounds"),
         ({"integrate": ["g"]}, "'g' is discrete"),
         ({"integrate": ["nothing"]}, "no variable 'nothing'"),
-        ({"integrate": []}, "vars is empty"),
+        ({"integrate": []}, "integrate is empty"),
+        ({"integrate": ["nope"]}, r"continuous free variables: 'b', 'u'\."),
     ],
-    ids=["not quadratic", "auto", "bounded", "discrete", "unknown", "empty"],
+    ids=["not quadratic", "auto", "bounded", "discrete", "unknown", "empty", "known"],
 )
 def test_what_cannot_be_integrated_is_named_with_a_remedy(options, words):
     with with_counts(), pytest.raises(ValueError, match=words):
