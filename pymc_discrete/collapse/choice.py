@@ -24,6 +24,7 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.integrals.integrate import DegreeIn
+from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.reads import SELECTORS
 from pymc_discrete.targets.structure.sums import all_summands
@@ -60,6 +61,12 @@ def chosen(
         return None
     by = shown(sorted({name for partners in found.values() for name in partners}))
     tied = f"counts tied to {by}"
+    if not width_of_models():
+        _log.info(
+            f"Not summed out: {shown(found)}, {tied}: with 32 bits, sums over many states lose too much. "
+            'dtype="float64" sums them out.'
+        )
+        return None
     try:
         collapsed = Collapsed.of(model, [name for name in names if name in found])
     except (NotImplementedError, ValueError) as error:

@@ -15,9 +15,10 @@ from pymc_discrete.sampling.block import ANY, MEAN, SUM, TUNE, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
+from pymc_discrete.targets.blocks import untransformed
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
-from pymc_discrete.targets.names import shown, untransformed
+from pymc_discrete.targets.names import shown
 
 OPTIONS = {"max_treedepth": 10, "dense": "auto", "pooled": False}
 # a warning is given if more than this share of the trajectories diverges where the log density is -inf

@@ -103,21 +103,22 @@ def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict
     return options
 
 
-def check_collapse(collapse: Any, dtype: str) -> Any:
-    """`collapse`, which is False with 32 bits if it is "auto"; refuse all but that, a switch or names."""
+def check_collapse(collapse: Any, dtype: str, model: pm.Model) -> Any:
+    """`collapse`; refuse all but "auto", a switch or names, and names with 32 bits."""
     if isinstance(collapse, str) and collapse != "auto":
+        known = [str(v.name) for v in model.discrete_value_vars]
+        named = [collapse] if collapse in known else known[:1]
         raise ValueError(
-            "collapse must be 'auto', True, False, or a list of discrete variables or names, got "
-            f"{collapse!r}. To sum out one variable: collapse=[{collapse!r}]."
+            "collapse must be 'auto' (what pays), True (all), False (none), or a list of discrete variables "
+            f"or their names, got {collapse!r}."
+            + (f" To sum out {named[0]!r} alone: collapse={named!r}." if named else "")
         )
     if not isinstance(collapse, bool | list | tuple | str):
         raise TypeError(
             "collapse must be 'auto', True, False, or a list of discrete variables or their names, got "
             f"{collapse!r}."
         )
-    if isinstance(collapse, str):
-        return "auto" if dtype == "float64" else False
-    if collapse and dtype != "float64":
+    if collapse not in ("auto", False) and dtype != "float64":
         raise ValueError('collapse= needs dtype="float64": sums over many states lose too much in float32.')
     return collapse
 

@@ -171,10 +171,10 @@ def sample(
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
     nuts = nuts_options(nuts, OPTIONS)
-    collapse = check_collapse(collapse, dtype)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
     model = modelcontext(model)
+    collapse = check_collapse(collapse, dtype, model)
     check_names(model, var_names)
     check_initvals(model, initvals, chains)
     refuse_after_fork()

@@ -22,7 +22,7 @@ from rich.table import Column
 
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.steps.not_finite import impossible, raise_not_finite
-from pymc_discrete.targets.blocks import DISCRETE, block_of
+from pymc_discrete.targets.blocks import DISCRETE, block_of, untransformed
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import shared_values
@@ -133,7 +133,7 @@ class JaxStep(BlockedStep):
 
     def named(self) -> str:
         """The step and its variables, as messages name them."""
-        return f"{type(self).__name__} for {shown(self._names)}"
+        return f"{type(self).__name__} for {shown(map(untransformed, self._names))}"
 
     # ------------------------------------------------------------ built on first use, without starting JAX
     @property

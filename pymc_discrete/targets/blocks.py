@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pymc as pm
+from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.graph.support import counts_as_floats, refused
@@ -107,6 +108,11 @@ def value_name(model: pm.Model, var: Any) -> str:
     if var in model.rvs_to_values:
         return str(model.rvs_to_values[var].name)
     return str(getattr(var, "name", var))
+
+
+def untransformed(name: str) -> str:
+    """The name of a variable as the user knows it: `p`, not PyMC's `p_logodds__`."""
+    return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
 def known_names(model: pm.Model, kind: str) -> str:

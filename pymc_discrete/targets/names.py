@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from pymc.util import get_untransformed_name, is_transformed_name
-
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
 LISTED = 8  # largest number of entries that a list shows
 
@@ -19,11 +17,6 @@ def shown(names: Iterable[str | None], quoted: bool = True) -> str:
     if len(parts) <= LISTED:
         return ", ".join(parts)
     return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(all_names)} variables in all)"
-
-
-def untransformed(name: str) -> str:
-    """The name of a variable as the user knows it: `p`, not the `p_logodds__` of PyMC."""
-    return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
 def alike(names: Iterable[str]) -> list[list[str]]:

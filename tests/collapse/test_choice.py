@@ -8,6 +8,7 @@ import pytest
 from pymc_discrete.collapse import choice
 from pymc_discrete.sampling.assembly import steps_of
 from pymc_discrete.sampling.options import check_collapse
+from pymc_discrete.sampling.precision import precision
 from pymc_discrete.targets.from_model import target_of
 
 Y = np.array([[2, 3], [1, 0], [4, 2]])
@@ -124,8 +125,13 @@ def test_what_cannot_be_summed_out_alone_is_sampled(caplog):
     assert any("Not summed out: 'N'" in t and "Sum out 'kept' too" in t for t in messages(caplog))
 
 
-def test_with_32_bits_nothing_is_summed_out():
-    assert check_collapse("auto", "float64") == "auto"
-    assert check_collapse("auto", "float32") is False
-    with pytest.raises(ValueError, match=r"collapse must be 'auto', True, False, .*got 'N'"):
-        check_collapse("N", "float64")
+def test_with_32_bits_nothing_is_summed_out(caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        abundance()
+    with precision("float32"):
+        _, collapsed = steps_of(model, None, model.initial_point(), "auto")
+    assert collapsed is None
+    assert any("Not summed out: 'N'" in t and 'dtype="float64"' in t for t in messages(caplog))
+    with pytest.raises(ValueError, match=r"got 'N'. To sum out 'N' alone: collapse=..N"):
+        check_collapse("N", "float64", model)

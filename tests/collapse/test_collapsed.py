@@ -159,7 +159,11 @@ def test_only_named_variables_are_summed_out():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"collapse": "all"}, ValueError, "collapse"),
+        (
+            {"collapse": "all"},
+            ValueError,
+            r"'auto' .*True \(all\).*got 'all'. To sum out 'z' alone: collapse=\['z'\]",
+        ),
         ({"collapse": 3}, TypeError, "collapse"),
         ({"collapse": ["mu"]}, ValueError, "'mu' is continuous.*leave it out of collapse"),
         ({"collapse": True, "dtype": "float32"}, ValueError, "float64"),
