@@ -137,6 +137,10 @@ class LogLikelihood:
     def _of_summed(self, posterior: xarray.Dataset) -> xarray.Dataset:
         """The part of `of` that belongs to the observed variables that read what is summed."""
         chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+        _log.info(
+            f"Computing log_likelihood={self.way!r} of {shown(self.observed)}: sums over {shown(self.names)} "
+            f"in {chains * draws} draws ..."
+        )
         few = np.unique(np.linspace(0, chains * draws - 1, FEW).astype(int))
         wider: Bounds | None = self.ranges.about(posterior)
         while wider is not None:

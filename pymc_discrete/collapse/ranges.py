@@ -118,13 +118,14 @@ class Ranges:
         pairs = [(a, b) for name in ranges for a, b in zip(ranges[name], found[name], strict=True)]
         return None if all(np.array_equal(a, b) for a, b in pairs) else found
 
-    def warn(self, space: Space, left_out: np.ndarray, what: str) -> None:
+    def warn(self, space: Space, left_out: np.ndarray, what: str, usually: np.ndarray | None = None) -> None:
         """Log a warning for variables of which a sum leaves out too much.
 
         Parameters
         ----------
         left_out : (2, d), as in `wider`
         what : leaves it out, for the message
+        usually : (2, d), the mean over draws of what is left out, of which `left_out` is the largest
         """
         for name in [*self.truncate, *self.open]:
             if name not in {m.name for m in space.members}:
@@ -140,8 +141,13 @@ class Ranges:
                         ("below", bounds[sites].min()) if side == 0 else ("above", bounds[sites].max())
                     )
                     wider = "lower" if side == 0 else "higher"
+                    mean = (
+                        ""
+                        if usually is None
+                        else f", and {float(usually[side][sites[cut]].max()):.1g} in the mean over draws"
+                    )
                     _log.warning(
                         f"{what} leaves out about {most:.1g} of the probability of {name!r} {where} {end} in "
-                        f"some draw. Take a {wider} bound in truncate=, such as "
+                        f"some draw{mean}. Take a {wider} bound in truncate=, such as "
                         f"{2 * end if side else end - 50}."
                     )

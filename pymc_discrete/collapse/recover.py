@@ -106,10 +106,10 @@ def recover(
             seed = np.random.default_rng(random_seed).integers(2**63)
             keys = jax.random.split(jax.random.key(seed), (chains, draws))
             results = jax.jit(lambda *a, sums=sums: of_chains(sums, *a))(keys, inputs)
-        x, probabilities, left_out, possible = map(np.asarray, results)
+        x, probabilities, left_out, usually, possible = map(np.asarray, results)
         wider = ranges.wider(chosen, density.space, left_out)
     refuse_impossible(density, possible, bool(truncate))
-    ranges.warn(density.space, left_out, "truncate" if truncate else "The sum")
+    ranges.warn(density.space, left_out, "truncate" if truncate else "The sum", usually)
     found = with_draws(idata, model, density, x)
     found["probabilities"] = DataTree(group_of(model, density, probabilities))
     if log_likelihood is not None:
@@ -118,13 +118,14 @@ def recover(
 
 
 def of_chains(sums: Sums, keys, inputs: list[Any]):
-    """Draws, mean probabilities and the largest tails, of inputs (chains, draws, ...).
+    """Draws, mean probabilities, the largest and the mean tails, of inputs (chains, draws, ...).
 
     Returns
     -------
     x : (chains, draws, d) int
     probabilities : (chains, d, K)
     left_out : (2, d), estimates of the largest probability in any draw below and above the values of the sum
+    usually : (2, d), the same in the mean over draws
     possible : (chains, draws) bool, whether any value is possible
     """
     space, K = sums.density.space, int(sums.counts.max(initial=1))
@@ -132,16 +133,18 @@ def of_chains(sums: Sums, keys, inputs: list[Any]):
 
     def chain(key, inputs):
         def draw(carried, one):
-            total, left_out = carried
+            total, left_out, usually = carried
             logp, x, p = sums.total_draw_and_probabilities(one[0], sums.density.without_parts(one[1:]))
-            return (total + p, jnp.maximum(left_out, tails(p, last))), (x, jnp.isfinite(logp))
+            beyond = tails(p, last)
+            carried = (total + p, jnp.maximum(left_out, beyond), usually + beyond)
+            return carried, (x, jnp.isfinite(logp))
 
-        zeros = (jnp.zeros((space.d, K)), jnp.zeros((2, space.d)))
-        (total, left_out), (x, possible) = jax.lax.scan(draw, zeros, (key, *inputs))
-        return x, total / len(key), left_out, possible
+        zeros = (jnp.zeros((space.d, K)), jnp.zeros((2, space.d)), jnp.zeros((2, space.d)))
+        (total, left_out, usually), (x, possible) = jax.lax.scan(draw, zeros, (key, *inputs))
+        return x, total / len(key), left_out, usually / len(key), possible
 
-    x, probabilities, left_out, possible = jax.lax.map(lambda a: chain(a[0], a[1:]), (keys, *inputs))
-    return x, probabilities, left_out.max(0), possible
+    x, probabilities, left_out, usually, possible = jax.lax.map(lambda a: chain(a[0], a[1:]), (keys, *inputs))
+    return x, probabilities, left_out.max(0), usually.mean(0), possible
 
 
 def refuse_impossible(density: ModelDensity, possible: np.ndarray, truncated: bool) -> None:

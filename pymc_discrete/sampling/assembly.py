@@ -26,6 +26,7 @@ from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
+from pymc_discrete.targets.integrals.choice import say_not_integrated
 from pymc_discrete.targets.names import shown
 
 # the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
@@ -91,6 +92,8 @@ def steps_of(
         options: dict[str, Any] = {"model": model, "initial_point": point, "_all_in_jax": True}
         if not collapsed and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat):
             options["integrate"] = gated_coefficients(model, left, moved, point) or None
+        elif collapsed and isinstance(collapse, str):
+            say_not_integrated(model, left, moved, point, collapsed.density.names)
         automatic = AutoStep(left, **options)
         flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed

@@ -193,9 +193,18 @@ def immobile_variables(
         if known is None and leaving is not None and needs_leaving:
             known = leaving()
         finding = find(immobile, begin, draws.shape[1], (known or {}).get(name), relabelled)
+        if finding is not None and finding.kind == "apart" and not finding.why and leaving is not None:
+            known = leaving() if known is None else known
+            if name not in known or known[name].joint:  # summed out, or drawn as a whole
+                finding = finding._replace(why="modes", lp=mean_lp(tree))
         if finding is not None:
             findings.setdefault(finding, []).append(name)
     return [message(names, finding) for finding, names in findings.items()]
+
+
+def mean_lp(tree: DataTree) -> tuple[float, ...]:
+    """The mean of the log density over the draws of each chain, nats."""
+    return tuple(np.asarray(tree["sample_stats"]["lp"].data).mean(axis=1).tolist())
 
 
 def complaints(
@@ -217,7 +226,8 @@ class Finding(NamedTuple):
     elements : number of elements that have more than one possible value
     differing : number of elements that differ between chains, for "apart"
     chains : (the chains that never moved, the number of all chains), for "some"
-    why : the explanation: "labels" or nothing for "apart", text for "all"
+    why : the explanation: "labels", "modes" or nothing for "apart", text for "all"
+    lp : mean log density of each chain, for "modes"
     """
 
     kind: Literal["apart", "some", "all"]
@@ -225,6 +235,7 @@ class Finding(NamedTuple):
     differing: int = 1
     chains: tuple[tuple[int, ...], int] = ((), 0)
     why: str = ""
+    lp: tuple[float, ...] = ()
 
 
 def find(
@@ -287,6 +298,15 @@ def message(names: list[str], finding: Finding) -> str:
         )
         if finding.why == "labels":
             return f"{text}, as labels do that are switched: with the labels of chain 0 all agree."
+        if finding.why == "modes":
+            means = ", ".join(f"{lp:.1f}" for lp in finding.lp)
+            return (
+                f"{text}. The chains are in different modes of the variables beside {shown(names)}, which "
+                f"{'is' if one else 'are'} drawn exactly given these, so that no other step helps. The mean "
+                f"lp of each chain: {means}. Pass initvals= of the continuous variables in the mode with the "
+                "highest, or, if modes differ by the order of states only, constrain it (transform=pm."
+                "distributions.transforms.ordered)."
+            )
         return (
             f"{text}. The chains are in different modes, and their shares are not those of the posterior: "
             "try another step (pmd.PathAuxiliary moves many sites together), or more tuning."

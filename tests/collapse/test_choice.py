@@ -125,6 +125,18 @@ def test_what_cannot_be_summed_out_alone_is_sampled(caplog):
     assert any("Not summed out: 'N'" in t and "Sum out 'kept' too" in t for t in messages(caplog))
 
 
+def test_gates_beside_a_count_that_is_summed_out_are_said(caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        abundance()
+        g, b = pm.Bernoulli("g", 0.5, shape=2), pm.Normal("b", 0, 2, shape=2)
+        pm.Normal("w", pt.dot(np.arange(6.0).reshape(3, 2), g * b), 1.0, observed=[1.0, 0.0, 2.0])
+    steps, collapsed = steps_of(model, None, model.initial_point(), "auto")
+    assert collapsed.density.names == ["N"]
+    assert not any(s.integrated for s in steps)
+    assert any("Not integrated out while 'g' moves: 'b', since" in t for t in messages(caplog))
+
+
 def test_with_32_bits_nothing_is_summed_out(caplog):
     caplog.set_level("INFO", "pymc.discrete")
     with pm.Model() as model:

@@ -251,6 +251,26 @@ def known(probability, several=True, joint=False):
     return Leaving(np.array([several]), np.full((2, 1), probability), joint)
 
 
+@pytest.mark.parametrize(
+    ("leaving_of", "whole"), [({}, True), ({"z": True}, True), ({"z": False}, False)], ids=str
+)
+def test_chains_in_other_modes_of_what_is_drawn_as_a_whole(leaving_of, whole, log):
+    """States that are summed out, or drawn jointly: a step that moves several of them would be no help."""
+    with pm.Model() as model:
+        pm.Categorical("z", np.full(3, 1 / 3), shape=2)
+    states = np.broadcast_to(np.array([[0, 1], [1, 1]])[:, None], (2, 200, 2))
+    lp = np.array([[-120.25], [-180.5]]) + np.zeros((2, 200))
+    known_of = {
+        name: Leaving(np.ones(2, bool), np.full((2, 2), 1e-9), joint) for name, joint in leaving_of.items()
+    }
+    check_convergence(
+        from_dict({"posterior": {"z": states}, "sample_stats": {"lp": lp}}), model, lambda: known_of
+    )
+    (said,) = [line for line in log() if "disagrees between chains" in line]
+    assert ("mean lp of each chain: -120.2, -180.5. Pass initvals=" in said) == whole
+    assert ("PathAuxiliary" in said) != whole
+
+
 STOOD = [
     # draws (chains, draws); what is known of leaving; what is said
     (

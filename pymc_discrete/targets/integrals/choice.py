@@ -56,6 +56,26 @@ def chosen(
     return found
 
 
+def say_not_integrated(
+    model: pm.Model,
+    names: Sequence[str],
+    moved: Sequence[str],
+    point: dict[str, np.ndarray],
+    summed: Sequence[str],
+) -> None:
+    """Log which coefficients would be integrated out, were the variables `summed` not summed out."""
+    try:
+        found = gated_coefficients(model, names, moved, point)
+    except (NotImplementedError, ValueError):
+        return
+    if found:
+        _log.info(
+            f"Not integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
+            f"{shown(found)}, since NUTS moves with {shown(summed)} summed out, and cannot do both. "
+            f"collapse=False samples {shown(summed)} and integrates out instead."
+        )
+
+
 def gated_coefficients(
     model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
 ) -> list[str]:
