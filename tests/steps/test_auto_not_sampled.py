@@ -184,6 +184,7 @@ def test_workers_draw_what_one_process_draws():
         np.testing.assert_array_equal(value, draws_of(two)[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_variables_that_another_step_moves_are_left_to_it(caplog):
     caplog.set_level("INFO", "pymc.discrete")
     model = model_of(population_and_labels)
