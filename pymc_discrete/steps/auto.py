@@ -17,7 +17,7 @@ from pymc_discrete.collapse import choice
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.suited import steps_for, variables_without_jax
-from pymc_discrete.targets.blocks import block_of, value_name
+from pymc_discrete.targets.blocks import block_of, untransformed, value_name
 from pymc_discrete.targets.graph.support import can_take
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.names import shown
@@ -112,7 +112,10 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
         return None
     point = options.get("initial_point") or model.initial_point()
     shared = {key: options[key] for key in ("rng", "initial_point") if key in options}
-    remedies = f"pmd.AutoStep([{shown(names)}])", f"pmd.CollapsedNUTS([{shown([*moved, *names])}])"
+    remedies = (
+        f"pmd.AutoStep([{shown(names)}])",
+        f"pmd.CollapsedNUTS([{shown([*map(untransformed, moved), *names])}])",
+    )
     collapsed = choice.chosen(model, names, moved, *remedies)
     if collapsed:
         names, integrate = collapsed.density.names, None

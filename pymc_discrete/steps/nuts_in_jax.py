@@ -13,7 +13,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import BlockedStep
 
 from pymc_discrete.steps.base import received
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
+from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, untransformed, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.jax_settings import jitted
@@ -129,7 +129,8 @@ class NutsInJax(BlockedStep):
         kept = self._last if self.tune else {}
         foreign = [name for name, value in kept.items() if not np.array_equal(point[name], value)]
         if foreign:
-            _log.info(f"CollapsedNUTS leaves {shown(foreign)} to another step, which moves it as well.")
+            named = shown([untransformed(name) for name in foreign])
+            _log.info(f"CollapsedNUTS leaves {named} to another step, which moves it as well.")
             self._move_only([n for n in self._moving if n not in foreign])
         if not self._moving:
             whole = self._functions[tuple(self._continuous)]
