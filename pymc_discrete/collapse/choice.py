@@ -72,6 +72,12 @@ def chosen(
     except (NotImplementedError, ValueError) as error:
         _log.info(f"Not summed out: {shown(found)}, {tied}. {str(error).splitlines()[0]}")
         return None
+    if collapsed.parts():
+        _log.info(
+            f"Not summed out: {shown(found)}, {tied}: all sites together are too many, and parts of them in "
+            "turn seldom pay. Those that are named, in collapse= or CollapsedNUTS, are summed out in parts."
+        )
+        return None
     factor = work(collapsed)
     if factor > DEAREST:
         _log.info(
@@ -149,4 +155,4 @@ def work(collapsed: Collapsed) -> float:
     groups = collapsed.sums.elements.groups
     plain = sum(len(g.sites) for g in groups)
     summed = sum(len(g.sites) * np.prod(g.widths, dtype=float) for g in groups)
-    return (FIXED + summed + collapsed.sums.elimination.order.entries) / (FIXED + plain)
+    return (FIXED + summed + collapsed.sums.entries) / (FIXED + plain)

@@ -6,6 +6,11 @@ the grid, the cell s of a site z is a function of z. The transition moves the ot
 the sum of p(theta, z) over z in s stays invariant, and then draws z within s: it leaves p(theta, z)
 restricted to z in s invariant, and so p(theta, z), for every L. Mostly the origin is such that the usual
 values of z are in one cell; at times it is uniform, so that z can leave every cell.
+
+Where all sites together are too many to sum out, each transition sums out a part of them, drawn without
+looking at the state, given all others: it leaves p(theta, z_part | z_rest) invariant, and so p(theta, z). The
+sites of the part are drawn before anything else moves, since theta was moved without looking at their old
+values. Then all sites are drawn once more given theta, one after another.
 """
 
 from collections.abc import Sequence
@@ -26,7 +31,8 @@ from pymc_discrete.collapse.marginalize import (
     without,
     without_transforms,
 )
-from pymc_discrete.collapse.sums import Sums
+from pymc_discrete.collapse.sums import Sums, SumTooLarge
+from pymc_discrete.collapse.sums_of_parts import SumsOfParts
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.density import Context
@@ -34,6 +40,7 @@ from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.numbers import NUMBER, NeedsValues, Number
 from pymc_discrete.targets.graph.support import deviations
 from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import PREFIX, key_of_graph, key_of_model
 from pymc_discrete.targets.target import Target
 
@@ -64,7 +71,9 @@ class Collapsed:
     ----------
     density : ModelDensity of these variables, in terms of untransformed values of the others
     stretched : (d,) bool, the sites that are summed over a stretch
-    far : (d,) bool, those whose values may be further apart than the stretch is long
+    far : (d,) bool, those that are drawn once more: their values may be further apart than the stretch is
+        long, or they are not in each part
+    sums : Sums, or SumsOfParts where all sites together are too many
     model : pm.Model, of the other variables and of `LOWEST`
 
     Raises
@@ -88,12 +97,12 @@ class Collapsed:
             self.stretched = unbounded(space)
             wide = ~self.stretched & (counts > (length or WHOLE))
             sums = None if length and wide.any() else self._sums(lengths, counts)
-            if sums is None or (wide.any() and sums.elimination.order.entries > AFFORDABLE):
+            if sums is None or (wide.any() and sums.entries > AFFORDABLE):
                 self.stretched = self.stretched | wide
-                sums = self._kept_sums(np.where(self.stretched, lengths, counts))
+                sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
             self.sums = sums
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
-            self.far = self.stretched & (wanted > LONGEST)
+            self.far = (self.stretched & (wanted > LONGEST)) | isinstance(sums, SumsOfParts)
             self.model = without(model, self.density, self.sums, LOWEST)
             setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
@@ -123,8 +132,14 @@ class Collapsed:
 
         return _kept.get((key_of_model(model), tuple(names), length), make)
 
-    def _kept_sums(self, counts: np.ndarray) -> Sums:
-        return _sums.get((self.density, counts.tobytes()), lambda: Sums(self.density, counts))
+    def _kept_sums(self, counts: np.ndarray, kind: type[Sums] = Sums) -> Sums:
+        return _sums.get((self.density, counts.tobytes(), kind), lambda: kind(self.density, counts))
+
+    def _whole_or_parts(self, counts: np.ndarray) -> Sums:
+        try:
+            return self._kept_sums(counts)
+        except SumTooLarge:
+            return self._kept_sums(counts, SumsOfParts)
 
     def _sums(self, lengths: np.ndarray, counts: np.ndarray) -> Sums | None:
         """The sums with all bounded supports whole, or None where they are too large."""
@@ -138,6 +153,31 @@ class Collapsed:
         names = {name for name, _ in self.density.space.sites}
         scale = deviations(plain, names, plain.initial_point())
         return np.array([DEVIATIONS * scale.get(name, np.inf) for name, _ in self.density.space.sites])
+
+    def parts(self) -> str | None:
+        """How parts of the sites are summed out, a line for the log; None where all are at once."""
+        if not isinstance(self.sums, SumsOfParts):
+            return None
+        sizes, names = self.sums.parts.sum(1), shown(self.density.names)
+        several = f"{sizes.min()} to {sizes.max()}" if sizes.min() < sizes.max() else str(sizes[0])
+        return (
+            f"All {len(self.stretched)} sites of {names} together are too many to sum out: each draw sums "
+            f"out one of {len(sizes)} parts, chosen at random, of {several} sites, in tables of up to "
+            f"{self.sums.widest} sites, given the other sites, and then draws every site given the rest."
+        )
+
+    def middle(self, x: np.ndarray) -> np.ndarray:
+        """(..., n) int, as `lowest` with stretches whose middle is the current value, and the first part.
+
+        Parameters
+        ----------
+        x : (..., d) int
+        """
+        lowest = np.where(self.stretched, x - self.sums.counts // 2, self.density.space.lower)
+        if isinstance(self.sums, SumsOfParts):
+            lowest = np.where(self.sums.parts[0], lowest, x)
+            lowest = np.concatenate([lowest, np.zeros_like(lowest[..., :1])], axis=-1)
+        return lowest
 
     # ------------------------------------------------------------ pure JAX functions
     def context(self, point: dict[str, Any]):
@@ -156,7 +196,7 @@ class Collapsed:
         Parameters
         ----------
         context : as `context` gives it
-        lowest : (d,) int, where the stretch of each site begins
+        lowest : as `lowest` gives it
         """
         key_draw, key_again = jax.random.split(key)
         total, x = self.sums.total_and_draw(key_draw, context, lowest)
@@ -180,19 +220,26 @@ class Collapsed:
         return x
 
     def lowest(self, key, x, usual):
-        """(d,) int, where the stretch of each site begins.
+        """(n,) int, where the stretch of each site begins, and which part is summed out, as `sums` takes it.
 
         Parameters
         ----------
         x : (d,) int
         usual : (d,) float, values that do not depend on x, about which stretches are laid
         """
+        if isinstance(self.sums, SumsOfParts):
+            key, key_part = jax.random.split(key)
         key_coin, key_origin = jax.random.split(key)
         length, lower = jnp.asarray(self.sums.counts), jnp.asarray(self.density.space.lower)
         origin = jnp.maximum(jnp.round(usual).astype(int) - length // 2, lower)
         elsewhere = jax.random.randint(key_origin, x.shape, 0, length)
         origin = origin + jnp.where(jax.random.bernoulli(key_coin, ELSEWHERE), elsewhere, 0)
-        return jnp.where(self.stretched, origin + (x - origin) // length * length, lower)
+        lowest = jnp.where(self.stretched, origin + (x - origin) // length * length, lower)
+        if isinstance(self.sums, SumsOfParts):
+            part = jax.random.randint(key_part, (), 0, len(self.sums.parts))
+            within = jnp.asarray(self.sums.parts)[part]
+            lowest = jnp.append(jnp.where(within, lowest, x), part)
+        return lowest
 
     # ------------------------------------------------------------ mean probabilities
     @cached_property
@@ -229,9 +276,10 @@ class Collapsed:
         ----------
         sums : [(size, K)]
         probabilities : (d, K), as `total_draw_and_probabilities` gives them
-        lowest, first : (d,) int, the values at which the columns of `probabilities` and of `sums` begin
+        lowest : as there
+        first : (d,) int, the values at which the columns of `sums` begin
         """
-        found = []
+        found, lowest = [], lowest[: len(first)]
         for total, (here, width, stretched) in zip(sums, self._windows, strict=True):
             p, length = probabilities[here], self.sums.counts[here, None]
             if stretched:

@@ -98,6 +98,7 @@ class Order:
     ----------
     counts, scopes : as in `Elimination`
     sequential : whether paths are summed one site after another
+    compact : as in `Elimination`
 
     Attributes
     ----------
@@ -109,8 +110,8 @@ class Order:
     TooDear
     """
 
-    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray], sequential: bool):
-        self.counts, self.entries = counts, 0
+    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray], sequential: bool, compact: bool):
+        self.counts, self.entries, self._compact = counts, 0, compact
         self.stages: list[list[Group | Paths]] = []
         self._arrays = len(scopes)  # the number of arrays of tables; each group adds one
         # the tables that are left: {site: {(array, row)}}
@@ -193,8 +194,9 @@ class Order:
             if len(around[i]) == 1 and i not in passed:
                 path = self._path(i, around)
                 passed.update(path)
-                if len(path) > SHORTEST:
-                    groups[len(path).bit_length(), int(self.counts[i])].append(path)
+                if len(path) > (1 if self._compact else SHORTEST):
+                    about = 0 if self._compact else len(path).bit_length()
+                    groups[about, int(self.counts[i])].append(path)
         return [self._of_paths(paths) for paths in groups.values()]
 
     def _path(self, first: int, around: dict[int, list[int]]) -> list[int]:
@@ -243,6 +245,8 @@ class Elimination:
     ----------
     counts : (d,) int, the number of values of each site
     scopes : a list of (E, J) int, the sites of the tables of each array
+    compact : whether the paths that can be summed out at a time are all padded to the longest: more work, and
+        a smaller program, which is compiled sooner
 
     Attributes
     ----------
@@ -253,14 +257,14 @@ class Elimination:
     TooDear
     """
 
-    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray]):
-        self.counts, self.scopes = np.asarray(counts), [np.asarray(s) for s in scopes]
-        self.order = Order(self.counts, self.scopes, sequential=True)
+    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray], compact: bool = False):
+        self.counts, self.scopes, self._compact = np.asarray(counts), [np.asarray(s) for s in scopes], compact
+        self.order = Order(self.counts, self.scopes, True, compact)
 
     @functools.cached_property
     def _for_accelerators(self) -> Order:
         try:
-            return Order(self.counts, self.scopes, sequential=False)
+            return Order(self.counts, self.scopes, False, self._compact)
         except TooDear:
             return self.order
 

@@ -163,7 +163,8 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
     Parameters
     ----------
     density : of the model without transforms
-    lowest : the name of a new variable of integers, the values from which the sites are summed, if any
+    lowest : the name of a new variable of integers, the values from which the sites are summed, if any, as
+        `sums` takes them
     """
     names = density.names
     touched, potentials = terms_that_read(model, names)
@@ -187,7 +188,7 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
         for name in (str(v.name) for v in density.graph.others)
     ]
     if lowest is not None:
-        free = values_without_density(density.space.d).owner.clone().outputs[1]
+        free = values_without_density(sums.places).owner.clone().outputs[1]
         inputs.append(model_free_rv(free, free.type(name=lowest), None, lowest))
         graph.add_output(inputs[-1], import_missing=True)
         data = []  # they are read anew for every run
@@ -216,9 +217,9 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
 
 
 @functools.cache
-def values_without_density(d: int) -> Variable:
-    """A random vector (d,) of integers with a log density of 0: always the same, so equal in any model."""
-    return pm.CustomDist.dist(logp=no_density, shape=(d,), dtype="int64")
+def values_without_density(n: int) -> Variable:
+    """A random vector (n,) of integers with a log density of 0: always the same, so equal in any model."""
+    return pm.CustomDist.dist(logp=no_density, shape=(n,), dtype="int64")
 
 
 def no_density(value):

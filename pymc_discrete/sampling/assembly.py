@@ -153,9 +153,12 @@ def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: An
             "of step=."
         )
     try:
-        return Collapsed.of(model, wanted)
+        collapsed = Collapsed.of(model, wanted)
     except NotImplementedError as error:
         raise ValueError(f"{error} Without collapse= they are sampled as they are.") from error
+    if line := collapsed.parts():
+        _log.info(line)
+    return collapsed
 
 
 @collection_paused()

@@ -28,7 +28,7 @@ class CollapsedState(NamedTuple):
     nuts : NutsState
     usual : (d,) float, the means of the sites in tuning
     probabilities : [(size, K)], sums of the probabilities of values of the sites of each variable since then
-    transitions : () int, how many transitions these are the sums of
+    transitions : (d,) int, how many transitions these are the sums of, those in which the site was summed out
     """
 
     nuts: NutsState
@@ -63,7 +63,7 @@ class CollapsedBlock(Block):
     ):
         self.collapsed, self.points = collapsed, points
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
-        rest[LOWEST] = np.zeros(collapsed.density.space.d, np.int64)
+        rest[LOWEST] = np.zeros(collapsed.sums.places, np.int64)
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
         self.density = self.nuts.density
         self.numbers = self.nuts.numbers | collapsed.density.numbers
@@ -94,9 +94,8 @@ class CollapsedBlock(Block):
         return xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
 
     def _lowest(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """{LOWEST: (..., d)} of stretches whose middle is the current value of each site, on the host."""
-        middle, lower = x - self.collapsed.sums.counts // 2, self.collapsed.density.space.lower
-        return {LOWEST: np.where(self.collapsed.stretched, middle, lower)}
+        """{LOWEST: (..., n)} of stretches whose middle is the current value of each site, on the host."""
+        return {LOWEST: self.collapsed.middle(x)}
 
     def _on_host(self, point: dict[str, np.ndarray]) -> np.ndarray:
         """(d,) int, the sites that are summed out, at a point {variable: value}."""
@@ -106,7 +105,7 @@ class CollapsedBlock(Block):
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
         usual = self._on_host(point).astype(float)
         zeros = self.collapsed.no_probabilities()
-        return CollapsedState(self.nuts.start(point), usual, zeros, np.zeros((), int))
+        return CollapsedState(self.nuts.start(point), usual, zeros, np.zeros(usual.shape, int))
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return self.nuts.logdensity(point | self._lowest(self._on_host(point)))
@@ -142,9 +141,10 @@ class CollapsedBlock(Block):
         # a mean in which later draws of tuning weigh more; with it the windows of the sums are fixed
         weight = jnp.where(t < point[TUNE], 4.0 / (t + 4.0), 0.0)
         usual = state.usual + weight * (x - state.usual)
-        counted = t >= point[TUNE]
+        counted = (t >= point[TUNE]) & self.collapsed.sums.within(lowest)
+        p = jnp.where(counted[:, None], p, 0.0)
         sums = self.collapsed.with_probabilities(
-            state.probabilities, jnp.where(counted, p, 0.0), lowest, self.collapsed.window(state.usual)
+            state.probabilities, p, lowest, self.collapsed.window(state.usual)
         )
         return new, CollapsedState(nuts, usual, sums, state.transitions + counted), stats
 
@@ -164,6 +164,9 @@ class CollapsedBlock(Block):
         if not transitions.all():
             return {}
         first = self.collapsed.window(on_host(states.usual), np)
-        means = [on_host(sums) / transitions[:, None, None] for sums in states.probabilities]
         space, partial = self.collapsed.density.space, self.collapsed.stretched
+        means = [
+            on_host(sums) / transitions[:, start : start + v.size, None]
+            for sums, (start, v) in zip(states.probabilities, space.blocks, strict=True)
+        ]
         return {"probabilities": dataset(space, first, means, partial, coords, dims)}

@@ -1,6 +1,7 @@
 """`CollapsedNUTS`: PyMC's NUTS with discrete variables summed out, within `pm.sample`."""
 
 import functools
+import logging
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,17 @@ from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
 
+_log = logging.getLogger("pymc.discrete")
+
 
 class CollapsedNUTS(NutsInJax):
     r"""PyMC's NUTS for continuous variables, with discrete ones summed out and drawn again in the same step.
 
     NUTS moves :math:`\theta` on :math:`\log \sum_z p(z, \theta)`, which JAX computes with its gradient, and
     :math:`z` is then drawn from :math:`p(z \mid \theta)`. Variables without a bound, or with many values, are
-    summed over a stretch about their current value, which leaves the posterior as it is.
+    summed over a stretch about their current value, which leaves the posterior as it is. Where all sites
+    together are too many to sum out, as on a large lattice, each draw sums out a part of them, chosen at
+    random, given the others.
 
     Parameters
     ----------
@@ -107,8 +112,10 @@ class CollapsedNUTS(NutsInJax):
         self.options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
         self.tune, self._draws, self._last = True, 0, {}
         self._move_only(self._continuous)
-        with model_settings():
-            self.collapsed  # noqa: B018 refuses what cannot be summed out
+        with model_settings():  # what cannot be summed out is refused here
+            parts = self.collapsed.parts()
+        if parts:
+            _log.info(parts)
         self._data  # noqa: B018 as the model has them now
 
     @classmethod
@@ -136,7 +143,7 @@ class CollapsedNUTS(NutsInJax):
 
     def _function_of(self, names: list[str]) -> Gradient:
         rest = {name: value for name, value in self._point().items() if name not in self.summed}
-        rest[LOWEST] = np.zeros(self.collapsed.density.space.d, np.int64)
+        rest[LOWEST] = np.zeros(self.collapsed.sums.places, np.int64)
         return Gradient(*ContinuousDensity.of(self.collapsed.model, names, rest))
 
     @functools.cached_property
@@ -146,7 +153,7 @@ class CollapsedNUTS(NutsInJax):
             [values[name] for name in self._moving],
             model=self.collapsed.model,
             logp_dlogp_func=self._function,
-            initial_point=self._point() | {LOWEST: np.zeros(self.collapsed.density.space.d, np.int64)},
+            initial_point=self._point() | {LOWEST: np.zeros(self.collapsed.sums.places, np.int64)},
             **self.options,
         )
 

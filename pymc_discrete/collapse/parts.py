@@ -1,0 +1,90 @@
+"""Parts of a graph: sets of sites that can be summed out given all others.
+
+Sites are summed out one after another, those with the smallest tables first. Where every table that is left
+would have too many entries, a site of the smallest one is not summed out: it keeps its value, and no longer
+joins its neighbours. Such sites are a cutset (Bidyuk and Dechter 2007, Cutset sampling for Bayesian
+networks).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+MOST = 8  # number of parts: each has a program of its own
+# Numbers of entries of the largest table. The smallest is tried first: with trees a program is compiled in
+# seconds, and tables of many sites take minutes.
+LIMITS = [2**k for k in range(2, 17, 2)]
+
+
+def parts_of(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Parts that together contain every site, in tables as small as possible.
+
+    Parameters
+    ----------
+    counts : (d,) int, the number of values of each site
+    scopes : a list of (E, J) int, the sites of the tables of each array
+
+    Returns
+    -------
+    (V, d) bool, the sites of each of at most `MOST` parts; None where that many do not reach all sites
+    """
+    around = neighbours(len(counts), scopes)
+    pair = min(int(counts.max(initial=1)) ** 2, LIMITS[-1])
+    for limit in (limit for limit in LIMITS if limit >= pair):
+        parts: list[np.ndarray] = []
+        left = np.ones(len(counts), bool)
+        while left.any() and len(parts) < MOST:
+            parts.append(part(counts, around, limit, left, np.random.default_rng(len(parts))))
+            left &= ~parts[-1]
+        if not left.any():
+            return np.stack(parts)
+    return None
+
+
+def neighbours(d: int, scopes: Sequence[np.ndarray]) -> list[set[int]]:
+    """The sites that share a table with each of d sites."""
+    around: list[set[int]] = [set() for _ in range(d)]
+    for sites in scopes:
+        for scope in sites.tolist():
+            for i in scope:
+                around[i].update(scope)
+    for i, near in enumerate(around):
+        near.discard(i)
+    return around
+
+
+def part(
+    counts: np.ndarray, around: list[set[int]], limit: int, wanted: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """A part whose sites can be summed out with tables of at most so many entries.
+
+    Parameters
+    ----------
+    counts : (d,) int
+    around : the neighbours of each site
+    limit : the largest number of entries of a table
+    wanted : (d,) bool, sites that the part has rather than others
+
+    Returns
+    -------
+    (d,) bool
+    """
+    bits, largest = np.log2(np.maximum(counts, 1)), np.log2(limit) + 1e-9
+    near = {i: set(sites) for i, sites in enumerate(around)}
+    size = np.array([bits[[i, *near[i]]].sum() for i in range(len(counts))])
+    luck, inside = rng.random(len(counts)), np.ones(len(counts), bool)
+    while near:
+        i = int(size.argmin())
+        fits = size[i] <= largest
+        if not fits:  # the one of them with most neighbours, rather one that another part has
+            i = min((i, *near[i]), key=lambda j: (wanted[j], -len(near[j]), luck[j]))
+            inside[i] = False
+        others = near.pop(i)
+        size[i] = np.inf
+        for j in others:
+            near[j].discard(i)
+            size[j] -= bits[i]
+            if fits:
+                size[j] += bits[list(others - near[j] - {j})].sum()
+                near[j] |= others - {j}
+    return inside

@@ -1,0 +1,160 @@
+"""Sums over a part of the sites given all others, where all of them together are too many.
+
+The parts are chosen once; which of them is summed out is an input of the sums, like the values at which they
+begin. The tables of the elements are those of all sites. A part has its own elimination, of the tables at the
+current values of the sites outside of it.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.collapse.elimination import DEAREST, Elimination, Paths, TooDear, rows_of
+from pymc_discrete.collapse.parts import MOST, parts_of
+from pymc_discrete.collapse.sums import Sums, SumTooLarge
+from pymc_discrete.targets.names import shown
+
+
+class Given(NamedTuple):
+    """Tables of one array, of which the same columns belong to sites of a part.
+
+    Attributes
+    ----------
+    array : the number of the array
+    rows : (r,) int, the tables in it
+    sites : (r, J) int, the sites of each
+    inner : for each column, whether its sites are in the part
+    shape : the number of values of each site in the part
+    """
+
+    array: int
+    rows: np.ndarray
+    sites: np.ndarray
+    inner: tuple[bool, ...]
+    shape: tuple[int, ...]
+
+
+class SumsOfParts(Sums):
+    """The sum of a block's density over a part of its sites, given the values of the others.
+
+    Where the methods of `Sums` take `lowest`, these take (d + 1,) int: the value from which each site of the
+    part is summed, the values of the others, and the number of the part.
+
+    Parameters
+    ----------
+    density, counts : as in `Sums`
+
+    Attributes
+    ----------
+    parts : (V, d) bool, the sites of each part; each site is in at least one
+    eliminations : list of V Elimination
+
+    Raises
+    ------
+    NotImplementedError, SumTooLarge
+    """
+
+    def _arrange(self) -> None:
+        groups = self.elements.groups
+        entries = sum(len(g.sites) * np.prod(g.widths, dtype=float) for g in groups)
+        parts = parts_of(self.counts, [g.sites for g in groups]) if entries <= DEAREST else None
+        if parts is None:
+            raise self._refusal()
+        self.parts = parts
+        self._given = [self._split(inside) for inside in parts]
+        try:
+            self.eliminations = [self._elimination(*of) for of in zip(parts, self._given, strict=True)]
+        except TooDear:
+            raise self._refusal() from None
+
+    def _refusal(self) -> SumTooLarge:
+        return SumTooLarge(
+            f"{shown(self.density.names)} cannot be summed out: their sites interact with so many others "
+            f"that no {MOST} parts of them, each summed out given the rest, hold all. Sum out fewer "
+            "variables, and sample the others by a discrete step."
+        )
+
+    def _split(self, inside: np.ndarray) -> list[Given]:
+        """The tables by what of them is in a part."""
+        found = []
+        for array, group in enumerate(self.elements.groups):
+            patterns, which = np.unique(inside[group.sites], axis=0, return_inverse=True)
+            for n, inner in enumerate(patterns.tolist()):
+                rows = np.flatnonzero(which.reshape(-1) == n)
+                shape = tuple(k for k, here in zip(group.widths, inner, strict=True) if here)
+                found.append(Given(array, rows, group.sites[rows], tuple(inner), shape))
+        return found
+
+    @staticmethod
+    def _by_shape(given: list[Given]) -> list[list[Given]]:
+        """Those that join several sites of the part, which become one array for each shape."""
+        shapes = dict.fromkeys(g.shape for g in given if len(g.shape) > 1)
+        return [[g for g in given if g.shape == shape] for shape in shapes]
+
+    def _elimination(self, inside: np.ndarray, given: list[Given]) -> Elimination:
+        """The order in which the sites of a part are summed out; the others have one value."""
+        scopes = [np.concatenate([g.sites[:, g.inner] for g in same]) for same in self._by_shape(given)]
+        scopes.append(np.arange(len(self.counts))[:, None])
+        return Elimination(np.where(inside, self.counts, 1), scopes, compact=True)
+
+    @property
+    def entries(self) -> int:
+        return max(e.order.entries for e in self.eliminations)
+
+    @property
+    def places(self) -> int:
+        return len(self.counts) + 1
+
+    @property
+    def widest(self) -> int:
+        """The largest number of sites in one table of the eliminations."""
+        groups = [g for e in self.eliminations for stage in e.order.stages for g in stage]
+        return max(2 if isinstance(g, Paths) else len(g.shape) for g in groups)
+
+    # ------------------------------------------------------------ pure JAX functions
+    def within(self, lowest: Any):
+        return jnp.asarray(self.parts)[lowest[-1]]
+
+    def _lowest(self, lowest: Any):
+        return super()._lowest(lowest[:-1])
+
+    def _values(self, index, lowest: Any):
+        return jnp.where(self.within(lowest), super()._values(index, lowest), lowest[:-1])
+
+    def _of(self, function: Callable, tables: list[Any], lowest: Any, *inputs: Any) -> Any:
+        index = lowest[:-1] - self._lowest(lowest)  # of the sites outside, in their tables
+
+        def of_part(part: int) -> Callable:
+            return lambda tables, index, *inputs: function(
+                self.eliminations[part], self._at(part, tables, index), *inputs
+            )
+
+        branches = [of_part(part) for part in range(len(self.parts))]
+        return jax.lax.switch(lowest[-1], branches, tables, index, *inputs)
+
+    def _at(self, part: int, tables: list[Any], index) -> list[Any]:
+        """The tables of a part, at the current values of the sites outside of it.
+
+        Those that join several of its sites, and (d, K), the sums of all others by the site they belong to.
+        """
+        *tables, support = tables
+
+        def values(given: Given):
+            if all(given.inner):
+                return rows_of(tables[given.array], given.rows)
+            columns = zip(given.inner, given.sites.T, strict=True)
+            at = (slice(None) if here else index[sites] for here, sites in columns)
+            return tables[given.array][(given.rows, *at)]
+
+        own = jnp.take_along_axis(support, index[:, None], axis=1)
+        alone = jnp.where(self.parts[part][:, None], support, own)
+        for given in self._given[part]:
+            if len(given.shape) == 1:
+                alone = alone.at[given.sites[:, given.inner.index(True)], : given.shape[0]].add(values(given))
+            elif not given.shape:  # a constant, which stands with a site of one value
+                alone = alone.at[given.sites[:, 0], 0].add(values(given))
+        joining = [jnp.concatenate([values(g) for g in same]) for same in self._by_shape(self._given[part])]
+        return [*joining, alone]
