@@ -60,8 +60,8 @@ class Sums:
             raise SumTooLarge(
                 f"{shown(self.density.names)} cannot be summed out: sites of {names} interact with so many "
                 f"others that a sum over {len(error.sites)} of them ({values}"
-                f"{', ...' * (len(error.sites) > 8)} values) has {error.entries:.2g} entries. Sum out fewer variables, and sample the others by "
-                "a discrete step."
+                f"{', ...' * (len(error.sites) > 8)} values) has {error.entries:.2g} entries. Sum out fewer "
+                "variables, and sample the others by a discrete step."
             ) from None
 
     @property

@@ -1,5 +1,6 @@
 """Assigns every variable of a model to a step, and makes the blocks of a compiled chain of the steps."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, r
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.integrals.choice import say_not_integrated
 from pymc_discrete.targets.names import shown
+
+_log = logging.getLogger("pymc.discrete")
 
 # the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
 BLOCKS: dict[str, Callable[..., Block]] = {

@@ -37,7 +37,7 @@ def after_transitions(model, starts, transitions=3, seed=0):
         state = block.start({name: value[0] for name, value in starts.items()})
 
         def chain(key, one):
-            full = {**one, **block.numbers}
+            full = {**one, **block.numbers, **block.settings}
             for n in range(transitions):
                 full, _, _ = block.draw(jax.random.fold_in(key, n), jnp.asarray(10**6), full, state)
             return {name: full[name] for name in one}
