@@ -2,9 +2,9 @@
 
 python -m benchmarks.parts --out benchmarks/results/NAME-parts
 
-Lattice: an image of 24 x 24 pixels of two kinds, whose means, noise and coupling are unknown. Blocks: 40 nodes of
-two groups, with unknown rates of edges within and between them. Crossed: 30 rows and 24 columns, switched on or
-off, whose products have an unknown effect on a Normal response.
+Lattice: an image of 24 x 24 pixels of two kinds, whose means, noise and coupling are unknown. Blocks: 40
+nodes of two groups, with unknown rates of edges within and between them. Crossed: 30 rows and 24 columns,
+switched on or off, whose products have an unknown effect on a Normal response.
 """
 
 import time
@@ -146,8 +146,8 @@ def markdown(args, records):
     )
 
 
-FOOTNOTE = f"""- {CHAINS} chains, one core; seconds of the processor. s before sampling: until tuning ends. ESS: ArviZ's
-  bulk ESS of the continuous variables, the least of them. The machine was shared with other programs.
+FOOTNOTE = f"""- {CHAINS} chains, one core; seconds of the processor. s before sampling: until tuning ends.
+  ESS: ArviZ's bulk ESS of the continuous variables, the least of them. The machine was shared with other programs.
 - parts: collapse=True, on graphs that are too wide to be summed out at once; as it is: collapse=False."""
 
 
