@@ -147,7 +147,8 @@ def markdown(args, records):
 
 
 FOOTNOTE = f"""- {CHAINS} chains, one core; seconds of the processor. s before sampling: until tuning ends.
-  ESS: ArviZ's bulk ESS of the continuous variables, the least of them. The machine was shared with other programs.
+  ESS: ArviZ's bulk ESS of the continuous variables, the least of them. The machine was shared
+  with other programs.
 - parts: collapse=True, on graphs that are too wide to be summed out at once; as it is: collapse=False."""
 
 
