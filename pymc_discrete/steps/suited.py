@@ -43,7 +43,6 @@ def steps_for(
     NotImplementedError, ValueError
         As `AutoStep`.
     """
-    options["model"] = model
     target_options: dict[str, Any] = {
         key: options[key]
         for key in ("differences", "support", "window", "initial_point", "integrate")
@@ -102,7 +101,9 @@ def steps_for(
                 "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
                 "its elements depends on few sites."
             )
-        steps.append(kind(chosen, **kind_options, **{**options, **restricted(options, model, chosen)}))
+        steps.append(
+            kind(chosen, model=model, **kind_options, **{**options, **restricted(options, model, chosen)})
+        )
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
 
