@@ -1,5 +1,6 @@
 """Models without some of their discrete variables, which are summed out."""
 
+import bisect
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +57,8 @@ def marginalize(
     Raises
     ------
     ValueError
-        If a variable has no bounds and no `truncate`, or the sum would be too large.
+        If a variable has no bounds and no `truncate`, or `truncate` has no value that is possible at the
+        start, or the sum would be too large.
     NotImplementedError
         If a term joins too many sites.
 
@@ -73,10 +75,14 @@ def marginalize(
     if vars is None and not free(model, DISCRETE):
         raise ValueError("There is nothing to sum out: the model has no discrete free variable.")
     names = block_of(model, vars)
-    density = density_to_sum(without_transforms(model), names, truncate)
+    plain = without_transforms(model)
+    density = density_to_sum(plain, names, truncate)
     refuse_unbounded(density)
     with model_settings():
-        return without(model, density, Sums(density))
+        kept = without(model, density, Sums(density))
+    if truncate:
+        refuse_too_narrow(plain, kept, density, [value_name(plain, k) for k in truncate])
+    return kept
 
 
 def without_transforms(model: pm.Model) -> pm.Model:
@@ -134,6 +140,43 @@ def refuse_unbounded(density: ModelDensity) -> None:
             f"where to sum, truncate={{{missing[0]!r}: (0, 200)}}, and check with pmd.recover how much mass "
             "that leaves out; or sample with pmd.sample(collapse=True), which leaves out nothing."
         )
+
+
+def refuse_too_narrow(plain: pm.Model, kept: pm.Model, density: ModelDensity, truncated: list[str]) -> None:
+    """Refuse upper bounds with which the sum is zero at the start, if it is not with larger ones.
+
+    Parameters
+    ----------
+    plain : without transforms
+    kept : the model without the variables that are summed out
+    truncated : names of the variables with such a bound
+
+    Raises
+    ------
+    ValueError
+    """
+    touched, potentials = terms_that_read(plain, density.names)
+    logp = plain.compile_logp(vars=[*touched, *potentials], mode="FAST_COMPILE")
+    point = plain.initial_point()
+    upper = {name: density.space.unravel(density.space.upper)[name] for name in truncated}
+
+    def possible(more: int) -> bool:
+        """Whether all sites can be so much above their bounds."""
+        return bool(logp(point | {name: values + more for name, values in upper.items()}) > -np.inf)
+
+    # compiled only where the bounds themselves are not possible, which need not mean that nothing is
+    if possible(0) or kept.compile_logp(vars=[kept[SUMMED_OUT]])(kept.initial_point()) > -np.inf:
+        return
+    enough = next((2**k for k in range(31) if possible(2**k)), None)
+    if enough is None:
+        return  # PyMC says that this start is impossible, for whatever reason
+    needed = bisect.bisect_left(range(enough + 1), True, lo=enough // 2, key=possible)
+    bounds = ", ".join(f"{name!r}: (..., {int(values.max()) + needed})" for name, values in upper.items())
+    raise ValueError(
+        f"None of the values of {shown(truncated)} that truncate= leaves is possible: the density is zero "
+        f"where the chains start, as where an observed count is larger. Take truncate={{{bounds}}} at least, "
+        "and more for the mass above."
+    )
 
 
 def unbounded(space: Space) -> np.ndarray:
