@@ -156,6 +156,7 @@ class DiscreteBlock(Block):
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
         x, target = self.target.at(point)
+        check_support(self.target.space, x)
         _, inputs, _ = self.density.split(point)
         return target.point(possible_start(self.density, x, inputs, rng))
 

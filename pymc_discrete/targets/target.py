@@ -184,11 +184,15 @@ class Target:
     def ready(self) -> Any:
         """The context, prepared from the density's default inputs where there is none yet."""
         if self.context is None:
-            # This may be called while JAX traces a program. The context outlives that program, so it is
-            # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
-            with self.density.running(traced=False), jax.core.eval_context():
-                self.context = self.density.compiled("prepare")(self._inputs_of_context())
+            self.context = self._prepared(self._inputs_of_context())
         return self.context
+
+    def _prepared(self, inputs: Any) -> Any:
+        """The context of inputs of which none is traced."""
+        # This may be called while JAX traces a program. The context may outlive that program, so it is
+        # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
+        with self.density.running(traced=False), jax.core.eval_context():
+            return self.density.compiled("prepare")(inputs)
 
     def _inputs_of_context(self) -> Any:
         return self.density.default_inputs() if self._inputs is None else self._inputs
@@ -213,7 +217,9 @@ class Target:
 
     def with_inputs(self, inputs: Any) -> "Target":
         """The same density in the context of other inputs; may be called inside a traced program."""
-        return Target(self.density, self._run("prepare", inputs))
+        # a density without other variables has no inputs, and none is traced within a program either
+        prepared = self._run("prepare", inputs) if is_traced(inputs) else self._prepared(inputs)
+        return Target(self.density, prepared)
 
     def centred(self, x) -> "Target":
         """The same target, whose log density is the difference from that at x, a sum of changes of summands.

@@ -77,6 +77,14 @@ def test_float32():
 
 
 # ---------------------------------------------------------------- pmd.sample(dtype="float32")
+def test_a_model_of_one_variable():
+    """Nothing enters its density from outside, so that nothing of it is traced before its sites."""
+    with pm.Model():
+        pm.Categorical("z", p=[0.2, 0.8])
+        tree = pmd.sample(200, tune=10, chains=4, random_seed=1, dtype="float32", **QUIET)
+    assert abs(tree["posterior"]["z"].values.mean() - 0.8) < 5 * 0.4 / np.sqrt(tree["posterior"]["z"].size)
+
+
 def test_no_64_bits_in_the_program():
     with labels_and_count() as model, precision("float32"):
         w = pm.Bernoulli("w", 0.3, shape=3)
