@@ -49,6 +49,7 @@ WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
 SHORTEST, LONGEST = 32, 256  # lengths of other stretches
 DEVIATIONS = 8  # the length in standard deviations of the prior
+SHORT = 0.005  # a share of draws at an end of the stretches that is warned of
 ELSEWHERE = 0.1  # the probability that stretches are laid at random
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
@@ -231,7 +232,7 @@ class Collapsed:
             key, key_part = jax.random.split(key)
         key_coin, key_origin = jax.random.split(key)
         length, lower = jnp.asarray(self.sums.counts), jnp.asarray(self.density.space.lower)
-        origin = jnp.maximum(jnp.round(usual).astype(int) - length // 2, lower)
+        origin = self._origin(usual)
         elsewhere = jax.random.randint(key_origin, x.shape, 0, length)
         origin = origin + jnp.where(jax.random.bernoulli(key_coin, ELSEWHERE), elsewhere, 0)
         lowest = jnp.where(self.stretched, origin + (x - origin) // length * length, lower)
@@ -240,6 +241,42 @@ class Collapsed:
             within = jnp.asarray(self.sums.parts)[part]
             lowest = jnp.append(jnp.where(within, lowest, x), part)
         return lowest
+
+    def _origin(self, usual, xp: Any = jnp):
+        """(d,) int, the first values of the stretches that most draws are summed over."""
+        half = xp.asarray(self.sums.counts) // 2
+        return xp.maximum(xp.round(usual).astype(int) - half, xp.asarray(self.density.space.lower))
+
+    def at_an_end(self, x, usual, xp: Any = jnp):
+        """(d,) bool, the sites x that are near an end of the stretches of most draws, or beyond.
+
+        Near are an eighth of the values, but not at a bound of the support.
+        """
+        first, length = self._origin(usual, xp), xp.asarray(self.sums.counts)
+        low = (x < first + length // 8) & (first > xp.asarray(self.density.space.lower))
+        return xp.asarray(self.stretched) & (low | (x >= first + length - length // 8))
+
+    def too_short(self, share: np.ndarray) -> str | None:
+        """A warning where sites come to the ends of these stretches; None where they do not.
+
+        From one stretch to the next a chain comes in few draws, so that a tail beyond it is seen too seldom
+        or too long at a time. An effective sample size that is estimated from the draws does not show that.
+
+        Parameters
+        ----------
+        share : (d,) float, of the draws in which each site is `at_an_end`
+        """
+        if not (share > SHORT).any():
+            return None
+        names, worst = self.density.space.names_at(np.flatnonzero(share > SHORT)), int(share.argmax())
+        return (
+            f"{shown(names)} {'comes' if len(names) == 1 else 'come'} to an end of the stretch of "
+            f"{self.sums.counts[worst]} values that is summed for each site, in up to {share.max():.1%} of "
+            "the draws: the posterior is wider than the prior at the start made it seem. The tail beyond "
+            "mixes more slowly than R-hat and ESS say. Draw many more, sum over a fixed range (truncate= of "
+            "pmd.marginalize), or compare with draws that sum nothing out (collapse=False, or "
+            "pmd.BlockGibbs() in pm.sample)."
+        )
 
     # ------------------------------------------------------------ mean probabilities
     @cached_property

@@ -133,7 +133,7 @@ def refuse_unbounded(density: ModelDensity) -> None:
     ------
     ValueError
     """
-    missing = list(dict.fromkeys(density.space.sites[i][0] for i in np.flatnonzero(unbounded(density.space))))
+    missing = density.space.names_at(np.flatnonzero(unbounded(density.space)))
     if missing:
         raise ValueError(
             f"{shown(missing)} cannot be summed out as a whole: the support has no bound. Say from where to "

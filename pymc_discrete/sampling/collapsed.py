@@ -29,12 +29,14 @@ class CollapsedState(NamedTuple):
     usual : (d,) float, the means of the sites in tuning
     probabilities : [(size, K)], sums of the probabilities of values of the sites of each variable since then
     transitions : (d,) int, how many transitions these are the sums of, those in which the site was summed out
+    ends : (d,) int, the number of transitions since then after which a site was at an end of its stretch
     """
 
     nuts: NutsState
     usual: Any
     probabilities: list[Any]
     transitions: Any
+    ends: Any
 
 
 class CollapsedBlock(Block):
@@ -105,7 +107,8 @@ class CollapsedBlock(Block):
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
         usual = self._on_host(point).astype(float)
         zeros = self.collapsed.no_probabilities()
-        return CollapsedState(self.nuts.start(point), usual, zeros, np.zeros(usual.shape, int))
+        nothing = np.zeros(usual.shape, int)
+        return CollapsedState(self.nuts.start(point), usual, zeros, nothing, nothing)
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return self.nuts.logdensity(point | self._lowest(self._on_host(point)))
@@ -114,6 +117,7 @@ class CollapsedBlock(Block):
         if self.logdensity(point) > -np.inf:  # the sum may be possible where its middle is not
             return point
         density = self.collapsed.density
+        check_support(density.space, self._on_host(point))
         inputs = [np.asarray(a) for a in self.collapsed.inputs(self.points.packed(point) | self.numbers)]
         x = possible_start(density, density.space.ravel(point), inputs, rng)
         return point | {
@@ -146,7 +150,8 @@ class CollapsedBlock(Block):
         sums = self.collapsed.with_probabilities(
             state.probabilities, p, lowest, self.collapsed.window(state.usual)
         )
-        return new, CollapsedState(nuts, usual, sums, state.transitions + counted), stats
+        ends = state.ends + ((t >= point[TUNE]) & self.collapsed.at_an_end(x, state.usual))
+        return new, CollapsedState(nuts, usual, sums, state.transitions + counted, ends), stats
 
     def shared(self, states: CollapsedState, ends: bool) -> CollapsedState:
         return states._replace(nuts=self.nuts.shared(states.nuts, ends))
@@ -155,7 +160,9 @@ class CollapsedBlock(Block):
         self, states: CollapsedState, points: dict[str, np.ndarray], transitions: int
     ) -> list[str]:
         packed = {name: on_host(value) for name, value in points.items()}
-        return self.nuts.conclusions(states.nuts, packed | self._lowest(self._x(packed, 1, np)), transitions)
+        said = self.nuts.conclusions(states.nuts, packed | self._lowest(self._x(packed, 1, np)), transitions)
+        short = self.collapsed.too_short(on_host(states.ends).sum(0) / max(transitions, 1))
+        return said if short is None else [*said, short]
 
     def groups(
         self, states: CollapsedState, coords: Mapping[str, Any], dims: Mapping[str, Any]

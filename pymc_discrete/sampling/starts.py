@@ -12,6 +12,7 @@ from pymc_discrete.reuse import collection_paused
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced
+from pymc_discrete.steps.possible_start import refuse_nan, say_moved
 from pymc_discrete.targets.names import shown
 
 RETRIES = 10  # further points that are tried if the log density of the first is not finite
@@ -43,7 +44,8 @@ def starts(
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
     judge = next((block for block in blocks if not block.start_program), blocks[0])
-    points = []
+    points: list[dict[str, np.ndarray]] = []
+    moved: dict[str, None] = {}  # variables whose start was impossible
     for function, of_chain, child in zip(functions, given, seed.spawn(chains), strict=True):
         rng = np.random.default_rng(child)
         for attempt in range(RETRIES + 1):
@@ -53,14 +55,19 @@ def starts(
             logp = judge.logdensity(point)
             if np.isfinite(logp):
                 break
+            if attempt == RETRIES and not np.isfinite(logp):
+                refuse_nan(model)
             if attempt == RETRIES and np.isneginf(logp):
+                before = point
                 for block in blocks:
                     point = block.possible(point, rng)
+                moved |= {name: None for name in point if not np.array_equal(point[name], before[name])}
                 logp = judge.logdensity(point)
             leaves_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)
             if attempt == RETRIES and not np.isfinite(logp) and not leaves_in_tuning:
                 model.check_start_vals(point, mode="FAST_COMPILE")  # raises
         points.append(point)
+    say_moved(list(moved))
     for block in blocks:
         with announced(f"{block.named()}: the log density and its changes, to check the starts"):
             block.check_starts(points)

@@ -17,7 +17,7 @@ from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
-from pymc_discrete.steps.possible_start import possible_start
+from pymc_discrete.steps.possible_start import possible_start, refuse_nan, say_moved
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.jax_settings import jitted
@@ -182,7 +182,7 @@ class CollapsedNUTS(NutsInJax):
         if self._draws == 0:
             refuse_after_fork()
             check_support(self.collapsed.density.space, x)
-            self._usual = x.astype(float)
+            self._usual, self._ends = x.astype(float), np.zeros(len(x), int)
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
         lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}
@@ -191,14 +191,22 @@ class CollapsedNUTS(NutsInJax):
             if self._function.at(rest) == -np.inf:
                 # no value in the stretches is possible, so that NUTS could not move
                 inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
+                refuse_nan(self.model)
+                given = x
                 x = possible_start(self.collapsed.density, x, [np.asarray(a) for a in inputs], self.rng)
+                say_moved(self.collapsed.density.space.names_at(np.flatnonzero(x != given)))
                 self._usual = x.astype(float)
                 lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
         moved, stats = self._nuts_draw(rest | {LOWEST: lowest})
         new = rest | moved
         sites, more = self._drawn(seeds[1], new, lowest)
         sites = np.asarray(sites)
-        if self.tune:
+        if not self.tune:
+            self._ends += self.collapsed.at_an_end(sites, self._usual, np)
+            last = self._draws + 1 == self._tune_draws + self._draws_wanted
+            if last and (said := self.collapsed.too_short(self._ends / self._draws_wanted)):
+                _log.warning(said)
+        else:
             self._usual += 4.0 / (self._draws + 4.0) * (sites - self._usual)
         values = self.collapsed.density.space.unravel(sites)
         new = {name: new[name] if name in new else values[name].astype(point[name].dtype) for name in point}

@@ -22,7 +22,7 @@ from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
 from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
-from pymc_discrete.steps.possible_start import possible_start
+from pymc_discrete.steps.possible_start import possible_start, say_moved
 from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed
 from pymc_discrete.steps.watch import Watch
@@ -299,7 +299,8 @@ class DiscreteStep(JaxStep):
         others = [full[v.name] for v in self.density.graph.others]
         if first:
             # the same arrays as in `check_start`, so that nothing is compiled again
-            x = possible_start(self.density, x, self.density.split(point)[1], self.rng)
+            given, x = x, possible_start(self.density, x, self.density.split(point)[1], self.rng)
+            say_moved(space.names_at(np.flatnonzero(x != given)))
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck:

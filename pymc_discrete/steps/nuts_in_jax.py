@@ -107,11 +107,13 @@ class NutsInJax(BlockedStep):
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.tune, self._draws, self._last = tune > 0, 0, {}
+        self._tune_draws, self._draws_wanted = tune, draws
         self._move_only(self._continuous)
         if any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self._data):
             self._initial_point = None  # it has the shapes of the old data
             for name in self._built():
                 self.__dict__.pop(name, None)
+            _ = self._data  # as what is built from now on has them
 
     def _move_only(self, names: list[str]) -> None:
         """Let NUTS move some of the continuous variables, and hold the others."""
@@ -135,7 +137,11 @@ class NutsInJax(BlockedStep):
         if not self._moving:
             whole = self._functions[tuple(self._continuous)]
             whole.hold(point)
-            return {}, [{"model_logp": whole.at(point)}]
+            nothing = {
+                name: None if shape is None else np.zeros(shape, dtype)[()]
+                for name, (dtype, shape) in self.stats_dtypes_shapes.items()
+            }
+            return {}, [{**nothing, "model_logp": whole.at(point)}]
         if foreign or self._draws == 0:
             self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
         self._function.hold(point)

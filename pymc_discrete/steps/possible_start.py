@@ -5,6 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.search import search
@@ -48,9 +53,31 @@ def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.ra
     y = np.asarray(y).astype(x.dtype)
     if not found or not float(target.logdensity(y)) > -np.inf:
         return x
-    moved = list(dict.fromkeys(density.space.sites[site][0] for site in np.flatnonzero(x != y)))
-    _log.info(f"The start of {shown(moved)} was impossible, and was moved to where the data allow it.")
     return y
+
+
+def say_moved(names: list[str]) -> None:
+    """Log which variables did not stay where they were to start."""
+    if names:
+        _log.info(f"The start of {shown(names)} was impossible, and was moved to where the data allow it.")
+
+
+def refuse_nan(model: pm.Model) -> None:
+    """Refuse data in which numbers are missing, for a model that cannot start.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+    """
+    for v in graph_inputs([*model.basic_RVs, *model.potentials]):
+        constant = v.data if isinstance(v, Constant) else None
+        held = np.asarray(v.get_value(borrow=True) if isinstance(v, SharedVariable) else constant)
+        if held.dtype.kind == "f" and np.isnan(held).any():
+            what = repr(v.name) if v.name else "an array"
+            raise SamplingError(
+                f"The model cannot start: {what} of shape {held.shape} that it reads holds nan. Look for it "
+                "in the data, above all in covariates, and leave these rows out or fill them in."
+            )
 
 
 def searching(density: ModelDensity) -> Callable | None:

@@ -282,6 +282,10 @@ class Space:
         """(d,) int, the sites at a point {name: array}; `xp` is the array library."""
         return xp.concatenate([xp.asarray(point[m.name]).reshape(-1).astype(int) for m in self.members])
 
+    def names_at(self, sites: np.ndarray) -> list[str]:
+        """The names of the arrays that hold some of these sites, (n,) int."""
+        return list(dict.fromkeys(self.sites[i][0] for i in sites))
+
     def unravel(self, x: Any) -> dict[str, Any]:
         """{name: array} of the sites x (d,)."""
         return {m.name: x[m.start : m.start + m.size].reshape(m.shape) for m in self.members}

@@ -8,6 +8,7 @@ import pytensor
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse.collapsed import Collapsed
 from tests.collapse.models import captures, counts, labels, occupancy
 from tests.tools.running import QUIET
 
@@ -92,6 +93,32 @@ def test_new_data_are_sampled():
     ]
     p = 1 / (1 + np.exp(logp[0] - logp[1]))
     assert float(draws["z"].mean()) == pytest.approx(p, abs=0.1)
+
+
+def test_data_that_change_twice():
+    """Between chains, of which each begins with its data and not with those before."""
+    with pm.Model() as model:
+        y, p = pm.Data("y", [7, 9, 6]), pm.Beta("p", 2, 2)
+        pm.Binomial("seen", pm.Poisson("N", 20.0, initval=40), p, observed=y)
+        step = pmd.CollapsedNUTS()
+    for data in ([1, 2, 3], [17, 19, 16]):
+        pm.set_data({"y": data}, model=model)
+        step.setup_chain(np.random.default_rng(1), 5, 5)
+        point, stats = step.step(model.initial_point())
+        assert stats[0]["model_logp"] == pytest.approx(model.compile_logp()(point), abs=1e-5)
+
+
+def test_a_tail_beyond_the_stretches_is_said():
+    with counts()[0] as model:
+        collapsed = Collapsed.of(model, ["N"])
+    (length,), lower = set(collapsed.sums.counts), collapsed.density.space.lower
+    usual = np.array([100.0, 3.0])  # of the second the stretch begins at the bound
+    first = np.array([100 - length // 2, 0])
+    for k, near in ((0, [True, False]), (length // 2, [False] * 2), (length - 1, [True] * 2)):
+        assert collapsed.at_an_end(first + k, usual, np).tolist() == near
+    assert (lower == 0).all()
+    assert collapsed.too_short(np.array([0.0, 0.001])) is None
+    assert "'N' comes to an end of the stretch" in collapsed.too_short(np.array([0.0, 0.02]))
 
 
 def test_32_bits_are_refused():

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.steps import possible_start as module
@@ -146,7 +147,23 @@ def test_pmd_sample_starts(caplog):
     caplog.set_level("INFO", logger="pymc")
     idata = pmd.sample(10, tune=10, chains=2, model=abundance(), collapse=False, random_seed=1, **QUIET)
     assert (idata["posterior"]["N"] >= [90, 210]).all()
-    assert any("The start of 'N' was impossible" in r.getMessage() for r in caplog.records)
+    assert sum("The start of 'N' was impossible" in r.getMessage() for r in caplog.records) == 1
+
+
+def test_a_start_outside_the_support_is_an_error_and_not_moved():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Bernoulli("z", 0.3, shape=3), 1, observed=np.ones(3))
+    with pytest.raises(SamplingError, match="'z' starts outside its support: element 0 is 2"):
+        pmd.sample(10, tune=10, model=model, initvals={"z": np.full(3, 2)}, **QUIET)
+
+
+def test_nan_in_a_covariate_is_named():
+    with pm.Model() as model:
+        x = np.array([0.1, np.nan, 0.3])
+        N = pm.Poisson("N", pt.exp(pm.Normal("b") * x))
+        pm.Binomial("y", N, 0.5, observed=[0, 1, 2])
+    with pytest.raises(SamplingError, match=r"an array of shape \(3,\) that it reads holds nan"):
+        pmd.sample(10, tune=10, model=model, collapse=False, **QUIET)
 
 
 @pytest.mark.parametrize(
