@@ -119,6 +119,12 @@ def density_to_sum(
         raise ValueError(
             f"truncate names {shown(unknown)}, not among what is summed out: {', '.join(names)}."
         )
+    for name, bounds in truncate.items():
+        pair = isinstance(bounds, tuple | list) and len(bounds) == 2
+        if not pair or (np.asarray(bounds[0]) > np.asarray(bounds[1])).any():
+            raise ValueError(
+                f"truncate[{name!r}] must be (lower, upper), both inclusive, as (0, 200), got {bounds!r}."
+            )
     touched, potentials = terms_that_read(plain, names)
     whole = tuple(str(v.name) for v in [*touched, *potentials])
     with model_settings():

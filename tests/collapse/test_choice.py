@@ -104,9 +104,7 @@ def test_what_pmd_sample_does_by_default(caplog, monkeypatch):
     steps, collapsed = steps_of(model, None, point, "auto")
     assert [v.name for s in steps for v in s.vars] == ["other"]
     assert collapsed.density.names == ["N"]
-    assert any(
-        "Summed out while NUTS moves: 'N', counts tied to 'p'" in t for t in messages(caplog)
-    )
+    assert any("Summed out while NUTS moves: 'N', counts tied to 'p'" in t for t in messages(caplog))
     monkeypatch.setattr(choice, "DEAREST", 1.0)
     caplog.clear()
     steps, collapsed = steps_of(model, None, point, "auto")

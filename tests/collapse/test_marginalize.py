@@ -216,11 +216,22 @@ def nested():
         (lambda: counts()[0], {}, ValueError, r"'N' .* no bound.*truncate=\{'N': \(0, 200\)\}"),
         (lambda: counts()[0], {"truncate": {"M": (0, 3)}}, ValueError, "truncate names 'M'"),
         (lambda: counts()[0], {"truncate": {"N": (0, 1)}}, ValueError, r"'N' .*zero.*'N': \(\.\.\., 3\)"),
+        (lambda: counts()[0], {"truncate": {"N": 50}}, ValueError, r"truncate\['N'\] must be .* got 50"),
+        (lambda: counts()[0], {"truncate": {"N": (50, 0)}}, ValueError, r"truncate\['N'\] must be .*\(50, 0"),
         (lambda: counts()[0], {"truncate": [("N", 0, 3)]}, TypeError, "truncate must be a dictionary"),
         (dense, {}, NotImplementedError, "the term 'y' joins too many .*states"),
         (nested, {"vars": ["c"]}, NotImplementedError, "Sum out 'd' too"),
     ],
-    ids=["no bound", "unknown name", "too narrow", "no dictionary", "dense", "discrete child"],
+    ids=[
+        "no bound",
+        "unknown name",
+        "too narrow",
+        "no pair",
+        "wrong order",
+        "no dictionary",
+        "dense",
+        "discrete child",
+    ],
 )
 def test_what_cannot_be_summed_is_named_with_a_remedy(build, options, error, words):
     with pytest.raises(error, match=words):
