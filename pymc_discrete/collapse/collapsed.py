@@ -243,7 +243,7 @@ class Collapsed:
         return lowest
 
     def _origin(self, usual, xp: Any = jnp):
-        """(d,) int, the first values of the stretches that most draws are summed over."""
+        """(d,) int, the first value of each stretch in those draws whose grid is not laid at random."""
         half = xp.asarray(self.sums.counts) // 2
         return xp.maximum(xp.round(usual).astype(int) - half, xp.asarray(self.density.space.lower))
 

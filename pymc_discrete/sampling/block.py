@@ -11,7 +11,7 @@ from xarray import Dataset
 
 from pymc_discrete.steps.standing import Leaving
 
-# in the points that a program gets: () int, the number of tuning draws of the run
+# The name under which the number of tuning draws, () int, stands in a point beside the values of variables.
 TUNE = "~tuning draws of the run"
 
 

@@ -116,7 +116,7 @@ class NutsInJax(BlockedStep):
             _ = self._data  # as what is built from now on has them
 
     def _move_only(self, names: list[str]) -> None:
-        """Let NUTS move some of the continuous variables, and hold the others."""
+        """Let NUTS move the named continuous variables; it is built anew for them, untuned."""
         self._moving = list(names)
         for name in ("_function", "_nuts"):
             self.__dict__.pop(name, None)

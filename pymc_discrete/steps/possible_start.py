@@ -63,7 +63,7 @@ def say_moved(names: list[str]) -> None:
 
 
 def refuse_nan(model: pm.Model) -> None:
-    """Refuse data in which numbers are missing, for a model that cannot start.
+    """Raise an error if a model that cannot start reads nan from its data or constants.
 
     Raises
     ------
