@@ -19,7 +19,7 @@ from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.sampling.block import Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.custom import CustomStep
-from pymc_discrete.steps.not_finite import impossible, raise_not_finite
+from pymc_discrete.steps.not_finite import raise_not_finite, terms_at
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.support import bounds_of
@@ -169,7 +169,11 @@ class CustomBlock(Block):
                 )
         lp, at = float(stats["lp"]), {name: np.asarray(value) for name, value in new.items()}
         if lp == -np.inf and self.logdensity(points[0]) > -np.inf:
-            raise SamplingError(impossible(self.density.graph, at, self.density.names))
+            terms = shown(terms_at(self.density.graph, at).get("-inf", []))
+            raise SamplingError(
+                f"The function of {who} moved to where the log density is -inf, through "
+                f"{terms or 'one of its terms'}. Return only points of the support, as given by the others."
+            )
         if not lp < np.inf:
             raise_not_finite(self.density.graph, at, lp)
 

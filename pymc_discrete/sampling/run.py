@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pymc as pm
 from pymc.exceptions import SamplingError
 from xarray import Dataset
 
@@ -38,6 +39,7 @@ class Run:
 
     Parameters
     ----------
+    model : the model that is sampled
     chains : at the states after the draws that `store` already holds
     store : where the draws are kept
     tune, draws, thin, chunk, callback : as in `sample`
@@ -46,6 +48,7 @@ class Run:
 
     def __init__(
         self,
+        model: pm.Model,
         chains: Chains,
         store: Memory | Checkpoint,
         tune: int,
@@ -55,7 +58,8 @@ class Run:
         bar: Progress,
         callback: Callable | None,
     ):
-        self.chains, self.store, self.tune, self.draws, self.thin = chains, store, tune, draws, thin
+        self.model, self.chains, self.store = model, chains, store
+        self.tune, self.draws, self.thin = tune, draws, thin
         self.program = chains.program
         self.size = chunk_size(chains, chunk)
         self.count = min(self.size, max(-(-draws // UPDATES), TUNING_CHUNK))  # number of draws in a chunk
@@ -126,8 +130,8 @@ class Run:
         """
         stuck = np.isneginf(lp).reshape(len(lp), -1).any(axis=1)
         if stuck.any():
-            block, point = self.program.blocks[-1], self._points()[int(stuck.argmax())]
-            raise SamplingError(impossible(block.density.graph, block.numbers | point, block.density.names))
+            point, names = self._points()[int(stuck.argmax())], self.program.blocks[-1].density.names
+            raise SamplingError(impossible(self.model, point, names))
 
     def _points(self) -> list[dict[str, np.ndarray]]:
         """The point {variable: value} of each chain."""

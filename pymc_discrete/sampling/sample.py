@@ -217,7 +217,7 @@ def sample(
                 states = program.start(points)
             begun = time.perf_counter()
             with closing(Chains(program, states, seed, threads)) as all_chains:
-                run = Run(all_chains, store, tune, draws, thin, chunk, bar, callback)
+                run = Run(model, all_chains, store, tune, draws, thin, chunk, bar, callback)
                 run.complete(keep_warmup=not discard_tuned_samples)
         conclusions = run.conclusions() if compute_convergence_checks else []
     seconds, done = time.perf_counter() - begun, store.done(POSTERIOR)

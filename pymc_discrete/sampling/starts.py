@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
@@ -12,6 +13,7 @@ from pymc_discrete.reuse import collection_paused
 from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced
+from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
 from pymc_discrete.steps.possible_start import refuse_nan, say_moved
 from pymc_discrete.targets.names import shown
 
@@ -65,7 +67,10 @@ def starts(
                 logp = judge.logdensity(point)
             leaves_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)
             if attempt == RETRIES and not np.isfinite(logp) and not leaves_in_tuning:
-                model.check_start_vals(point, mode="FAST_COMPILE")  # raises
+                if not np.isneginf(logp):
+                    raise SamplingError(not_finite(of_model_at(model, point), logp))
+                names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
+                raise SamplingError(impossible(model, point, names, NOT_FOUND))
         points.append(point)
     say_moved(list(moved))
     for block in blocks:

@@ -10,12 +10,11 @@ import pytensor
 from pymc.model import modelcontext
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
-from pytensor.gradient import NullTypeGradError
-from pytensor.graph.basic import Variable
 
 from pymc_discrete.collapse import choice
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.suited import steps_for, variables_without_jax
 from pymc_discrete.targets.blocks import block_of, untransformed, value_name
 from pymc_discrete.targets.graph.support import can_take
@@ -129,27 +128,6 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
         _log.info(f"Sampled all the same: {term!r} has an Op without a JAX version. {error}".splitlines()[0])
         return None
     return CollapsedNUTS([*moved, *names], integrate=integrate, model=model, **shared)
-
-
-def for_nuts(model: pm.Model) -> list[str]:
-    """Names of the continuous value variables that PyMC gives to NUTS where no step is named."""
-    logp, values = model.logp(), model.continuous_value_vars
-    if not has_gradient(logp, values):
-        values = [v for v in values if has_gradient(logp, [v])]
-    return [
-        str(v.name)
-        for v in values
-        if max(STEP_METHODS, key=lambda k: max(k._competence(model.values_to_rvs[v], True))) is pm.NUTS
-    ]
-
-
-def has_gradient(logp: Variable, values: list[Variable]) -> bool:
-    """Whether PyTensor can differentiate a log density, as PyMC asks before it takes NUTS."""
-    try:
-        pytensor.grad(logp, values)
-    except (NotImplementedError, NullTypeGradError):
-        return False
-    return True
 
 
 def register() -> None:

@@ -21,7 +21,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_discrete.fork import refuse_after_fork
-from pymc_discrete.steps.not_finite import impossible, raise_not_finite
+from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, raise_not_finite
 from pymc_discrete.targets.blocks import DISCRETE, block_of, untransformed
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
@@ -210,8 +210,14 @@ class JaxStep(BlockedStep):
         if not logp < np.inf:
             raise_not_finite(self.density.graph, self.numbers | new, logp)
         if logp == -np.inf and not self.tune:
-            raise SamplingError(impossible(self.density.graph, self.numbers | new, self._names))
+            raise SamplingError(impossible(self.model, new, self._names))
+        if logp == -np.inf and first and self.stopped_by_nuts():
+            raise SamplingError(impossible(self.model, new, self._names, NOT_FOUND))
         return new, [{**stats, "model_logp": logp}]
+
+    def stopped_by_nuts(self) -> bool:
+        """Whether PyMC's NUTS, which does not say why it stops, has its turn before tuning leaves a start."""
+        return False
 
     @abstractmethod
     def check_start(self, point: PointType) -> None:

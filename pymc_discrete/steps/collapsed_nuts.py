@@ -16,6 +16,7 @@ from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
+from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.possible_start import possible_start, refuse_nan, say_moved
 from pymc_discrete.steps.start import check_support
@@ -175,6 +176,11 @@ class CollapsedNUTS(NutsInJax):
     def _lowest(self):
         return jitted(lambda seed, *args: self.collapsed.lowest(key_of_words(seed), *args))
 
+    def _sum(self, rest: PointType, lowest: np.ndarray) -> float:
+        """The log density, nats, with the discrete variables summed out."""
+        self._function.hold(rest | {LOWEST: lowest})
+        return self._function.at(rest)
+
     # ------------------------------------------------------------ a chain
     @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
@@ -186,17 +192,17 @@ class CollapsedNUTS(NutsInJax):
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
         lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}
-        if self._draws == 0:
-            self._function.hold(rest | {LOWEST: lowest})
-            if self._function.at(rest) == -np.inf:
-                # no value in the stretches is possible, so that NUTS could not move
-                inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
-                refuse_nan(self.model)
-                given = x
-                x = possible_start(self.collapsed.density, x, [np.asarray(a) for a in inputs], self.rng)
-                say_moved(self.collapsed.density.space.names_at(np.flatnonzero(x != given)))
-                self._usual = x.astype(float)
-                lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
+        if self._draws == 0 and self._sum(rest, lowest) == -np.inf:
+            # no value in the stretches is possible, so that NUTS could not move
+            inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
+            refuse_nan(self.model)
+            given = x
+            x = possible_start(self.collapsed.density, x, [np.asarray(a) for a in inputs], self.rng)
+            say_moved(self.collapsed.density.space.names_at(np.flatnonzero(x != given)))
+            self._usual = x.astype(float)
+            lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
+            if self._sum(rest, lowest) == -np.inf:
+                raise SamplingError(impossible(self.model, point, self.summed, NOT_FOUND))
         moved, stats = self._nuts_draw(rest | {LOWEST: lowest})
         new = rest | moved
         sites, more = self._drawn(seeds[1], new, lowest)

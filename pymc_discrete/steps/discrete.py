@@ -22,6 +22,7 @@ from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
 from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
+from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.possible_start import possible_start, say_moved
 from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed
@@ -292,15 +293,21 @@ class DiscreteStep(JaxStep):
         with announced(f"{self.named()}: the log density and its differences, to check the start"):
             check_start(self.target, point, self.target.space.ravel(point))
 
+    def possible(self, point: PointType) -> np.ndarray:
+        """(d,) int, the sites at a point if they are possible, else a possible state, if one is found."""
+        x = self.target.space.ravel(point)
+        # the same arrays as in `check_start`, so that nothing is compiled again
+        found = possible_start(self.density, x, self.density.split(point)[1], self.rng)
+        say_moved(self.target.space.names_at(np.flatnonzero(found != x)))
+        return found
+
     def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:
         space = self.target.space
         x = space.ravel(point)
         full = self.numbers_on_device | point
         others = [full[v.name] for v in self.density.graph.others]
         if first:
-            # the same arrays as in `check_start`, so that nothing is compiled again
-            given, x = x, possible_start(self.density, x, self.density.split(point)[1], self.rng)
-            say_moved(space.names_at(np.flatnonzero(x != given)))
+            x = self.possible(point)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck:
@@ -321,6 +328,9 @@ class DiscreteStep(JaxStep):
         elif self.draws >= FEWEST:
             self._note(y, new)
         return new, logp, stats
+
+    def stopped_by_nuts(self) -> bool:
+        return any(name not in self.integrated for name in for_nuts(self.model))
 
     @property
     def joint(self) -> bool:

@@ -4,14 +4,17 @@ import functools
 import logging
 from typing import Any
 
+import numpy as np
 import pymc as pm
 from pymc.blocking import PointType, StatsType
+from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.suited import steps_for
 from pymc_discrete.targets.continuous import ContinuousDensity
@@ -140,6 +143,14 @@ class IntegratedNUTS(NutsInJax):
         if self._draws == 0:
             refuse_after_fork()
             self.sites.check_start(point)
+            values = self.sites.target.space.unravel(self.sites.possible(point))
+            point = {
+                name: values[name].astype(value.dtype) if name in values else value
+                for name, value in point.items()
+            }
+            self._function.hold(point)
+            if self._function.at(point) == -np.inf:
+                raise SamplingError(impossible(self.model, point, self._discrete, NOT_FOUND))
         moved, stats = self._nuts_draw(point)
         new, of_sites = self.sites.step({**point, **moved})
         return self._keep(new), [{**stats[0], **of_sites[0]}]

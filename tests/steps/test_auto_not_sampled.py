@@ -9,7 +9,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.assembly import steps_of
-from pymc_discrete.steps import auto
+from pymc_discrete.steps import for_nuts
 from tests.tools.running import QUIET, draws_of, same_draws, sample_with_pymc, walk
 
 R = np.random.default_rng(3)
@@ -121,7 +121,7 @@ def test_what_is_not_sampled(build, wanted, caplog):
 
 def test_a_variable_without_a_gradient_is_left_to_pymc(monkeypatch):
     model = model_of(population_and_labels)
-    monkeypatch.setattr(auto, "has_gradient", lambda logp, values: "mu" not in {v.name for v in values})
+    monkeypatch.setattr(for_nuts, "has_gradient", lambda logp, values: "mu" not in {v.name for v in values})
     assert kinds(pmd.AutoStep(model=model))[-1] == ("CollapsedNUTS", ["p_logodds__", "N"])
 
 

@@ -1,5 +1,7 @@
 """Chains whose start is impossible: a possible one is found, and what is possible stays as it is."""
 
+import re
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -8,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.steps import possible_start as module
+from pymc_discrete.steps.not_finite import impossible
 from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.softened import PENALTY, SHARE, softened
@@ -148,6 +151,86 @@ def test_pmd_sample_starts(caplog):
     idata = pmd.sample(10, tune=10, chains=2, model=abundance(), collapse=False, random_seed=1, **QUIET)
     assert (idata["posterior"]["N"] >= [90, 210]).all()
     assert sum("The start of 'N' was impossible" in r.getMessage() for r in caplog.records) == 1
+
+
+def counted_wrongly():
+    """The count of -1 is impossible whatever N is; at the start of N that of 90 is, too."""
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        N = pm.Poisson("N", 3.0, shape=3)
+        pm.Binomial("y", N[:, None], p, observed=[[3, 4], [-1, 90], [5, 5]])
+    return model
+
+
+def drawn_wrongly():
+    with pm.Model() as model:
+        pm.Normal("w", pm.Normal("mu", 0, 5), 1, observed=[1.0, 2.0])
+        a = pm.Bernoulli("z", 0.4, shape=4) * 0.5
+        pm.Uniform("y", a, a + 1, observed=np.array([0.3, 0.6, 4.0, -7.0]))
+    return model
+
+
+OF_COUNTS = r"through 'y' \(element \[1, 0\], observed as -1\): the start of 'N' .* every other value of 'N'"
+OF_DRAWS = r"through 'y' \(elements \[2\], \[3\], observed as 4, -7\): the start of 'z' .* value of 'z'"
+WRONG = [(counted_wrongly, OF_COUNTS), (drawn_wrongly, OF_DRAWS)]
+
+
+@pytest.mark.parametrize(("model_of", "message"), WRONG, ids=lambda v: getattr(v, "__name__", ""))
+@pytest.mark.parametrize("kind", [pmd.AutoStep, pmd.CollapsedNUTS, pmd.GibbsWithGradients])
+def test_data_that_no_value_makes_possible_are_named(model_of, message, kind):
+    model = model_of()
+    step = kind(model=model)
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    with pytest.raises(SamplingError, match=message):
+        step.step(model.initial_point())
+
+
+@pytest.mark.parametrize("collapse", ["auto", False])
+def test_pmd_sample_names_data_that_no_value_makes_possible(collapse):
+    with pytest.raises(SamplingError, match=OF_COUNTS):
+        pmd.sample(10, tune=10, chains=1, model=counted_wrongly(), collapse=collapse, **QUIET)
+
+
+def test_impossible_coefficients_are_named():
+    """NUTS for the variance meets the start before the indicators are drawn."""
+    with pm.Model() as model:
+        sigma, b = pm.HalfNormal("sigma"), pm.Normal("b", shape=3)
+        z = pm.Bernoulli("z", 0.3, shape=3)
+        pm.Normal("y", (np.eye(3) @ (b * z)), sigma, observed=np.ones(3))
+        pm.Poisson("n", 3.0, observed=[2, -5])
+    step = pmd.CollapsedNUTS(integrate="auto", model=model)
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    with pytest.raises(SamplingError, match=r"through 'n' \(element \[1\], observed as -5\)"):
+        step.step(model.initial_point())
+
+
+@pytest.mark.parametrize(
+    ("observed", "message"),
+    [
+        (5.0, r"'y' \(observed as 5\):"),
+        (np.full(5, 5.0), r"'y' \(all 5 elements, observed as 5, 5, 5\):"),
+        (
+            np.r_[0.5, np.arange(2.0, 7)],
+            r"'y' \(elements \[1\], \[2\], \[3\] and 2 more, observed as 2, 3, 4\):",
+        ),
+    ],
+)
+def test_few_of_many_impossible_elements_are_listed(observed, message):
+    with pm.Model() as model:
+        pm.Bernoulli("z", 0.4)
+        pm.Uniform("y", 0, 1, observed=observed)
+    assert re.search(message, impossible(model, model.initial_point(), ["z"]))
+
+
+def test_a_start_that_contradicts_the_data_is_told_from_data_that_are_impossible():
+    with pm.Model() as model:
+        pm.Binomial("y", pm.Poisson("N", 3.0), 0.5, observed=9)
+        mu = pt.as_tensor([0.0, 1.0])
+        pm.Normal("w", mu[pm.Categorical("z", p=np.ones(2) / 2)], 1, observed=0.2)
+    point = model.initial_point()
+    assert "Either the start contradicts the data" in impossible(model, point, ["N"])
+    # a value beyond the end of a table counts as impossible
+    assert "'w'" in impossible(model, {**point, "N": np.array(20), "z": np.array(7)}, ["z"])
 
 
 def test_a_start_outside_the_support_is_an_error_and_not_moved():
