@@ -108,7 +108,7 @@ BUILT = [
     ((everything, []), {}, ValueError, r"vars is empty: name at least one"),
     ((continuous_only,), {}, ValueError, rf"no {FREE}.*Leave the step out"),
     ((constrained_only,), {}, ValueError, rf"'counts' {CONSTRAINED}"),
-    ((custom,), {}, ValueError, r"'w'.*support=\{'w': \(lower, upper\)\}"),
+    ((custom,), {}, ValueError, r"'w'.*step=pmd.AutoStep\(support=\{'w': \(lower, upper\)\}\)"),
     (
         (everything, "k"),
         {"support": {"k": (5, 2)}},

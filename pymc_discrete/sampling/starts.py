@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.exceptions import SamplingError
-from pymc.initial_point import make_initial_point_fns_per_chain
+from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.reuse import collection_paused
@@ -15,8 +16,17 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
 from pymc_discrete.steps.possible_start import refuse_nan, say_moved
+from pymc_discrete.targets.graph.support import known
 from pymc_discrete.targets.names import shown
 
+# supports of continuous variables, by the names of PyMC's transforms
+SUPPORTS = {
+    "log": "(0, inf)",
+    "log_exp_m1": "(0, inf)",
+    "logodds": "(0, 1)",
+    "ordered": "increasing values",
+    "simplex": "positive numbers that sum to 1",
+}
 RETRIES = 10  # further points that are tried if the log density of the first is not finite
 
 
@@ -80,7 +90,7 @@ def starts(
 
 
 def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
-    """Refuse `initvals` of the wrong type, length or shape, or for variables that the model does not have."""
+    """Refuse `initvals` of the wrong type, length or shape, outside a support, or of unknown variables."""
     several = isinstance(initvals, list | tuple)
     if several and len(initvals) != chains:
         raise ValueError(
@@ -110,7 +120,56 @@ def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
             if name in discrete and not (np.isfinite(number) & (number == np.round(number))).all():
                 raise ValueError(f"initvals[{name!r}] must hold integers, got {value!r}.")
             shape = tuple(int(n) for n in shapes.get(name, number.shape))
-            if number.ndim and number.shape != shape:
+            if number.shape != shape:
+                remedy = f" Pass np.full({shape}, {value!r})." if not number.ndim else ""
                 raise ValueError(
-                    f"initvals[{name!r}] has the shape {number.shape}, and the variable {shape}."
+                    f"initvals[{name!r}] has the shape {number.shape}, and the variable {shape}.{remedy}"
                 )
+        check_inside(model, values or {})
+
+
+def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
+    """Refuse starting values of continuous variables outside their support, where their transform is nan.
+
+    Raises
+    ------
+    ValueError
+    """
+    numbers = {
+        str(getattr(key, "name", key)): value
+        for key, value in values.items()
+        if not isinstance(value, str | Variable)
+    }
+    given = [rv for rv in model.free_RVs if rv.name in numbers and rv.dtype.startswith("float")]
+    if not given:
+        return
+    point = make_initial_point_fn(model=model, overrides=values, return_transformed=True)(0)
+    for rv in given:
+        name, value = str(rv.name), np.asarray(numbers[str(rv.name)], float)
+        outside = ~np.isfinite(np.asarray(point[str(model.rvs_to_values[rv].name)]))
+        if not outside.any():
+            continue
+        which = f"is {value}"
+        if value.ndim and outside.shape == value.shape:
+            place = np.argwhere(outside)[0]
+            which = f"has {value[tuple(place)]:g} as element {place.tolist()}"
+        raise ValueError(
+            f"initvals[{name!r}] {which}, which is outside its support, {support_of(rv, model, outside)}. "
+            "Pass values inside it, not at its ends."
+        )
+
+
+def support_of(rv: Variable, model: pm.Model, outside: np.ndarray) -> str:
+    """The support of a continuous variable, as its transform shows it: of the first element `outside`."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return "the finite numbers"
+    if transform.name != "interval":
+        return SUPPORTS.get(transform.name, f"what its transform ({transform.name}) takes")
+    ends = []
+    for bound, none in zip(transform.args_fn(*rv.owner.inputs), ("-inf", "inf"), strict=True):
+        value = None if bound is None else known(pt.as_tensor(bound))
+        if bound is not None and value is None:
+            return "between bounds that depend on other variables"
+        ends.append(none if value is None else f"{np.broadcast_to(value, outside.shape)[outside][0]:g}")
+    return f"({', '.join(ends)})"

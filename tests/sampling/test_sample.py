@@ -19,6 +19,7 @@ from pymc_discrete.sampling.convergence import check_convergence, complaints, mo
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import REFUSED
 from pymc_discrete.sampling.points import Points
+from pymc_discrete.sampling.starts import check_initvals
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
 from tests.tools.running import FAST, QUIET, assert_same_draws
@@ -296,6 +297,7 @@ BAD = [
     ({"initvals": {"nope": 1}}, ValueError, "initvals names 'nope', which is no free variable"),
     ({"initvals": {"n": 2.5}}, ValueError, r"initvals\['n'\] must hold integers"),
     ({"initvals": {"mu": [1.0]}}, ValueError, r"has the shape \(1,\), and the variable \(2,\)"),
+    ({"initvals": {"mu": 1.0}}, ValueError, r"\['mu'\] has the shape \(\), .* Pass np.full\(\(2,\), 1.0\)"),
     ({"initvals": [{}, {}, {}, {"n": -1}]}, SamplingError, "'n' starts outside its support: element 0 is -1"),
     ({"var_names": "mu"}, TypeError, "var_names must be a list of names"),
     ({"cores": 4}, TypeError, r"pmd.sample has no cores=. All chains run in one program"),
@@ -557,6 +559,39 @@ def test_no_gradient_at_the_start():
             SamplingError, match="The gradient of the log density by 'a' is not finite at the start"
         ):
             pmd.sample(10, tune=10, chains=2, initvals={"b": 0}, random_seed=1, **QUIET)
+
+
+OUTSIDE = [
+    ({"p": 1.0}, r"initvals\['p'\] is 1.0, which is outside its support, \(0, 1\)"),
+    (
+        {"s": [1.0, -2.0]},
+        r"initvals\['s'\] has -2 as element \[1\], which is outside its support, \(0, inf\)",
+    ),
+    ({"u": [1.0, 4.0]}, r"initvals\['u'\] has 4 as element \[1\], which is outside its support, \(0, 3\)"),
+    ({"t": 0.5}, r"initvals\['t'\] is 0.5, which is outside its support, \(1, inf\)"),
+    ({"b": -1.0}, r"outside its support, between bounds that depend on other variables"),
+    ({"w": [0.5, 0.6, -0.1]}, r"outside its support, positive numbers that sum to 1"),
+    ({"o": [2.0, 1.0]}, r"initvals\['o'\] has 1 as element \[1\], .* increasing values"),
+    ({"a": np.nan}, r"initvals\['a'\] is nan, which is outside its support, the finite numbers"),
+    ({"a": "prior", "u": "support_point", "p_logodds__": 3.0, "s": [1, 2], "w": [0.2, 0.3, 0.5]}, None),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), OUTSIDE, ids=lambda v: str(v)[:20])
+def test_initvals_of_continuous_variables(values, message):
+    with pm.Model() as model:
+        a, _ = pm.Normal("a"), pm.Beta("p", 1, 1)
+        pm.HalfNormal("s", shape=2)
+        pm.Uniform("u", 0, [2.0, 3.0])
+        pm.Uniform("b", 0, 1 + a**2)
+        pm.Truncated("t", pm.Normal.dist(), lower=1.0)
+        pm.Dirichlet("w", np.ones(3))
+        pm.Normal("o", [0.0, 1.0], transform=pm.distributions.transforms.ordered)
+    if message is None:
+        check_initvals(model, values, 2)
+        return
+    with pytest.raises(ValueError, match=message):
+        check_initvals(model, [{}, values], 2)
 
 
 def test_impossible_start():

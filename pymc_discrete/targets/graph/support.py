@@ -387,7 +387,10 @@ def support_of(model: pm.Model, name: str, given: dict[str, Any] | None = None) 
     if bounds is None:
         raise ValueError(
             f"The support of {name!r} ({type(rv.owner.op).__name__}) cannot be found from its distribution. "
-            f"Pass support={{{name!r}: (lower, upper)}}, both inclusive, None where there is no bound."
+            "Name the smallest and the largest value, both inclusive, None where there is none: "
+            f"step=pmd.AutoStep(support={{{name!r}: (lower, upper)}}), in pm.sample and in pmd.sample, where "
+            "every discrete step takes support=; to sum it out, "
+            f"pmd.marginalize(model, truncate={{{name!r}: (lower, upper)}})."
         )
     return bounds
 
