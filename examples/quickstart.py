@@ -1,8 +1,8 @@
 """Coal-mining disasters, 1851-1961: when did the rate change, and what were the two missing counts?
 
-The switchpoint (111 years) and the two missing counts are discrete, the two rates continuous:
-GibbsWithGradients takes the first three, NUTS the rates. PyMC's default steppers run on the same model for
-comparison.
+The switchpoint (111 years) and the two missing counts are discrete, the two rates continuous. AutoStep finds
+the step for the first three, in pm.sample, and NUTS takes the rates; pmd.sample does the same in one compiled
+program. PyMC's default steppers run on the same model for comparison.
 
     python examples/quickstart.py [--draws 2000] [--short]
 """
@@ -43,11 +43,10 @@ def coal_mining(years: np.ndarray, disasters: np.ndarray) -> pm.Model:
     return model
 
 
-def timed_sample(model: pm.Model, draws: int, step=None):
+def timed(sample, draws: int, **options):
     """Draws, the seconds the call took in all, and those spent sampling."""
     start = time.perf_counter()
-    with model:
-        idata = pm.sample(draws, tune=1000, chains=4, step=step, random_seed=1851, progressbar=False)
+    idata = sample(draws, tune=1000, chains=4, random_seed=1851, progressbar=False, **options)
     return idata, time.perf_counter() - start, idata["sample_stats"].attrs["sampling_time"]
 
 
@@ -65,8 +64,7 @@ def main() -> None:
     model = coal_mining(years.astype(int), disasters)
 
     with model:
-        step = pmd.GibbsWithGradients(["switchpoint", "disasters_unobserved"])
-    idata, total, sampling = timed_sample(model, draws, step)
+        idata, total, sampling = timed(pm.sample, draws, step=pmd.AutoStep())
     names = ["switchpoint", "disasters_unobserved", "early", "late"]
     print(az.summary(idata, var_names=names, round_to=3).to_string())
 
@@ -79,14 +77,18 @@ def main() -> None:
             "Carlo standard errors away"
         )
 
-    print("\nThe same model with PyMC's default steppers:")
-    peer, peer_total, peer_sampling = timed_sample(model, draws)
+    print("\nThe same model with PyMC's default steppers, and in one program:")
+    with model:
+        peer, peer_total, peer_sampling = timed(pm.sample, draws)
+        # the last, since a process in which JAX has run cannot be forked for the chains of pm.sample
+        whole, whole_total, whole_sampling = timed(pmd.sample, draws)
     print(
         f"  {'':26s} {'seconds':>8s} {'sampling':>9s} {'ESS of the switchpoint':>23s} {'ESS per second':>15s}"
     )
     for label, data, seconds, drawn in (
-        ("GibbsWithGradients + NUTS", idata, total, sampling),
-        ("PyMC's defaults", peer, peer_total, peer_sampling),
+        ("pm.sample, AutoStep", idata, total, sampling),
+        ("pm.sample, PyMC's steps", peer, peer_total, peer_sampling),
+        ("pmd.sample", whole, whole_total, whole_sampling),
     ):
         ess = float(az.ess(data, var_names=["switchpoint"])["switchpoint"])
         print(f"  {label:26s} {seconds:8.1f} {drawn:9.1f} {ess:23.0f} {ess / drawn:15.0f}")

@@ -2,6 +2,7 @@
 remedy.
 """
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor.sparse as ps
@@ -23,6 +24,10 @@ def everything():
 
 def continuous_only():
     pm.Normal("c")
+
+
+def transformed():
+    pm.Bernoulli("x", pm.Beta("p", 1, 1))
 
 
 def constrained_only():
@@ -64,7 +69,17 @@ def truncated():
     pm.Truncated("g", pm.Geometric.dist(p=0.3), lower=2, upper=7)
 
 
-MODELS = (everything, continuous_only, constrained_only, custom, parity, minibatch, made_sparse, truncated)
+MODELS = (
+    everything,
+    transformed,
+    continuous_only,
+    constrained_only,
+    custom,
+    parity,
+    minibatch,
+    made_sparse,
+    truncated,
+)
 BAD_LENGTHS = (0, 0.5, -1, None, True, "long", np.nan, (2, 1), (0, 3), (1, 2.5), (1, 2, 3), [2])
 BAD_STEPS = (0, -1, None, True, "small", np.nan, np.inf)
 ON_OFF = ("recompute", "backtrack")
@@ -98,6 +113,8 @@ BUILT = [
     ((everything, [["x"]]), {}, TypeError, r"vars must be a variable.*got \[\['x'\]\]"),
     ((everything, ["x", "x"]), {}, ValueError, r"'x' is named twice in vars"),
     ((everything, "c"), {}, ValueError, r"'c' is continuous.*NUTS"),
+    ((transformed, ["p"]), {}, ValueError, r"'p' is continuous.*NUTS"),
+    (("CollapsedNUTS", transformed, ["q"]), {}, ValueError, r"'q' is no free variable.*It has 'p', 'x'"),
     ((everything, lambda m: m["c"]), {}, ValueError, r"'c' is continuous.*NUTS"),
     ((everything, "y"), {}, ValueError, rf"'y' is observed.*{FREE}s: 'x', 'k'"),
     ((everything, lambda m: [m["y"]]), {}, ValueError, rf"'y' is observed.*{FREE}s: 'x', 'k'"),
@@ -288,8 +305,48 @@ def test_refused_at_the_first_step(model_of, start, message):
 
 
 def test_without_a_model():
-    with pytest.raises(TypeError, match=r"[Mm]odel"):
+    with pytest.raises(TypeError, match=r"no model: call this within `with model:`, or pass model="):
         pmd.GibbsWithGradients()
+
+
+def in_context():
+    with pm.Model() as model:
+        everything()
+    return model
+
+
+DRAWS = az.from_dict({"posterior": {"c": np.zeros((1, 3))}})
+# the arguments of a function of whole models; the message, which names the argument
+MISPLACED = [
+    (pmd.marginalize, (["x"], in_context()), r"model must be a pm.Model, got \['x'\]. vars is one"),
+    (pmd.marginalize, (in_context(), in_context()), r"vars is a pm.Model.*model=\.\.\."),
+    (pmd.target_from_model, (["x"], in_context()), r"model must be a pm.Model, got \['x'\]. vars is one"),
+    (pmd.AutoStep, (in_context(),), r"vars is a pm.Model.*model=\.\.\."),
+    (pmd.CollapsedNUTS, (in_context(),), r"vars is a pm.Model.*model=\.\.\."),
+    (pmd.recover, (None, in_context()), r"idata must be a DataTree with a group 'posterior'.*a NoneType"),
+    (pmd.recover, (in_context(), DRAWS), r"idata must be a DataTree.*a Model: pmd.recover\(idata, model\)"),
+    (pmd.recover, (DRAWS["posterior"], in_context()), r"a DataTree of 'c'. Pass the whole DataTree"),
+    (pmd.recover, (DRAWS["posterior"].to_dataset(), in_context()), r"a Dataset of 'c'. Pass the whole"),
+    (pmd.recover, (DRAWS, "model"), r"model must be a pm.Model, got 'model'"),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments", "message"), MISPLACED)
+def test_misplaced_arguments_are_named(function, arguments, message):
+    with pytest.raises(TypeError, match=message):
+        function(*arguments)
+
+
+def test_options_of_recover_are_named():
+    model = in_context()
+    with pytest.raises(TypeError, match=r"truncate must be a dictionary.*got 5"):
+        pmd.recover(DRAWS, model, truncate=5)
+    with pytest.raises(ValueError, match=r"random_seed must be an integer of at least 0.*got -1"):
+        pmd.recover(DRAWS, model, random_seed=-1)
+    with pm.Model() as marginal:
+        continuous_only()
+    with pytest.raises(ValueError, match=r"no discrete free variable to recover.*before pmd.marginalize"):
+        pmd.recover(DRAWS, marginal)
 
 
 @pytest.mark.parametrize("when", ["built", "first step"])

@@ -20,7 +20,6 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.collapse.collapsed import Collapsed
-from pymc_discrete.targets.blocks import untransformed
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.analysis import Depends
@@ -60,7 +59,7 @@ def chosen(
     found = tied_counts(density, moved)
     if not found:
         return None
-    by = shown(sorted({untransformed(name) for partners in found.values() for name in partners}))
+    by = shown(sorted({name for partners in found.values() for name in partners}))
     tied = f"counts tied to {by}"
     if not width_of_models():
         _log.info(

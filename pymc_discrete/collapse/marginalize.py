@@ -9,7 +9,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.transforms import Interval
-from pymc.model import modelcontext
 from pymc.model.fgraph import fgraph_from_model, model_free_rv, model_from_fgraph, model_potential
 from pymc.model.transform.conditioning import remove_value_transforms
 from pytensor.compile.sharedvalue import SharedVariable
@@ -19,7 +18,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_discrete.collapse.marginal_op import SummedOut
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.targets.blocks import DISCRETE, block_of, free, value_name
+from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import density_of
 from pymc_discrete.targets.model_settings import model_settings
@@ -71,7 +70,7 @@ def marginalize(
     >>> [v.name for v in pmd.marginalize(model).free_RVs]
     ['mu']
     """
-    model = modelcontext(model)
+    model = model_of(model, vars)
     if vars is None and not free(model, DISCRETE):
         raise ValueError("There is nothing to sum out: the model has no discrete free variable.")
     names = block_of(model, vars)
@@ -111,8 +110,7 @@ def density_to_sum(
     ----------
     with_numbers : as in `target_of`
     """
-    if not isinstance(truncate, dict | None):
-        raise TypeError(f"truncate must be a dictionary {{name: (lower, upper)}}, got {truncate!r}.")
+    check_truncate(truncate)
     truncate = {value_name(plain, k): bounds for k, bounds in (truncate or {}).items()}
     unknown = [name for name in truncate if name not in names]
     if unknown:
@@ -130,6 +128,12 @@ def density_to_sum(
     with model_settings():
         point = plain.initial_point()
         return density_of(plain, names, point, "exact", truncate, "auto", with_numbers, whole=whole)
+
+
+def check_truncate(truncate: Any) -> None:
+    """Raise a TypeError unless `truncate` is a dictionary, or None."""
+    if not isinstance(truncate, dict | None):
+        raise TypeError(f"truncate must be a dictionary {{name: (lower, upper)}}, got {truncate!r}.")
 
 
 def refuse_unbounded(density: ModelDensity) -> None:

@@ -74,7 +74,7 @@ def on_one_axis(
     Parameters
     ----------
     first : (chains, n) int, the first value of each site
-    p : (chains, n, K)
+    p : (chains, n, K), nan for sites of which nothing is known
     bounds : the first and the last value of the axis; None for those values that some site takes
 
     Returns
@@ -83,11 +83,13 @@ def on_one_axis(
     placed : (chains, n, m)
     """
     values = first[..., None] + np.arange(p.shape[-1])
-    axis = np.unique(values[p > NEVER]) if bounds is None else np.arange(bounds[0], bounds[1] + 1)
+    unknown = np.isnan(p)
+    axis = np.unique(values[(p > NEVER) | unknown]) if bounds is None else np.arange(bounds[0], bounds[1] + 1)
     where = np.minimum(np.searchsorted(axis, values), len(axis) - 1)
     chain, site, k = np.nonzero(axis[where] == values)
     placed = np.zeros((*first.shape, len(axis)))
     placed[chain, site, where[chain, site, k]] = p[chain, site, k]
+    placed[unknown.any(axis=2)] = np.nan
     return axis, placed
 
 

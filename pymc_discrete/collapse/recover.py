@@ -7,18 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import xarray
-from pymc.backends.arviz import coords_and_dims_for_inferencedata
-from pymc.model import modelcontext
+from arviz_base import from_dict
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pytensor.graph.traversal import ancestors
 from xarray import DataTree
 
 from pymc_discrete.checks import check_choice
 from pymc_discrete.collapse.log_likelihood import WAYS, LogLikelihood
-from pymc_discrete.collapse.marginalize import density_to_sum, refuse_unbounded, without_transforms
+from pymc_discrete.collapse.marginalize import (
+    check_truncate,
+    density_to_sum,
+    refuse_unbounded,
+    without_transforms,
+)
 from pymc_discrete.collapse.probabilities import dataset, named_dims
 from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.targets.blocks import block_of
+from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
@@ -61,9 +66,13 @@ def recover(
         A copy with the variables (chain, draw, ...) in ``posterior``, in ``probabilities`` arrays
         (chain, ..., value), whose coordinate ``NAME value`` holds the values, and in ``log_likelihood``
         arrays (chain, draw, ...) of the observed variables, nats, or ``components`` (chain, draw, component).
+        What was observed, and the data, are added where they are missing, as in draws of a marginalised
+        model.
 
     Raises
     ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``, or `model` no model.
     ValueError
         If the posterior lacks a variable that the summed variables depend on.
 
@@ -78,7 +87,14 @@ def recover(
     ...     idata = pm.sample(cores=1)
     >>> idata = pmd.recover(idata, model)  # doctest: +SKIP
     """
-    model = modelcontext(model)
+    check_idata(idata)
+    check_truncate(truncate)
+    seed = seed_of(random_seed)
+    model = model_of(model, vars)
+    if vars is None and not free(model, DISCRETE):
+        raise ValueError(
+            "model has no discrete free variable to recover. Pass the model as it was before pmd.marginalize."
+        )
     names = block_of(model, vars)
     plain, posterior = without_transforms(model), idata["posterior"]
     if log_likelihood is not None:
@@ -103,18 +119,43 @@ def recover(
             ordered = [posterior[name].transpose("chain", "draw", ...) for name in needed]
             inputs = [jnp.asarray(values.values) for values in ordered]
             chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-            seed = np.random.default_rng(random_seed).integers(2**63)
             keys = jax.random.split(jax.random.key(seed), (chains, draws))
             results = jax.jit(lambda *a, sums=sums: of_chains(sums, *a))(keys, inputs)
         x, probabilities, left_out, usually, possible = map(np.asarray, results)
         wider = ranges.wider(chosen, density.space, left_out)
     refuse_impossible(density, possible, bool(truncate))
     ranges.warn(density.space, left_out, "truncate" if truncate else "The sum", usually)
-    found = with_draws(idata, model, density, x)
+    found = with_data(with_draws(idata, model, density, x), model)
     found["probabilities"] = DataTree(group_of(model, density, probabilities))
     if log_likelihood is not None:
         found["log_likelihood"] = DataTree(likelihood.of(found))
     return found
+
+
+def check_idata(idata: Any) -> None:
+    """Raise a TypeError unless `idata` is a DataTree with the draws of a model."""
+    if isinstance(idata, DataTree) and "posterior" in idata.children:
+        return
+    if isinstance(idata, DataTree | xarray.Dataset):
+        holds = shown([*getattr(idata, "children", ()), *map(str, idata.data_vars)]) or "nothing"
+        got = f"a {type(idata).__name__} of {holds}. Pass the whole DataTree, not a group of it"
+    else:
+        got = f"a {type(idata).__name__}"
+    raise TypeError(
+        "idata must be a DataTree with a group 'posterior', as pm.sample and pmd.sample return it, got "
+        f"{got}: pmd.recover(idata, model)."
+    )
+
+
+def seed_of(random_seed: Any) -> int:
+    """A seed for JAX, of what a user passed as `random_seed`."""
+    try:
+        return int(np.random.default_rng(random_seed).integers(2**63))
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            "random_seed must be an integer of at least 0, a numpy.random.Generator or None, got "
+            f"{random_seed!r}."
+        ) from error
 
 
 def of_chains(sums: Sums, keys, inputs: list[Any]):
@@ -193,6 +234,21 @@ def with_draws(idata: DataTree, model: pm.Model, density: ModelDensity, x: np.nd
             pm.compute_deterministics(posterior, model=model, var_names=left_out, progressbar=False)
         )
     found["posterior"] = DataTree(posterior)
+    return found
+
+
+def with_data(found: DataTree, model: pm.Model) -> DataTree:
+    """The draws with the groups of observed values and of data as the model has them, where they lack some.
+
+    In a marginalised model what was observed is part of a potential.
+    """
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    groups = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
+    for name, values in groups.items():
+        if all(name in found.children and v in found[name].data_vars for v in values):
+            continue
+        group = from_dict({name: values}, coords=coords, dims={v: d for v, d in dims.items() if v in values})
+        found[name] = group[name]
     return found
 
 

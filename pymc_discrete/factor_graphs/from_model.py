@@ -9,7 +9,6 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pymc.model import modelcontext
 from pytensor.graph.traversal import ancestors
 
 from pymc_discrete.factor_graphs.compatible import REMEDY, check, jittered, random_state
@@ -17,6 +16,7 @@ from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
 from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
+from pymc_discrete.targets.blocks import model_of
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.rounding import room
@@ -36,7 +36,7 @@ def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None
     """The factor graph of a block; see `FactorGraph.from_model`."""
     with model_settings():
         options: dict[str, Any] = {"differences": "exact", "support": support, "initial_point": point}
-        target = target_of(modelcontext(model), vars, **options, with_numbers=False)
+        target = target_of(model_of(model, vars), vars, **options, with_numbers=False)
         density = cast(ModelDensity, target.density)
         graph = Extraction.of(density).graph(target.at(density.start)[1])
     # in the precision that JAX is set to

@@ -71,6 +71,7 @@ def steps_of(
                 f"{type(s).__name__} was made for another model. Make it in the context of the model that is "
                 "sampled."
             )
+    said = {name for s in flat if isinstance(s, CollapsedNUTS) for name in s.summed}
     collapse, flat = natively(flat, collapse)
     assigned = [v.name for s in flat for v in s.vars]
     twice = sorted({n for n in assigned if assigned.count(n) > 1})
@@ -89,6 +90,9 @@ def steps_of(
         collapsed = choice.chosen(model, left, moved) if free else None
     else:
         collapsed = summed_out(model, left, moved, collapse)
+        # what a step sums out, it has logged when it was made
+        if collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
+            _log.info(line)
     if collapsed:
         left = [name for name in left if name not in collapsed.density.names]
     if left:
@@ -156,12 +160,9 @@ def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: An
             "of step=."
         )
     try:
-        collapsed = Collapsed.of(model, wanted)
+        return Collapsed.of(model, wanted)
     except NotImplementedError as error:
         raise ValueError(f"{error} Without collapse= they are sampled as they are.") from error
-    if line := collapsed.parts():
-        _log.info(line)
-    return collapsed
 
 
 @collection_paused()

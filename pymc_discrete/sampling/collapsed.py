@@ -1,5 +1,6 @@
 """The block of a compiled chain that moves continuous variables with discrete ones summed out."""
 
+import logging
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,7 +18,9 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.start import check_support
-from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.names import shown, untransformed
+
+_log = logging.getLogger("pymc.discrete")
 
 
 class CollapsedState(NamedTuple):
@@ -83,7 +86,7 @@ class CollapsedBlock(Block):
 
     def described(self) -> str:
         names = [*self.density.names, *self.collapsed.density.names]
-        return f"CollapsedNUTS({', '.join(names)})"
+        return f"CollapsedNUTS({', '.join(map(untransformed, names))})"
 
     def named(self) -> str:
         summed = shown(self.collapsed.density.names)
@@ -168,12 +171,17 @@ class CollapsedBlock(Block):
         self, states: CollapsedState, coords: Mapping[str, Any], dims: Mapping[str, Any]
     ) -> dict[str, Dataset]:
         transitions = on_host(states.transitions)
-        if not transitions.all():
-            return {}
-        first = self.collapsed.window(on_host(states.usual), np)
         space, partial = self.collapsed.density.space, self.collapsed.stretched
+        if missing := int((transitions == 0).any(axis=0).sum()):
+            _log.info(
+                f"The group probabilities has nan for {missing} of the {space.d} sites of "
+                f"{shown(self.collapsed.density.names)} in some chain: in none of its draws were they in the "
+                "part that is summed out. Draw more."
+            )
+        first = self.collapsed.window(on_host(states.usual), np)
+        often = np.where(transitions > 0, transitions, np.nan)[..., None]
         means = [
-            on_host(sums) / transitions[:, start : start + v.size, None]
+            on_host(sums) / often[:, start : start + v.size]
             for sums, (start, v) in zip(states.probabilities, space.blocks, strict=True)
         ]
         return {"probabilities": dataset(space, first, means, partial, coords, dims)}

@@ -63,7 +63,9 @@ class Run:
                     warnings = [*warn_divergences(part), *warn_treedepth(part)]
                 by_message |= {w.message: w for w in warnings}
                 self._slow.note(warnings, part)
-        return with_tree_depth_in_one(list(by_message.values()), self.tree["posterior"].sizes["chain"])
+        warnings = with_tree_depth_in_one(list(by_message.values()), self.tree["posterior"].sizes["chain"])
+        untuned = self.tree["posterior"].attrs.get("tuning_steps") == 0
+        return [asking_for_tuning(w) for w in warnings] if untuned else warnings
 
     @cached_property
     def _slow(self) -> Slow:
@@ -166,6 +168,15 @@ def with_tree_depth_in_one(warnings: list[SamplerWarning], chains: int) -> list[
         f"nuts={{'max_treedepth': ...}} or target_accept."
     )
     return [w for w in warnings if w not in deep] + [SamplerWarning(WarningType.TREEDEPTH, text, "warn")]
+
+
+def asking_for_tuning(warning: SamplerWarning) -> SamplerWarning:
+    """The warning, with tuning for a remedy where it is about trajectories of NUTS."""
+    if warning.kind not in (WarningType.DIVERGENCES, WarningType.TREEDEPTH):
+        return warning
+    found = warning.message.split(" Increase")[0]
+    text = f"{found} Nothing was tuned, neither step size nor mass matrix: pass tune=1000 in place of tune=0."
+    return SamplerWarning(warning.kind, text, warning.level)
 
 
 # ---------------------------------------------------------------- variables that never moved

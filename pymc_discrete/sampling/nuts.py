@@ -15,10 +15,9 @@ from pymc_discrete.sampling.block import ANY, MEAN, SUM, TUNE, Block, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
-from pymc_discrete.targets.blocks import untransformed
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
-from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.names import shown, untransformed
 
 OPTIONS = {"max_treedepth": 10, "dense": "auto", "pooled": False}
 # a warning is given if more than this share of the trajectories diverges where the log density is -inf
@@ -145,10 +144,10 @@ class NutsBlock(Block):
         return (type(self), self.density, *options)
 
     def described(self) -> str:
-        return f"NUTS({', '.join(self.density.names)})"
+        return f"NUTS({', '.join(map(untransformed, self.density.names))})"
 
     def named(self) -> str:
-        return f"NUTS for {shown(map(untransformed, self.density.names))}"
+        return f"NUTS for {shown(self.density.names)}"
 
     def start(self, point: dict[str, np.ndarray]) -> NutsState:
         size = self.density.size

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import numpy as np
 import pymc as pm
-from pymc.model import modelcontext
 from xarray import DataTree
 
 from pymc_discrete.checks import check_entries
@@ -34,6 +33,7 @@ from pymc_discrete.sampling.starts import check_initvals, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
+from pymc_discrete.targets.blocks import model_of
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -173,7 +173,7 @@ def sample(
     nuts = nuts_options(nuts, OPTIONS)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
-    model = modelcontext(model)
+    model = model_of(model)
     collapse = check_collapse(collapse, dtype, model)
     check_names(model, var_names)
     check_initvals(model, initvals, chains)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pymc as pm
 import pytensor
-from pymc.model import modelcontext
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 
@@ -16,7 +15,7 @@ from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.suited import steps_for, variables_without_jax
-from pymc_discrete.targets.blocks import block_of, untransformed, value_name
+from pymc_discrete.targets.blocks import block_of, model_of, value_name
 from pymc_discrete.targets.graph.support import can_take
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.names import shown
@@ -75,7 +74,7 @@ class AutoStep(DiscreteStep):
 
     def __new__(cls, vars: Any = None, *, _all_in_jax: bool = False, **options: Any):
         cls.check_options(options)
-        model = modelcontext(options.pop("model", None))
+        model = model_of(options.pop("model", None), vars)
         names = block_of(model, vars)
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         first = None if vars is not None or asked else not_sampled(model, names, options)
@@ -113,7 +112,7 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
     shared = {key: options[key] for key in ("rng", "initial_point") if key in options}
     remedies = (
         f"pmd.AutoStep([{shown(names)}])",
-        f"pmd.CollapsedNUTS([{shown([*map(untransformed, moved), *names])}])",
+        f"pmd.CollapsedNUTS([{shown([*moved, *names])}])",
     )
     collapsed = choice.chosen(model, names, moved, *remedies)
     if collapsed:

@@ -14,7 +14,6 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
-from pymc.model import modelcontext
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 from rich.progress import TextColumn
@@ -22,9 +21,9 @@ from rich.table import Column
 
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, raise_not_finite
-from pymc_discrete.targets.blocks import DISCRETE, block_of, untransformed
+from pymc_discrete.targets.blocks import DISCRETE, block_of, model_of
 from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.names import shown, untransformed
 from pymc_discrete.targets.structure_of_model import shared_values
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
@@ -69,7 +68,7 @@ class JaxStep(BlockedStep):
                 "only."
             )
         cls.check_options(options)
-        model = modelcontext(options.get("model"))
+        model = model_of(options.get("model"), vars)
         values = {v.name: v for v in model.value_vars}
         # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)
@@ -88,7 +87,7 @@ class JaxStep(BlockedStep):
         compile_kwargs: dict | None = None,
     ):
         del compile_kwargs
-        self.model, self.blocked = modelcontext(model), blocked
+        self.model, self.blocked = model_of(model), blocked
         self._names = block_of(self.model, vars, self.kind)
         values = {v.name: v for v in self.model.value_vars}
         self.vars = [values[name] for name in self._names]
@@ -129,11 +128,11 @@ class JaxStep(BlockedStep):
         frozen = [f.name for f in fields(self._state_class) if f.metadata.get("frozen")]
         given = {name.removeprefix("asked_"): self.__dict__[name] for name in frozen if name in self.__dict__}
         options = [f"{name}={value!r}" for name, value in {**self._target_options, **given}.items()]
-        return f"{type(self).__name__}({', '.join(self._names)}; {', '.join(options)})"
+        return f"{type(self).__name__}({', '.join(map(untransformed, self._names))}; {', '.join(options)})"
 
     def named(self) -> str:
         """The step and its variables, as messages name them."""
-        return f"{type(self).__name__} for {shown(map(untransformed, self._names))}"
+        return f"{type(self).__name__} for {shown(self._names)}"
 
     # ------------------------------------------------------------ built on first use, without starting JAX
     @property
@@ -277,6 +276,15 @@ class JaxStep(BlockedStep):
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
         return (lambda statistics: {name: statistics[name] for name in cls.columns},)
+
+
+def moved_by_another(step: str, names: list[str]) -> str:
+    """The warning for variables that have moved between two draws of the step that is to move them."""
+    belong, them = ("belongs", "it") if len(names) == 1 else ("belong", "them")
+    return (
+        f"{step}: {shown(names)} {belong} to two steps: another one moves {them}, too. The draws are right, "
+        "and the work is done twice. Name each variable in one step."
+    )
 
 
 def received(sent: bytes) -> JaxStep:

@@ -9,17 +9,18 @@ import pymc as pm
 import pytensor
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
-from pymc.model import modelcontext
 from pymc.util import get_random_generator
 
 from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.steps.base import moved_by_another
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.possible_start import possible_start, refuse_nan, say_moved
 from pymc_discrete.steps.start import check_support
+from pymc_discrete.targets.blocks import model_of
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
@@ -49,7 +50,8 @@ class CollapsedNUTS(NutsInJax):
     integrate : None, "auto", or a list of variables or names
         Coefficients that are integrated out, see `GibbsWithGradients`. The discrete variables are then not
         summed out: the step that `AutoStep` chooses draws them, NUTS moves the other continuous variables,
-        both with the coefficients integrated out, and the coefficients are drawn last.
+        both with the coefficients integrated out, and the coefficients are drawn last. PyMC's log calls this
+        step `IntegratedNUTS`.
     blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs`, which is meant for PyTensor, has no effect.
 
@@ -80,7 +82,7 @@ class CollapsedNUTS(NutsInJax):
             raise ValueError("CollapsedNUTS moves all of its variables together: leave out blocked=False.")
         if options.get("integrate") is not None:
             return IntegratedNUTS(vars, **options)
-        model = modelcontext(options.get("model"))
+        model = model_of(options.get("model"), vars)
         values = {str(v.name): v for v in model.value_vars}
         continuous, discrete = cls.names_of(model, vars)
         return super().__new__(cls, [values[name] for name in [*continuous, *discrete]], **options)
@@ -104,7 +106,7 @@ class CollapsedNUTS(NutsInJax):
                 "CollapsedNUTS needs 64 bits: sums over many states lose too much in float32. Set "
                 'pytensor.config.floatX = "float64" before the model is made.'
             )
-        self.model, self.blocked = modelcontext(model), blocked
+        self.model, self.blocked = model_of(model), blocked
         self._continuous, self.summed = self.names_of(self.model, vars)
         values = {str(v.name): v for v in self.model.value_vars}
         self.vars = [values[name] for name in [*self._continuous, *self.summed]]
@@ -118,6 +120,7 @@ class CollapsedNUTS(NutsInJax):
         if parts:
             _log.info(parts)
         self._data  # noqa: B018 as the model has them now
+        self._sites: np.ndarray | None = None  # where the last draw ended; None once that is of no interest
 
     @classmethod
     def names_of(cls, model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
@@ -189,6 +192,11 @@ class CollapsedNUTS(NutsInJax):
             refuse_after_fork()
             check_support(self.collapsed.density.space, x)
             self._usual, self._ends = x.astype(float), np.zeros(len(x), int)
+            self._sites = None
+        elif self._sites is not None and not np.array_equal(x, self._sites):
+            moved = self.collapsed.density.space.names_at(np.flatnonzero(x != self._sites))
+            _log.warning(moved_by_another("CollapsedNUTS", moved))
+            self._sites = None
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
         lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}
@@ -207,6 +215,9 @@ class CollapsedNUTS(NutsInJax):
         new = rest | moved
         sites, more = self._drawn(seeds[1], new, lowest)
         sites = np.asarray(sites)
+        announced = self._tune_draws + self._draws_wanted > 0
+        if self._sites is not None or (self._draws == 0 and announced):
+            self._sites = sites
         if not self.tune:
             self._ends += self.collapsed.at_an_end(sites, self._usual, np)
             last = self._draws + 1 == self._tune_draws + self._draws_wanted

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pymc as pm
-from pymc.model import modelcontext
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.blocks import known_names, unknown, value_name
+from pymc_discrete.targets.blocks import known_names, model_of, unknown, value_name
 
 CUSTOM = "custom"
 
@@ -64,7 +63,7 @@ class CustomStep:
         *,
         model: pm.Model | None = None,
     ):
-        self.model = modelcontext(model)
+        self.model = model_of(model, vars)
         for name, function in (("step", step), ("init", init)):
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, got {function!r}.")

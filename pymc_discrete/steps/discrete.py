@@ -20,7 +20,7 @@ from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
 from pymc_discrete.reuse import PROGRAMS, Kept
-from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
+from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep, moved_by_another
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.possible_start import possible_start, say_moved
@@ -226,6 +226,7 @@ class DiscreteStep(JaxStep):
         option = self.asked_transitions
         self.transitions = self._auto_transitions(self.expected_moves()) if option == "auto" else int(option)
         self.watch: Watch | None = None
+        self._last: np.ndarray | None = None  # where the last draw ended; None once that is of no interest
 
     def _auto_transitions(self, n_moves: float) -> int:
         """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
@@ -306,6 +307,10 @@ class DiscreteStep(JaxStep):
         x = space.ravel(point)
         full = self.numbers_on_device | point
         others = [full[v.name] for v in self.density.graph.others]
+        if self._last is not None and not np.array_equal(x, self._last):
+            moved = space.names_at(np.flatnonzero(x != self._last))
+            _log.warning(moved_by_another(type(self).__name__, moved))
+            self._last = None
         if first:
             x = self.possible(point)
         if first and self.start == "dispersed":
@@ -314,6 +319,8 @@ class DiscreteStep(JaxStep):
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary, values = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, n_changed, n_moves) = np.asarray(y), np.asarray(summary).tolist()
+        if self._last is not None or (first and self.tune_draws + self.draws > 0):
+            self._last = y  # of a chain that was announced: else anybody may step from anywhere
         logp += self.density.untouched.on_host(others)
         new = dict(point)
         for name, part in [*space.unravel(y).items(), *values.items()]:

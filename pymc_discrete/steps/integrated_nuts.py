@@ -8,7 +8,6 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
-from pymc.model import modelcontext
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
@@ -17,6 +16,7 @@ from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.suited import steps_for
+from pymc_discrete.targets.blocks import model_of
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.from_model import coefficients_of
 from pymc_discrete.targets.model_settings import model_settings
@@ -50,11 +50,14 @@ class IntegratedNUTS(NutsInJax):
     }
 
     def __new__(cls, vars: Any = None, **options: Any):
-        model = modelcontext(options.get("model"))
+        model = model_of(options.get("model"), vars)
         continuous, discrete, integrated = cls.divided(model, vars, options["integrate"])
         if not continuous:
             shared = {name: options[name] for name in ("rng", "initial_point") if name in options}
-            _log.info(f"CollapsedNUTS: nothing is left for NUTS with {shown(integrated)} integrated out")
+            _log.info(
+                f"CollapsedNUTS: a discrete step alone draws {shown([*discrete, *integrated])}, since no "
+                f"continuous variable but {shown(integrated)}, integrated out, is among its variables."
+            )
             return steps_for(model, discrete, integrate=integrated, **shared)
         values = {str(v.name): v for v in model.value_vars}
         moved = [values[name] for name in [*continuous, *discrete, *integrated]]
@@ -74,7 +77,7 @@ class IntegratedNUTS(NutsInJax):
         compile_kwargs: dict | None = None,
     ):
         del compile_kwargs
-        self.model, self.blocked = modelcontext(model), blocked
+        self.model, self.blocked = model_of(model), blocked
         self._continuous, self._discrete, self.integrated = self.divided(self.model, vars, integrate)
         values = {str(v.name): v for v in self.model.value_vars}
         self.vars = [values[name] for name in [*self._continuous, *self._discrete, *self.integrated]]

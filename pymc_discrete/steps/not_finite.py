@@ -10,7 +10,6 @@ from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.blocks import untransformed
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.support import bounds_of
 from pymc_discrete.targets.names import shown
@@ -77,7 +76,7 @@ def impossible(
             if throughout.any():
                 always.append(term.named(throughout))
     what = f"The log density is -inf, through {', '.join(always or at_start) or 'one of its terms'}"
-    said = f"{what}: the start of {shown(map(untransformed, names))} is impossible, and {searched}."
+    said = f"{what}: the start of {shown(names)} is impossible, and {searched}."
     of_term = (
         "observed values outside their distribution's support, a parameter outside its domain, a p that does "
         "not sum to 1. model.debug() says which."

@@ -13,7 +13,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import BlockedStep
 
 from pymc_discrete.steps.base import received
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, untransformed, value_name
+from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.jax_settings import jitted
@@ -51,6 +51,7 @@ class NutsInJax(BlockedStep):
     _continuous: list[str]
     _draws: int
     _last: PointType
+    _tune_draws, _draws_wanted = 0, 0  # as `setup_chain` announces them
 
     @staticmethod
     def named(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
@@ -68,8 +69,8 @@ class NutsInJax(BlockedStep):
         unknown = [name for name in given if name not in [*continuous, *discrete]]
         if unknown:
             raise ValueError(
-                f"CollapsedNUTS: {', '.join(unknown)} is no free variable of the model. It has "
-                f"{', '.join([*continuous, *discrete])}."
+                f"CollapsedNUTS: {shown(unknown)} is no free variable of the model. It has "
+                f"{shown([*continuous, *discrete])}."
             )
         return [n for n in continuous if n in given], [n for n in discrete if n in given]
 
@@ -131,8 +132,7 @@ class NutsInJax(BlockedStep):
         kept = self._last if self.tune else {}
         foreign = [name for name, value in kept.items() if not np.array_equal(point[name], value)]
         if foreign:
-            named = shown([untransformed(name) for name in foreign])
-            _log.info(f"CollapsedNUTS leaves {named} to another step, which moves it as well.")
+            _log.info(f"CollapsedNUTS leaves {shown(foreign)} to another step, which moves it as well.")
             self._move_only([n for n in self._moving if n not in foreign])
         if not self._moving:
             whole = self._functions[tuple(self._continuous)]

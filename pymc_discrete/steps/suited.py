@@ -14,12 +14,12 @@ from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.from_model import ModelDensity, target_of
 from pymc_discrete.targets.graph.untouched import terms_without_jax
-from pymc_discrete.targets.names import merged_texts, shown
+from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
 
-# the first part of the reason that is logged for a step; the second describes the variables' differences
+# the reason that is logged for a step, which then says itself how it finds the differences of its variables
 WHY = {
     BlockGibbs: "conditionals are exact",
     TreeGibbs: "conditionals are exact, and the sites that interact are chains or trees, drawn at once",
@@ -88,10 +88,7 @@ def steps_for(
     for chosen, kind, kind_options in kinds:
         if not chosen:
             continue
-        reasons = "; ".join(
-            text for _, text in merged_texts({name: descriptions[name]["reason"] for name in chosen})
-        )
-        _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]} ({reasons})")
+        _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]}")
         guessed = [name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen]
         if guessed:
             choose, whose = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")

@@ -4,12 +4,37 @@ from collections.abc import Sequence
 from typing import Any
 
 import pymc as pm
-from pymc.util import get_untransformed_name, is_transformed_name
+from pymc.model import modelcontext
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.graph.support import counts_as_floats, refused
+from pymc_discrete.targets.names import untransformed
 
 DISCRETE, CONTINUOUS = "discrete", "continuous"
+
+
+def model_of(model: Any, vars: Any = None) -> pm.Model:
+    """The model that a user passed as `model`, by default that of the context.
+
+    Parameters
+    ----------
+    vars : what the user passed for variables, which may be a model by mistake
+
+    Raises
+    ------
+    TypeError
+        If there is no model, or none in its place.
+    """
+    misplaced = isinstance(vars, pm.Model)
+    if model is not None and not isinstance(model, pm.Model):
+        order = " vars is one: the two are in each other's place." if misplaced else ""
+        raise TypeError(f"model must be a pm.Model, got {model!r}.{order}")
+    if misplaced:
+        raise TypeError("vars is a pm.Model, and takes variables or their names. Pass the model as model=...")
+    try:
+        return modelcontext(model)
+    except TypeError as error:
+        raise TypeError("There is no model: call this within `with model:`, or pass model=...") from error
 
 
 def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "vars") -> list[str]:
@@ -59,9 +84,9 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "
             and var not in model.rvs_to_values
             and not any(var is v for v in model.value_vars)
         ):
-            raise ValueError(f"{name!r} belongs to another model. {known_names(model, kind)}")
+            raise ValueError(f"{untransformed(name)!r} belongs to another model. {known_names(model, kind)}")
         if name in chosen:
-            raise ValueError(f"{name!r} is named twice in {argument}.")
+            raise ValueError(f"{untransformed(name)!r} is named twice in {argument}.")
         refuse_counts_as_floats(model, [name])
         if name not in free(model, kind):
             dtype = values[name].type.dtype
@@ -70,7 +95,9 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "
                 if kind == DISCRETE
                 else "discrete ({}): sample it with pmd.AutoStep"
             )
-            raise ValueError(f"{name!r} is {other.format(dtype)}, and leave it out of {argument}.")
+            raise ValueError(
+                f"{untransformed(name)!r} is {other.format(dtype)}, and leave it out of {argument}."
+            )
         reason = refused(model, name)
         if reason:
             raise ValueError(f"{name!r} is {reason}.")
@@ -108,11 +135,6 @@ def value_name(model: pm.Model, var: Any) -> str:
     if var in model.rvs_to_values:
         return str(model.rvs_to_values[var].name)
     return str(getattr(var, "name", var))
-
-
-def untransformed(name: str) -> str:
-    """The name of a variable as the user knows it: `p`, not PyMC's `p_logodds__`."""
-    return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
 def known_names(model: pm.Model, kind: str) -> str:

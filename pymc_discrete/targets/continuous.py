@@ -257,7 +257,7 @@ def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
     try:
         return pytensor.grad(total, values, disconnected_inputs="ignore")
     except (NotImplementedError, NullTypeGradError) as error:
-        names = ", ".join(repr(v.name) for v in values)
+        names = shown(v.name for v in values)
         why = str(error).splitlines()[0].rstrip(".")
         raise ValueError(
             f"The gradient of the log density by {names} is needed, and PyTensor has none: {why}. Sample "

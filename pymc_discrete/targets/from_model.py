@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.model import modelcontext
 
 from pymc_discrete.checks import check_way
-from pymc_discrete.targets.blocks import CONTINUOUS, block_of, value_name
+from pymc_discrete.targets.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.targets.density import ModelDensity, sites_of
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.integrals.integrate import quadratic_in
@@ -63,7 +62,7 @@ def target_from_model(
         For variables that cannot be sampled one coordinate at a time, with the reason and the remedy.
     """
     return target_of(
-        modelcontext(model),
+        model_of(model, vars),
         vars,
         differences=differences,
         support=support,

@@ -3,20 +3,28 @@
 import re
 from collections.abc import Iterable, Mapping
 
+# what PyMC calls the value of a transformed variable; the names of two of its transforms have underscores
+TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
 LISTED = 8  # largest number of entries that a list shows
 
 
 def shown(names: Iterable[str | None], quoted: bool = True) -> str:
-    """The names as a list for messages, of at most `LISTED` entries.
+    """The names as a list for messages, of at most `LISTED` entries, each as the user knows it.
 
     Such as `'a', 'b'`, or `z0 ... z149 (150 variables)` for many that differ only in their numbers.
     """
-    all_names = list(map(str, names))
+    all_names = list(dict.fromkeys(untransformed(str(name)) for name in names))
     parts = [part for group in alike(all_names) for part in entries(group, quoted)]
     if len(parts) <= LISTED:
         return ", ".join(parts)
     return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(all_names)} variables in all)"
+
+
+def untransformed(name: str) -> str:
+    """The name of a variable as the user knows it: `p`, not PyMC's `p_logodds__`."""
+    match = TRANSFORMED.fullmatch(name)
+    return match[1] if match else name
 
 
 def alike(names: Iterable[str]) -> list[list[str]]:

@@ -12,7 +12,6 @@ import numpy as np
 import optax
 import pymc as pm
 from arviz_stats.base import array_stats
-from pymc.model import modelcontext
 from xarray import DataTree
 
 from pymc_discrete.checks import check_count
@@ -21,7 +20,7 @@ from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.steps.without_jax import all_in_jax
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free
+from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, model_of
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample
@@ -220,7 +219,7 @@ def fit_energy_posterior(
         ("n_steps", 1 if n_steps == "auto" else n_steps),
     ):
         check_count(name, value, 2 if name == "chains" else 1)
-    model = modelcontext(model)
+    model = model_of(model)
     with all_in_jax("pmd.fit_energy_posterior"):
         names, density, start = block_of_all(model)
     seed = int(np.random.default_rng(seed_of(random_seed)).integers(2**31))

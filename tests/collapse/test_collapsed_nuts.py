@@ -33,6 +33,29 @@ def test_a_draw_has_the_log_density_that_is_recorded():
             }
 
 
+def test_it_steps_before_a_chain_is_announced():
+    model, _ = labels()
+    step, point = pmd.CollapsedNUTS(model=model, rng=1), model.initial_point()
+    for n in range(30):
+        if n == 20:
+            step.stop_tuning()
+        point, (stats,) = step.step(point)
+    assert np.isfinite(stats["model_logp"])
+
+
+def test_another_step_for_its_discrete_variables_is_noticed(caplog):
+    model, _ = labels()
+    name = str(model.discrete_value_vars[0].name)
+    step, point = pmd.CollapsedNUTS(model=model), model.initial_point()
+    step.setup_chain(np.random.default_rng(1), tune=6, draws=0)
+    for n in range(6):
+        point, _ = step.step(point)
+        if n > 2:
+            point = {**point, name: 1 - point[name]}
+    said = [r.getMessage() for r in caplog.records if "two steps" in r.getMessage()]
+    assert [line.partition(" to two steps")[0] for line in said] == [f"CollapsedNUTS: {name!r} belongs"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [counts, occupancy])
 def test_draws_agree_with_those_of_other_steps(build):

@@ -144,6 +144,10 @@ def test_pymc_samples_the_model_and_draws_come_back(caplog):
     with caplog.at_level(logging.WARNING, logger="pymc.discrete"):
         both = pmd.recover(idata, model, random_seed=2)
     assert not caplog.records
+    observed = {str(rv.name): model.rvs_to_values[rv].eval() for rv in model.observed_RVs}
+    assert set(both["observed_data"].data_vars) == set(observed)
+    for name, values in observed.items():
+        np.testing.assert_array_equal(both["observed_data"][name], values)
     z, p = both["posterior"]["z"], both["probabilities"]["z"]
     assert z.dims == ("chain", "draw", "site")
     assert list(z.coords["site"].values) == list("abcd")

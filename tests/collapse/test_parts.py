@@ -298,6 +298,24 @@ def test_a_graph_that_is_too_wide_is_summed_out_in_parts(caplog):
     _, summed = steps_of(model, None, model.initial_point(), ["x"])
     assert summed.sums.parts.any(0).all()
     assert any(r.getMessage().startswith(line) for r in caplog.records)
+    caplog.clear()
+    steps_of(model, pmd.CollapsedNUTS(model=model), model.initial_point(), "auto")
+    assert sum(r.getMessage().startswith(line) for r in caplog.records) == 1
+
+
+def test_sites_that_were_in_no_part_have_no_probabilities(in_parts, caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    model, _ = cycles()
+    idata = pmd.sample(1, tune=2, chains=1, model=model, collapse=True, random_seed=1, **QUIET)
+    unknown = 0
+    for name in (v.name for v in model.discrete_value_vars):
+        p = idata["probabilities"][name].transpose("chain", ..., f"{name} value").to_numpy()
+        total = p.sum(-1)
+        assert (np.isnan(total) | np.isclose(total, 1.0)).all()
+        unknown += np.isnan(total).sum()
+    (said,) = [r.getMessage() for r in caplog.records if "has nan" in r.getMessage()]
+    assert f"has nan for {unknown} of the" in said
+    assert unknown > 0
 
 
 def test_what_needs_the_sum_over_all_sites_is_refused():

@@ -169,12 +169,16 @@ def test_it_stands_beside_other_steps():
     assert set(idata["posterior"].data_vars) == {"s", "tau", "h", "g", "b"}
 
 
-def test_without_variances_it_is_the_discrete_step():
+def test_without_variances_it_is_the_discrete_step(caplog):
+    caplog.set_level("INFO", "pymc.discrete")
     model, names, _ = groups()
     with model:
         step = pmd.CollapsedNUTS(integrate="auto")
     assert isinstance(step, pmd.BlockGibbs)
     assert [v.name for v in step.vars] == [*names, "a", "b"]
+    (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("CollapsedNUTS")]
+    assert "a discrete step alone draws" in line
+    assert "no continuous variable but 'a', 'b', integrated out, is among its variables" in line
 
 
 def test_it_travels_to_another_process():
@@ -208,7 +212,7 @@ def test_new_data_are_sampled():
     [
         (["s"], ["b"], "has no discrete variable"),
         (None, ["nothing"], "no variable 'nothing'"),
-        (["nothing"], ["b"], "nothing is no free variable"),
+        (["nothing"], ["b"], "'nothing' is no free variable"),
         (None, ["s"], "'s' cannot be integrated out"),
     ],
 )

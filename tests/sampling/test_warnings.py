@@ -40,6 +40,10 @@ def log(caplog):
     ("names", "text"),
     [
         (["a"], "'a'"),
+        (
+            ["p_logodds__", "a_b_log__", "q_log_exp_m1__", "L_cholesky_corr__", "c_1"],
+            "'p', 'a_b', 'q', 'L', 'c_1'",
+        ),
         (["z1", "z2", "z3"], "'z1', 'z2', 'z3'"),
         ([f"z{n}" for n in range(150)], "z0 ... z149 (150 variables)"),
         (["k", *(f"z_{i}_{j}" for i in range(2) for j in range(3))], "'k', z_0_0 ... z_1_2 (6 variables)"),
@@ -93,11 +97,13 @@ def test_what_is_impossible_is_named():
     with pm.Model():
         k, rate = pm.Bernoulli("k", 0.5), pm.Gamma("rate", 2, 1)
         pm.Poisson("counts", rate + k, observed=[1, -2])
-        with pytest.raises(SamplingError, match=r"-inf, through 'counts': .*observed values outside"):
+        with pytest.raises(
+            SamplingError, match=r"-inf, through 'counts' \(element \[1\].*observed values outside"
+        ):
             pmd.sample(5, tune=5, chains=1, random_seed=1, **QUIET)
         step = pmd.BlockGibbs()
         step.setup_chain(np.random.default_rng(1), tune=0, draws=5)
-        with pytest.raises(SamplingError, match=r"-inf, through 'counts': the start of 'k'"):
+        with pytest.raises(SamplingError, match=r"\(element \[1\], observed as -2\): the start of 'k'"):
             step.step(pm.modelcontext(None).initial_point())
 
 
@@ -463,6 +469,22 @@ def test_ties_of_a_model_name_sums_and_elements(nominal, log):
     # the sum of "n" is quick, and the values of a category count nothing
     elements = [] if nominal else ["'n[0]' is tied to 'mu[1, 0]'", "'n[1]' is tied to 'mu[1, 1]'"]
     assert sorted(said) == [*elements, "'total' is tied to 'mu[1, 1]'"]
+
+
+@pytest.mark.parametrize("tuning_steps", [0, 500])
+def test_without_tuning_the_remedy_is_to_tune(tuning_steps, log):
+    with pm.Model() as model:
+        pm.Normal("a")
+    draws = np.random.default_rng(3).normal(size=(CHAINS, DRAWS))
+    stats = {"lp": draws, "diverging": draws > 1, "reached_max_treedepth": draws > 0, "tree_depth": 0 * draws}
+    groups = {"posterior": {"a": draws}, "sample_stats": stats}
+    attrs = {name: {"tuning_steps": tuning_steps} for name in groups}
+    check_convergence(from_dict(groups, attrs=attrs), model)
+    about_nuts = [line for line in log() if "divergences" in line or "tree depth" in line]
+    assert len(about_nuts) == 2
+    for line in about_nuts:
+        assert ("target_accept" in line) == (tuning_steps > 0)
+        assert ("Nothing was tuned, neither step size nor mass matrix" in line) == (tuning_steps == 0)
 
 
 def waterbuck():

@@ -35,7 +35,7 @@ def test_what_is_chosen(mixed, caplog):
         step = pmd.AutoStep(model=mixed)
     assert isinstance(step, pmd.BlockGibbs)
     assert any(
-        "AutoStep: BlockGibbs for 'x', 'z': conditionals are exact (" in r.message for r in caplog.records
+        r.message == "AutoStep: BlockGibbs for 'x', 'z': conditionals are exact" for r in caplog.records
     )
     only = pmd.AutoStep("z", model=mixed, transitions=3)
     assert [v.name for v in only.vars] == ["z"]
@@ -92,3 +92,34 @@ def test_registered_leaves_what_it_cannot_take():
         "AutoStep": ["x"],
         "Metropolis": ["counts"],
     }
+
+
+def lines_of(caplog):
+    return [r.getMessage() for r in caplog.records if r.name == "pymc.discrete"]
+
+
+def test_what_is_logged_is_said_once(mixed, caplog):
+    caplog.set_level("INFO", logger="pymc.discrete")
+    pmd.AutoStep(model=mixed)
+    reasons = [line for line in lines_of(caplog) if "every element" in line]
+    assert all(line.startswith("BlockGibbs: ") for line in reasons)
+
+
+def test_a_variable_of_two_steps_is_noticed(mixed, caplog):
+    """As `CompoundStep` runs them, which tells no step of another."""
+    gibbs, other = pmd.BlockGibbs(["z", "x"], model=mixed), pmd.GibbsWithGradients(["z"], model=mixed)
+    rng = np.random.default_rng(3)
+    for step in (gibbs, other):
+        step.setup_chain(rng.spawn(1)[0], 20, 20)
+    point = mixed.initial_point()
+    for _ in range(20):
+        point, _ = gibbs.step(point)
+    assert not [line for line in lines_of(caplog) if "two steps" in line]
+    for _ in range(20):
+        for step in (gibbs, other):
+            point, _ = step.step(point)
+    said = [line for line in lines_of(caplog) if "two steps" in line]
+    assert sorted(line.partition(" to two steps")[0] for line in said) == [
+        "BlockGibbs: 'z' belongs",
+        "GibbsWithGradients: 'z' belongs",
+    ]
