@@ -190,6 +190,9 @@ class ContinuousDensity:
         False.
         """
         values, evaluate = separated(self.value_and_slope(start, others), start)
+        # NUTS also evaluates the density once outside of its loops, at the start of a draw. Without a barrier
+        # XLA computes these values again there, in every loop over elements that reads them.
+        values = jax.lax.optimization_barrier(values)
         # compiled with what calls it; here it only saves tracing it again for each of its uses
         traced_once = jax.jit(evaluate)
         evaluate = functools.partial(traced_once, values)
