@@ -2,7 +2,10 @@
 own defaults.
 """
 
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytest
@@ -12,6 +15,7 @@ from pymc_discrete.factor_graphs import FactorGraph, Quadratic, marginals, pmp, 
 from pymc_discrete.factor_graphs.semiring import SUM
 from pymc_discrete.kernels import gibbs_with_gradients, loop
 from pymc_discrete.reuse import forget
+from pymc_discrete.targets import jax_settings
 from tests.tools.running import QUIET
 
 CHANGED = {
@@ -147,3 +151,22 @@ def test_a_program_of_another_width_is_refused(model, changed):
         jax.jit(target.logdensity)(x)
     with jax.enable_x64(True):
         assert jax.jit(target.logdensity)(x).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("flags", "unknown", "one_loop"),
+    [
+        ("", {}, True),
+        ("--xla_disable_hlo_passes=algsimp", {}, False),  # the user's own choice of passes stays
+        ("", {"xla_no_such_option": ""}, False),  # as an option that another version of XLA lacks
+    ],
+)
+def test_long_sums_are_one_loop(flags, unknown, one_loop, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    monkeypatch.setattr(jax_settings, "SUMS", jax_settings.SUMS | unknown)
+    # without what other tests, or this one, have found
+    monkeypatch.setattr(jax_settings, "sums", functools.cache(jax_settings.sums.__wrapped__))
+    x = np.linspace(-1, 1, 999)
+    compiled = jax_settings.jitted(lambda x: jnp.exp(x).sum()).lower(x).compile()
+    np.testing.assert_allclose(compiled(x), np.exp(x).sum(), rtol=1e-14)
+    assert ("reduce-window" not in compiled.as_text()) == one_loop
