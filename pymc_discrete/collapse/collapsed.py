@@ -1,11 +1,7 @@
 """A model whose discrete variables are summed out in every transition and drawn again after it.
 
-A site with many values, or without a bound, is summed over a stretch of L consecutive values that holds its
-current value. The stretches of a site are the cells of a grid, whose origin does not look at the state. Given
-the grid, the cell s of a site z is a function of z. The transition moves the other variables theta such that
-the sum of p(theta, z) over z in s stays invariant, and then draws z within s: it leaves p(theta, z)
-restricted to z in s invariant, and so p(theta, z), for every L. Mostly the origin is such that the usual
-values of z are in one cell; at times it is uniform, so that z can leave every cell.
+A site with many values, or without a bound, is summed over a stretch of them that holds its current value,
+see `stretches`.
 
 Where all sites together are too many to sum out, each transition sums out a part of them, drawn without
 looking at the state, given all others: it leaves p(theta, z_part | z_rest) invariant, and so p(theta, z). The
@@ -31,6 +27,7 @@ from pymc_discrete.collapse.marginalize import (
     without,
     without_transforms,
 )
+from pymc_discrete.collapse.stretches import Stretches
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
 from pymc_discrete.kernels.block_gibbs import visits_of
@@ -44,13 +41,12 @@ from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import PREFIX, key_of_graph, key_of_model
 from pymc_discrete.targets.target import Target
 
-LOWEST = "~lowest values"  # the variable of the collapsed model that holds where stretches begin
+STRETCHES = "~stretches"  # the variable of the collapsed model that holds which values are summed
 WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
 SHORTEST, LONGEST = 32, 256  # lengths of other stretches
 DEVIATIONS = 8  # the length in standard deviations of the prior
-SHORT = 0.005  # a share of draws at an end of the stretches that is warned of
-ELSEWHERE = 0.1  # the probability that stretches are laid at random
+SHORT = 0.005  # a share of draws at the far end of the stretches that is warned of
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
 _sums: Kept[Sums] = Kept(MODELS)
@@ -75,7 +71,8 @@ class Collapsed:
     far : (d,) bool, those that are drawn once more: their values may be further apart than the stretch is
         long, or they are not in each part
     sums : Sums, or SumsOfParts where all sites together are too many
-    model : pm.Model, of the other variables and of `LOWEST`
+    stretches : Stretches, which values of those sites are summed
+    model : pm.Model, of the other variables and of `STRETCHES`
 
     Raises
     ------
@@ -102,15 +99,16 @@ class Collapsed:
                 self.stretched = self.stretched | wide
                 sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
             self.sums = sums
+            self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
             self.far = (self.stretched & (wanted > LONGEST)) | isinstance(sums, SumsOfParts)
-            self.model = without(model, self.density, self.sums, LOWEST)
+            self.model = without(model, self.density, self.sums, STRETCHES)
             setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
             node = next(node for node in nodes if isinstance(node.op, SummedOut))
             others = self.density.graph.others
             read = [i for i, v in zip(node.inputs, others, strict=False) if not isinstance(v, Number)]
-            self._values = [v for v in self.model.value_vars if v.name != LOWEST]
+            self._values = [v for v in self.model.value_vars if v.name != STRETCHES]
             read = self.model.replace_rvs_by_values(read)
             self._read = jaxify(self._values, read)
             self._key = (self.sums, self.stretched.tobytes(), self.far.tobytes(), key_of_graph(read))
@@ -168,17 +166,24 @@ class Collapsed:
         )
 
     def middle(self, x: np.ndarray) -> np.ndarray:
-        """(..., n) int, as `lowest` with stretches whose middle is the current value, and the first part.
+        """(..., n) int, as `drawn_stretches` with stretches about the current values, and the first part.
 
         Parameters
         ----------
         x : (..., d) int
         """
-        lowest = np.where(self.stretched, x - self.sums.counts // 2, self.density.space.lower)
+        return self._packed(*self.stretches.intervals(x, np), x, 0, np)
+
+    def _packed(self, values, doublings, x, part, xp: Any = jnp):
+        """(..., n) int, stretches and the number of a part as `sums` takes them."""
+        found, lead = [], x.shape[:-1]
         if isinstance(self.sums, SumsOfParts):
-            lowest = np.where(self.sums.parts[0], lowest, x)
-            lowest = np.concatenate([lowest, np.zeros_like(lowest[..., :1])], axis=-1)
-        return lowest
+            within = xp.asarray(self.sums.parts)[part]
+            values = xp.where(within[:, None], values, x[..., None])
+            found = [x, xp.broadcast_to(part, (*lead, 1))]
+        if self.sums.elements.longest:
+            found = [*(a.reshape(*lead, -1) for a in (values, doublings)), *found]
+        return xp.concatenate([xp.zeros((*lead, 0), int), *found], axis=-1)
 
     # ------------------------------------------------------------ pure JAX functions
     def context(self, point: dict[str, Any]):
@@ -191,25 +196,25 @@ class Collapsed:
         others = self.density.graph.others
         return [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
 
-    def total_and_draw(self, key, context: Context, lowest):
+    def total_and_draw(self, key, context: Context, stretches):
         """The logarithm of the sum, and (d,) int, the sites given the other variables.
 
         Parameters
         ----------
         context : as `context` gives it
-        lowest : as `lowest` gives it
+        stretches : as `drawn_stretches` gives them
         """
         key_draw, key_again = jax.random.split(key)
-        total, x = self.sums.total_and_draw(key_draw, context, lowest)
+        total, x = self.sums.total_and_draw(key_draw, context, stretches)
         return total, self._moved_far(key_again, context, x)
 
-    def total_draw_and_probabilities(self, key, context: Context, lowest):
+    def total_draw_and_probabilities(self, key, context: Context, stretches):
         """As `total_and_draw`, and (d, K) the probabilities of the values of the stretches given the others.
 
         Their mean over draws is that of p(z_i = k), since the sites are drawn from them.
         """
         key_draw, key_again = jax.random.split(key)
-        total, x, probabilities = self.sums.total_draw_and_probabilities(key_draw, context, lowest)
+        total, x, probabilities = self.sums.total_draw_and_probabilities(key_draw, context, stretches)
         return total, self._moved_far(key_again, context, x), probabilities
 
     def _moved_far(self, key, context: Context, x):
@@ -220,57 +225,35 @@ class Collapsed:
                 x = visit(jax.random.fold_in(key, n), x, False)
         return x
 
-    def lowest(self, key, x, usual):
-        """(n,) int, where the stretch of each site begins, and which part is summed out, as `sums` takes it.
+    def drawn_stretches(self, key, x, usual):
+        """(n,) int, the values that are summed of each site, and the number of a part, as `sums` takes them.
 
         Parameters
         ----------
         x : (d,) int
         usual : (d,) float, values that do not depend on x, about which stretches are laid
         """
-        if isinstance(self.sums, SumsOfParts):
-            key, key_part = jax.random.split(key)
-        key_coin, key_origin = jax.random.split(key)
-        length, lower = jnp.asarray(self.sums.counts), jnp.asarray(self.density.space.lower)
-        origin = self._origin(usual)
-        elsewhere = jax.random.randint(key_origin, x.shape, 0, length)
-        origin = origin + jnp.where(jax.random.bernoulli(key_coin, ELSEWHERE), elsewhere, 0)
-        lowest = jnp.where(self.stretched, origin + (x - origin) // length * length, lower)
+        key_stretches, key_part = jax.random.split(key)
+        part = None
         if isinstance(self.sums, SumsOfParts):
             part = jax.random.randint(key_part, (), 0, len(self.sums.parts))
-            within = jnp.asarray(self.sums.parts)[part]
-            lowest = jnp.append(jnp.where(within, lowest, x), part)
-        return lowest
-
-    def _origin(self, usual, xp: Any = jnp):
-        """(d,) int, the first value of each stretch in those draws whose grid is not laid at random."""
-        half = xp.asarray(self.sums.counts) // 2
-        return xp.maximum(xp.round(usual).astype(int) - half, xp.asarray(self.density.space.lower))
-
-    def at_an_end(self, x, usual, xp: Any = jnp):
-        """(d,) bool, the sites x that are near an end of the stretches of most draws, or beyond.
-
-        Near are an eighth of the values, but not at a bound of the support.
-        """
-        first, length = self._origin(usual, xp), xp.asarray(self.sums.counts)
-        low = (x < first + length // 8) & (first > xp.asarray(self.density.space.lower))
-        return xp.asarray(self.stretched) & (low | (x >= first + length - length // 8))
+        return self._packed(*self.stretches.drawn(key_stretches, x, usual), x, part)
 
     def too_short(self, share: np.ndarray) -> str | None:
-        """A warning where sites come to the ends of these stretches; None where they do not.
+        """A warning where sites come to the far end of their stretches; None where they do not.
 
-        From one stretch to the next a chain comes in few draws, so that a tail beyond it is seen too seldom
-        or too long at a time. An effective sample size that is estimated from the draws does not show that.
+        Beyond it a chain comes in few draws, so that a tail there is seen too seldom or too long at a time.
+        An effective sample size that is estimated from the draws does not show that.
 
         Parameters
         ----------
-        share : (d,) float, of the draws in which each site is `at_an_end`
+        share : (d,) float, of the draws in which each site is `far_out`
         """
         if not (share > SHORT).any():
             return None
         names, worst = self.density.space.names_at(np.flatnonzero(share > SHORT)), int(share.argmax())
         return (
-            f"{shown(names)} {'comes' if len(names) == 1 else 'come'} to an end of the stretch of "
+            f"{shown(names)} {'comes' if len(names) == 1 else 'come'} to the far end of the stretch of "
             f"{self.sums.counts[worst]} values that is summed for each site, in up to {share.max():.1%} of "
             "the draws: the posterior is wider than the prior at the start made it seem. The tail beyond "
             "mixes more slowly than R-hat and ESS say. Draw many more, sum over a fixed range (truncate= of "
@@ -300,28 +283,29 @@ class Collapsed:
 
         Parameters
         ----------
-        usual : (..., d) float, as `lowest` takes them
+        usual : (..., d) float, as `drawn_stretches` takes them
         """
         half, lower = self.sums.counts // 2, self.density.space.lower
         usual = xp.round(usual).astype(int)
         return xp.where(self.stretched, xp.maximum(xp.maximum(usual - half, lower) - half, lower), lower)
 
-    def with_probabilities(self, sums: list[Any], probabilities, lowest, first) -> list[Any]:
+    def with_probabilities(self, sums: list[Any], probabilities, stretches, first) -> list[Any]:
         """Sums of probabilities with those of one more draw; values outside of the windows are left out.
 
         Parameters
         ----------
         sums : [(size, K)]
         probabilities : (d, K), as `total_draw_and_probabilities` gives them
-        lowest : as there
+        stretches : as there
         first : (d,) int, the values at which the columns of `sums` begin
         """
-        found, lowest = [], lowest[: len(first)]
+        found, (values, _) = [], self.sums.summed_values(stretches)
         for total, (here, width, stretched) in zip(sums, self._windows, strict=True):
-            p, length = probabilities[here], self.sums.counts[here, None]
+            p = probabilities[here]
             if stretched:
-                column = (first - lowest)[here, None] + np.arange(width)
-                inside = (column >= 0) & (column < length)
-                p = jnp.where(inside, jnp.take_along_axis(p, jnp.where(inside, column, 0), axis=1), 0.0)
-            found.append(total + p[:, :width])
+                column = values[here] - first[here, None]
+                column = jnp.where((column >= 0) & (p > 0), column, width)
+                found.append(jnp.asarray(total).at[np.arange(len(p))[:, None], column].add(p, mode="drop"))
+            else:
+                found.append(total + p[:, :width])
         return found

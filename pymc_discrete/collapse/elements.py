@@ -60,7 +60,8 @@ class Sparse:
     ----------
     groups : list of Elements, or of one `Whole`
     fixed : list of Elements that depend on no site
-    moving : (d,) bool, the sites with more values than are in a table, which may begin at any of them
+    moving : (d,) bool, the sites with more values than are in a table, which may hold any of them
+    longest : int, the largest number of values of a site, 0 where none is moving
 
     Raises
     ------
@@ -71,6 +72,7 @@ class Sparse:
     def __init__(self, density: ModelDensity, counts: np.ndarray):
         self.density, self.counts, space = density, np.asarray(counts), density.space
         self.moving = space.upper - space.lower >= self.counts
+        self.longest = int(self.counts.max(initial=1)) if self.moving.any() else 0
         plan = density.plan
         self.groups: list[Elements | Whole] = [self._whole(plan.dense)] if plan.dense else []
         self.fixed: list[Elements] = []
@@ -128,32 +130,32 @@ class Sparse:
         logp = jnp.broadcast_to(logp, (len(group.elements), int(np.prod(group.widths))))
         return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
 
-    def tables(self, context: Context, lowest: Any) -> list[Any]:
+    def tables(self, context: Context, values: Any) -> list[Any]:
         """[(E, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
 
         Parameters
         ----------
         context : of the density, also without its parts
-        lowest : (d,) int, the value of each site that is the first of its axis; its lower bound, where it is
-            not `moving`
+        values : (d, K) int, the values of each site in its tables; from its lower bound, where it is not
+            `moving`
         """
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
         found = []
         for group in self.groups:
             steps = np.indices(group.widths).reshape(len(group.widths), -1)
             if isinstance(group, Whole):
-                found.append(self._at_all(context, lowest, steps).reshape(1, *group.widths))
+                found.append(self._at_all(context, values, steps).reshape(1, *group.widths))
                 continue
             columns = group.sites.T
             candidates = [
-                self._candidates(sites, step, lowest) for sites, step in zip(columns, steps, strict=True)
+                self._candidates(sites, step, values) for sites, step in zip(columns, steps, strict=True)
             ]
             moves = Moves([*columns], candidates)
             reader = DifferentiableReader(self.density.plan.dependence, arrays, moves=moves)
             found.append(self._values(group, reader, arrays).reshape(-1, *group.widths))
         return found
 
-    def _candidates(self, sites: np.ndarray, step: np.ndarray, lowest: Any):
+    def _candidates(self, sites: np.ndarray, step: np.ndarray, values: Any):
         """(E, S) int, the values of a site of each element in its table; (1, S) where all have the same.
 
         What is computed from values that are the same for all elements is then computed once.
@@ -162,16 +164,19 @@ class Sparse:
             bound[sites][:, None] for bound in (self.density.space.lower, self.density.space.upper)
         )
         if self.moving[sites].any():
-            return jnp.clip(lowest[sites][:, None] + step, lower, upper)
-        values = np.clip(lower + step, lower, upper)
-        return values[:1] if (values == values[:1]).all() else values
+            every = np.array_equal(step, np.arange(len(step)))
+            rows = jnp.asarray(values)[sites]
+            return jnp.clip(rows[:, : len(step)] if every else rows[:, step], lower, upper)
+        fixed = np.clip(lower + step, lower, upper)
+        return fixed[:1] if (fixed == fixed[:1]).all() else fixed
 
-    def _at_all(self, context: Context, lowest: Any, steps: np.ndarray):
+    def _at_all(self, context: Context, values: Any, steps: np.ndarray):
         """(S,) nats, the log density at S states."""
         lower, upper = self.density.space.lower, self.density.space.upper
 
         def at(step):
-            logp = self.density.logdensity(jnp.clip(lowest + step, lower, upper), context)
+            x = jnp.take_along_axis(jnp.asarray(values), step[:, None], axis=1)[:, 0]
+            logp = self.density.logdensity(jnp.clip(x, lower, upper), context)
             return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
 
         return jax.vmap(at)(jnp.asarray(steps.T))

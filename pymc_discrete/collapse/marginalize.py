@@ -210,14 +210,14 @@ def terms_that_read(model: pm.Model, names: Sequence[str]) -> tuple[list[Variabl
     )
 
 
-def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | None = None) -> pm.Model:
+def without(model: pm.Model, density: ModelDensity, sums: Sums, stretches: str | None = None) -> pm.Model:
     """The model with a potential in place of all terms that the block of a density enters.
 
     Parameters
     ----------
     density : of the model without transforms
-    lowest : the name of a new variable of integers, the values from which the sites are summed, if any, as
-        `sums` takes them
+    stretches : the name of a new variable of integers, which values are summed of sites whose support is not
+        summed whole, as `sums` takes them
     """
     names = density.names
     touched, potentials = terms_that_read(model, names)
@@ -240,12 +240,12 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, lowest: str | No
         pt.constant(numbers[name]) if name in numbers else new[model[name]]
         for name in (str(v.name) for v in density.graph.others)
     ]
-    if lowest is not None:
+    if stretches is not None:
         free = values_without_density(sums.places).owner.clone().outputs[1]
-        inputs.append(model_free_rv(free, free.type(name=lowest), None, lowest))
+        inputs.append(model_free_rv(free, free.type(name=stretches), None, stretches))
         graph.add_output(inputs[-1], import_missing=True)
         data = []  # they are read anew for every run
-    op = SummedOut(sums, lowest is not None, [np.array(v.get_value()) for v in data])
+    op = SummedOut(sums, stretches is not None, [np.array(v.get_value()) for v in data])
     total, *_ = op(*inputs, *(new.get(v, v) for v in data), return_list=True)
     graph.add_output(model_potential(total, SUMMED_OUT), import_missing=True)
     for v in [*deterministics, *potentials, *dropped]:

@@ -71,57 +71,72 @@ class Sums:
 
     @property
     def places(self) -> int:
-        """The length of the vector that says where sums begin: `lowest` of the methods."""
-        return len(self.counts)
+        """The length of the vector that says which values are summed, `stretches` of the methods."""
+        return 2 * len(self.counts) * self.elements.longest
 
     # ------------------------------------------------------------ pure JAX functions
-    def within(self, lowest: Any):
+    def within(self, stretches: Any):
         """(d,) bool, the sites that are summed out."""
         return jnp.ones(len(self.counts), bool)
 
-    def _lowest(self, lowest: Any):
-        """(d,) int, the first value of each site: its lower bound if it is None or all values are summed."""
-        lower, moving = self.density.space.lower, self.elements.moving
-        return lower if lowest is None or not moving.any() else jnp.where(moving, lowest, lower)
-
-    def tables(self, context: Context, lowest: Any = None) -> list[Any]:
-        """The tables of the elements, and (d, K) that is 0 in the support of each site and -inf elsewhere.
+    def summed_values(self, stretches: Any = None) -> tuple[Any, Any]:
+        """The values of each site that are summed, and how often each of them counts.
 
         Parameters
         ----------
-        lowest : (d,) int
-            The value from which each site is summed; None means its lower bound.
+        stretches : (places,) int, optional
+            These values of all sites, and then the logarithms to base 2 of how often they count. Sites
+            whose whole support is summed are summed from their lower bound, as are all by default.
+
+        Returns
+        -------
+        values, doublings : (d, K) int, each value counts 2**doublings times
+        """
+        whole = self.density.space.lower[:, None] + np.arange(self.counts.max(initial=1))
+        moving = self.elements.moving[:, None]
+        if stretches is None or not moving.any():
+            return whole, np.zeros_like(whole)
+        values, doublings = stretches[: 2 * whole.size].reshape(2, *whole.shape)
+        return jnp.where(moving, values, whole), jnp.where(moving, doublings, 0)
+
+    def tables(self, context: Context, stretches: Any = None) -> list[Any]:
+        """The tables of the elements, and (d, K) how much each value counts, in nats.
+
+        Parameters
+        ----------
+        stretches : as in `summed_values`
         """
         space = self.density.space
-        lowest = self._lowest(lowest)
-        values = lowest[:, None] + np.arange(self.counts.max(initial=1))
+        values, doublings = self.summed_values(stretches)
         inside = (values >= space.lower[:, None]) & (values <= space.upper[:, None])
-        return [*self.elements.tables(context, lowest), jnp.where(inside, 0.0, -jnp.inf)]
+        support = jnp.where(inside, np.log(2) * doublings, -jnp.inf)
+        return [*self.elements.tables(context, values), support]
 
-    def logdensity(self, context: Context, lowest: Any = None):
+    def logdensity(self, context: Context, stretches: Any = None):
         """() nats, the log of the sum of exp of the terms that depend on the block."""
-        return self._of(total, self.tables(context, lowest), lowest) + self.elements.constant(context)
+        return self._of(total, self.tables(context, stretches), stretches) + self.elements.constant(context)
 
-    def total_and_draw(self, key, context: Context, lowest: Any = None):
+    def total_and_draw(self, key, context: Context, stretches: Any = None):
         """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""
         u = uniforms(key, (len(self.counts),))
-        found, index = self._of(total_and_draw, self.tables(context, lowest), lowest, u)
-        return found + self.elements.constant(context), self._values(index, lowest)
+        found, index = self._of(total_and_draw, self.tables(context, stretches), stretches, u)
+        return found + self.elements.constant(context), self._at(index, stretches)
 
-    def total_draw_and_probabilities(self, key, context: Context, lowest: Any = None):
+    def total_draw_and_probabilities(self, key, context: Context, stretches: Any = None):
         """As `total_and_draw`, and (d, K) the probability of each site's values given everything else."""
         u = uniforms(key, (len(self.counts),))
-        tables = self.tables(context, lowest)
-        found, index, probabilities = self._of(total_draw_and_probabilities, tables, lowest, u)
-        return found + self.elements.constant(context), self._values(index, lowest), probabilities
+        tables = self.tables(context, stretches)
+        found, index, probabilities = self._of(total_draw_and_probabilities, tables, stretches, u)
+        return found + self.elements.constant(context), self._at(index, stretches), probabilities
 
-    def _of(self, function: Callable, tables: list[Any], lowest: Any, *inputs: Any) -> Any:
+    def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
         """What a function (elimination, tables, *inputs) gives."""
         return function(self.elimination, tables, *inputs)
 
-    def _values(self, index, lowest: Any):
+    def _at(self, index, stretches: Any):
         """(d,) int, the values of the sites, of which each is the index-th of its table."""
-        return self._lowest(lowest) + index
+        values, _ = self.summed_values(stretches)
+        return jnp.take_along_axis(jnp.asarray(values), index[:, None], axis=1)[:, 0]
 
 
 def total(elimination: Elimination, tables: list[Any]):

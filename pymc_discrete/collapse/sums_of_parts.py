@@ -40,8 +40,8 @@ class Given(NamedTuple):
 class SumsOfParts(Sums):
     """The sum of a block's density over a part of its sites, given the values of the others.
 
-    Where the methods of `Sums` take `lowest`, these take (d + 1,) int: the value from which each site of the
-    part is summed, the values of the others, and the number of the part.
+    Where the methods of `Sums` take `stretches`, these take d + 1 numbers more: the current values of all
+    sites, and the number of the part. The values that are summed of sites outside of it are the current ones.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class SumsOfParts(Sums):
 
     @property
     def places(self) -> int:
-        return len(self.counts) + 1
+        return super().places + len(self.counts) + 1
 
     @property
     def widest(self) -> int:
@@ -115,27 +115,29 @@ class SumsOfParts(Sums):
         return max(2 if isinstance(g, Paths) else len(g.shape) for g in groups)
 
     # ------------------------------------------------------------ pure JAX functions
-    def within(self, lowest: Any):
-        return jnp.asarray(self.parts)[lowest[-1]]
+    def within(self, stretches: Any):
+        return jnp.asarray(self.parts)[stretches[-1]]
 
-    def _lowest(self, lowest: Any):
-        return super()._lowest(lowest[:-1])
+    def _current(self, stretches: Any):
+        """(d,) int, the current values of the sites."""
+        return stretches[-1 - len(self.counts) : -1]
 
-    def _values(self, index, lowest: Any):
-        return jnp.where(self.within(lowest), super()._values(index, lowest), lowest[:-1])
+    def _at(self, index, stretches: Any):
+        return jnp.where(self.within(stretches), super()._at(index, stretches), self._current(stretches))
 
-    def _of(self, function: Callable, tables: list[Any], lowest: Any, *inputs: Any) -> Any:
-        index = lowest[:-1] - self._lowest(lowest)  # of the sites outside, in their tables
+    def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
+        values, _ = self.summed_values(stretches)
+        index = self._current(stretches) - values[:, 0]  # of the sites outside, in their tables
 
         def of_part(part: int) -> Callable:
             return lambda tables, index, *inputs: function(
-                self.eliminations[part], self._at(part, tables, index), *inputs
+                self.eliminations[part], self._given_others(part, tables, index), *inputs
             )
 
         branches = [of_part(part) for part in range(len(self.parts))]
-        return jax.lax.switch(lowest[-1], branches, tables, index, *inputs)
+        return jax.lax.switch(stretches[-1], branches, tables, index, *inputs)
 
-    def _at(self, part: int, tables: list[Any], index) -> list[Any]:
+    def _given_others(self, part: int, tables: list[Any], index) -> list[Any]:
         """The tables of a part, at the current values of the sites outside of it.
 
         Those that join several of its sites, and (d, K), the sums of all others by the site they belong to.

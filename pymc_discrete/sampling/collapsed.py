@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from xarray import Dataset
 
-from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
+from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.probabilities import dataset
 from pymc_discrete.sampling.block import TUNE, Block
 from pymc_discrete.sampling.discrete import smallest_types
@@ -68,7 +68,7 @@ class CollapsedBlock(Block):
     ):
         self.collapsed, self.points = collapsed, points
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
-        rest[LOWEST] = np.zeros(collapsed.sums.places, np.int64)
+        rest[STRETCHES] = np.zeros(collapsed.sums.places, np.int64)
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
         self.density = self.nuts.density
         self.numbers = self.nuts.numbers | collapsed.density.numbers
@@ -98,9 +98,9 @@ class CollapsedBlock(Block):
         arrays = [xp.asarray(point[v.name]) for v in self.collapsed.density.space.variables]
         return xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
 
-    def _lowest(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """{LOWEST: (..., n)} of stretches whose middle is the current value of each site, on the host."""
-        return {LOWEST: self.collapsed.middle(x)}
+    def _stretches(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """{STRETCHES: (..., n)} of stretches whose middle is the current value of each site, on the host."""
+        return {STRETCHES: self.collapsed.middle(x)}
 
     def _on_host(self, point: dict[str, np.ndarray]) -> np.ndarray:
         """(d,) int, the sites that are summed out, at a point {variable: value}."""
@@ -114,7 +114,7 @@ class CollapsedBlock(Block):
         return CollapsedState(self.nuts.start(point), usual, zeros, nothing, nothing)
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
-        return self.nuts.logdensity(point | self._lowest(self._on_host(point)))
+        return self.nuts.logdensity(point | self._stretches(self._on_host(point)))
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
         if self.logdensity(point) > -np.inf:  # the sum may be possible where its middle is not
@@ -137,23 +137,23 @@ class CollapsedBlock(Block):
     # ------------------------------------------------------------ in a chain
     def draw(self, key, t, point: dict[str, Any], state: CollapsedState):
         key_stretch, key_nuts, key_sites = jax.random.split(key, 3)
-        lowest = self.collapsed.lowest(key_stretch, self._x(point), state.usual)
-        new, nuts, stats = self.nuts.draw(key_nuts, t, point | {LOWEST: lowest}, state.nuts)
-        del new[LOWEST]
+        stretches = self.collapsed.drawn_stretches(key_stretch, self._x(point), state.usual)
+        new, nuts, stats = self.nuts.draw(key_nuts, t, point | {STRETCHES: stretches}, state.nuts)
+        del new[STRETCHES]
         context = self.collapsed.context(new)
-        total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, lowest)
+        total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, stretches)
         for start, v in self.collapsed.density.space.blocks:
             new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
         stats["lp"] = stats["lp"] - total + self.collapsed.density.logdensity(x, context)
         # a mean in which later draws of tuning weigh more; with it the windows of the sums are fixed
         weight = jnp.where(t < point[TUNE], 4.0 / (t + 4.0), 0.0)
         usual = state.usual + weight * (x - state.usual)
-        counted = (t >= point[TUNE]) & self.collapsed.sums.within(lowest)
+        counted = (t >= point[TUNE]) & self.collapsed.sums.within(stretches)
         p = jnp.where(counted[:, None], p, 0.0)
         sums = self.collapsed.with_probabilities(
-            state.probabilities, p, lowest, self.collapsed.window(state.usual)
+            state.probabilities, p, stretches, self.collapsed.window(state.usual)
         )
-        ends = state.ends + ((t >= point[TUNE]) & self.collapsed.at_an_end(x, state.usual))
+        ends = state.ends + ((t >= point[TUNE]) & self.collapsed.stretches.far_out(x, state.usual))
         return new, CollapsedState(nuts, usual, sums, state.transitions + counted, ends), stats
 
     def shared(self, states: CollapsedState, ends: bool) -> CollapsedState:
@@ -163,7 +163,9 @@ class CollapsedBlock(Block):
         self, states: CollapsedState, points: dict[str, np.ndarray], transitions: int
     ) -> list[str]:
         packed = {name: on_host(value) for name, value in points.items()}
-        said = self.nuts.conclusions(states.nuts, packed | self._lowest(self._x(packed, 1, np)), transitions)
+        said = self.nuts.conclusions(
+            states.nuts, packed | self._stretches(self._x(packed, 1, np)), transitions
+        )
         short = self.collapsed.too_short(on_host(states.ends).sum(0) / max(transitions, 1))
         return said if short is None else [*said, short]
 

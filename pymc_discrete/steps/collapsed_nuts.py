@@ -11,7 +11,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.util import get_random_generator
 
-from pymc_discrete.collapse.collapsed import LOWEST, Collapsed
+from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.steps.base import moved_by_another
@@ -147,7 +147,7 @@ class CollapsedNUTS(NutsInJax):
 
     def _function_of(self, names: list[str]) -> Gradient:
         rest = {name: value for name, value in self._point().items() if name not in self.summed}
-        rest[LOWEST] = np.zeros(self.collapsed.sums.places, np.int64)
+        rest[STRETCHES] = np.zeros(self.collapsed.sums.places, np.int64)
         return Gradient(*ContinuousDensity.of(self.collapsed.model, names, rest))
 
     @functools.cached_property
@@ -157,31 +157,31 @@ class CollapsedNUTS(NutsInJax):
             [values[name] for name in self._moving],
             model=self.collapsed.model,
             logp_dlogp_func=self._function,
-            initial_point=self._point() | {LOWEST: np.zeros(self.collapsed.sums.places, np.int64)},
+            initial_point=self._point() | {STRETCHES: np.zeros(self.collapsed.sums.places, np.int64)},
             **self.options,
         )
 
     @functools.cached_property
     def _drawn(self):
-        """(seed, point, lowest) -> (sites, what the model's log density has more than the sum), compiled."""
+        """(seed, point, stretches) -> (sites, the log density of the model less the sum), compiled."""
         names = [str(v.name) for v in self.model.value_vars if v.name not in self.summed]
 
-        def draw(seed, values, lowest):
+        def draw(seed, values, stretches):
             point = dict(zip(names, values, strict=True)) | self.collapsed.density.numbers
             context = self.collapsed.context(point)
-            total, x = self.collapsed.total_and_draw(key_of_words(seed), context, lowest)
+            total, x = self.collapsed.total_and_draw(key_of_words(seed), context, stretches)
             return x, self.collapsed.density.logdensity(x, context) - total
 
         compiled = jitted(draw)
-        return lambda seed, point, lowest: compiled(seed, [point[name] for name in names], lowest)
+        return lambda seed, point, stretches: compiled(seed, [point[name] for name in names], stretches)
 
     @functools.cached_property
-    def _lowest(self):
-        return jitted(lambda seed, *args: self.collapsed.lowest(key_of_words(seed), *args))
+    def _stretches(self):
+        return jitted(lambda seed, *args: self.collapsed.drawn_stretches(key_of_words(seed), *args))
 
-    def _sum(self, rest: PointType, lowest: np.ndarray) -> float:
+    def _sum(self, rest: PointType, stretches: np.ndarray) -> float:
         """The log density, nats, with the discrete variables summed out."""
-        self._function.hold(rest | {LOWEST: lowest})
+        self._function.hold(rest | {STRETCHES: stretches})
         return self._function.at(rest)
 
     # ------------------------------------------------------------ a chain
@@ -198,9 +198,9 @@ class CollapsedNUTS(NutsInJax):
             _log.warning(moved_by_another("CollapsedNUTS", moved))
             self._sites = None
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
-        lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
+        stretches = np.asarray(self._stretches(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}
-        if self._draws == 0 and self._sum(rest, lowest) == -np.inf:
+        if self._draws == 0 and self._sum(rest, stretches) == -np.inf:
             # no value in the stretches is possible, so that NUTS could not move
             inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
             refuse_nan(self.model)
@@ -208,18 +208,18 @@ class CollapsedNUTS(NutsInJax):
             x = possible_start(self.collapsed.density, x, [np.asarray(a) for a in inputs], self.rng)
             say_moved(self.collapsed.density.space.names_at(np.flatnonzero(x != given)))
             self._usual = x.astype(float)
-            lowest = np.asarray(self._lowest(seeds[0], x, self._usual))
-            if self._sum(rest, lowest) == -np.inf:
+            stretches = np.asarray(self._stretches(seeds[0], x, self._usual))
+            if self._sum(rest, stretches) == -np.inf:
                 raise SamplingError(impossible(self.model, point, self.summed, NOT_FOUND))
-        moved, stats = self._nuts_draw(rest | {LOWEST: lowest})
+        moved, stats = self._nuts_draw(rest | {STRETCHES: stretches})
         new = rest | moved
-        sites, more = self._drawn(seeds[1], new, lowest)
+        sites, more = self._drawn(seeds[1], new, stretches)
         sites = np.asarray(sites)
         announced = self._tune_draws + self._draws_wanted > 0
         if self._sites is not None or (self._draws == 0 and announced):
             self._sites = sites
         if not self.tune:
-            self._ends += self.collapsed.at_an_end(sites, self._usual, np)
+            self._ends += self.collapsed.stretches.far_out(sites, self._usual, np)
             last = self._draws + 1 == self._tune_draws + self._draws_wanted
             if last and (said := self.collapsed.too_short(self._ends / self._draws_wanted)):
                 _log.warning(said)

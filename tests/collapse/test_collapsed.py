@@ -8,8 +8,8 @@ import pytest
 import scipy.stats
 
 import pymc_discrete as pmd
-from pymc_discrete.collapse import collapsed
-from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse import collapsed, stretches
+from pymc_discrete.collapse.stretches import Stretches
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
 from pymc_discrete.targets.model_settings import model_settings
 from tests.collapse.models import captures, counts, labels, occupancy
@@ -70,7 +70,7 @@ def logps(model, idata):
 def test_stretches_of_every_length_leave_the_joint_distribution_invariant(length, monkeypatch):
     monkeypatch.setattr(collapsed, "SHORTEST", length)
     monkeypatch.setattr(collapsed, "LONGEST", length)
-    monkeypatch.setattr(collapsed, "ELSEWHERE", 0.5)
+    monkeypatch.setattr(stretches, "ELSEWHERE", 0.5)
     r, chains = np.random.default_rng(1), 20_000
     lam = r.gamma(3, 2.0, size=chains)
     starts = {"lam_log__": np.log(lam), "N": r.poisson(lam[:, None], size=(chains, 3))}
@@ -86,17 +86,37 @@ def test_stretches_of_every_length_leave_the_joint_distribution_invariant(length
     assert scipy.stats.kstest(below + u[:, 1] * at, "uniform").pvalue > 1e-3
 
 
-def test_a_stretch_that_is_moved_into_the_support_is_noticed(monkeypatch):
-    monkeypatch.setattr(collapsed, "SHORTEST", 3)
-    monkeypatch.setattr(collapsed, "LONGEST", 3)
-    monkeypatch.setattr(collapsed, "ELSEWHERE", 1.0)
-    right = Collapsed.lowest
-    monkeypatch.setattr(Collapsed, "lowest", lambda *a: jnp.maximum(right(*a), 0))
+def moved_into_the_support(right):
+    def wrong(*args):
+        values, doublings = right(*args)
+        return values - jnp.minimum(values.min(1, keepdims=True), 0), doublings
+
+    return wrong
+
+
+def without_weights(right):
+    def wrong(*args):
+        values, doublings = right(*args)
+        return values, 0 * doublings
+
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("planted", "length", "elsewhere", "mean"),
+    [(moved_into_the_support, 3, 1.0, 0.5), (without_weights, 8, 0.1, 2.0)],
+)
+@pytest.mark.by_default("without_weights-8-0.1-2.0")
+def test_stretches_that_are_wrong_are_noticed(planted, length, elsewhere, mean, monkeypatch):
+    monkeypatch.setattr(collapsed, "SHORTEST", length)
+    monkeypatch.setattr(collapsed, "LONGEST", length)
+    monkeypatch.setattr(stretches, "ELSEWHERE", elsewhere)
+    monkeypatch.setattr(Stretches, "drawn", planted(Stretches.drawn))
     monkeypatch.setattr(collapsed, "_kept", collapsed.Kept(2))
     r, chains = np.random.default_rng(1), 20_000
-    lam = r.gamma(3, 0.5, size=chains)
+    lam = r.gamma(3, mean, size=chains)
     with pm.Model() as model:
-        pm.Poisson("N", pm.Gamma("lam", 3, 2.0), shape=3)
+        pm.Poisson("N", pm.Gamma("lam", 3, 1 / mean), shape=3)
     starts = {"lam_log__": np.log(lam), "N": r.poisson(lam[:, None], size=(chains, 3))}
     after = after_transitions(model, starts, transitions=10)
     lam, N = np.exp(after["lam_log__"]), after["N"]

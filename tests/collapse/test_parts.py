@@ -117,40 +117,44 @@ def test_a_sum_over_a_part_is_that_over_its_states(build, in_parts, monkeypatch)
             point = {n: start[n] + 0.1 * q for n in names} | summed.density.numbers
             return summed.density.logdensity(x, summed.context(point))
 
-        def together(q, lowest):
+        def together(q, stretches):
             point = {n: start[n] + 0.1 * q for n in names} | summed.density.numbers
-            return sums.logdensity(summed.context(point), lowest)
+            return sums.logdensity(summed.context(point), stretches)
 
-        def probabilities(q, lowest):
+        def probabilities(q, stretches):
             point = {n: start[n] + 0.1 * q for n in names} | summed.density.numbers
-            return sums.total_draw_and_probabilities(jax.random.key(0), summed.context(point), lowest)
+            return sums.total_draw_and_probabilities(jax.random.key(0), summed.context(point), stretches)
 
         together = jax.jit(jax.value_and_grad(together))
         every = jax.jit(lambda q, states: jax.vmap(lambda x: jax.value_and_grad(at)(q, x))(states))
-        lowest_of, probabilities = jax.jit(summed.lowest), jax.jit(probabilities)
+        drawn, probabilities = jax.jit(summed.drawn_stretches), jax.jit(probabilities)
         for n in range(len(sums.parts)):
             key = jax.random.key(n)
-            while int((lowest := np.asarray(lowest_of(key, x0, x0 + r.normal(size=space.d))))[-1]) != n:
+            while int((stretches := np.asarray(drawn(key, x0, x0 + r.normal(size=space.d))))[-1]) != n:
                 key = jax.random.split(key)[0]
             inside = sums.parts[n]
-            values = [
-                lo + np.arange(k if here else 1)
-                for lo, k, here in zip(lowest, sums.counts, inside, strict=False)
-            ]
-            states = np.array(list(itertools.product(*values)))
-            states = states[((states >= space.lower) & (states <= space.upper)).all(1)]
+            values, doublings = map(np.asarray, sums.summed_values(stretches))
+            values = np.where(inside[:, None], values, x0[:, None])
+            each = [np.arange(k if here else 1) for k, here in zip(sums.counts, inside, strict=True)]
+            columns = np.array(list(itertools.product(*each)))
+            states, weights = (
+                values[range(space.d), columns],
+                2.0 ** doublings[range(space.d), columns].sum(1),
+            )
+            possible = ((states >= space.lower) & (states <= space.upper)).all(1)
+            states, weights = states[possible], weights[possible]
             logp, slopes = map(np.asarray, every(0.3, states))
-            total = np.logaddexp.reduce(logp)
-            p = np.exp(logp - total)
-            value, slope = together(0.3, lowest)
+            total = np.logaddexp.reduce(logp + np.log(weights))
+            p = weights * np.exp(logp - total)
+            value, slope = together(0.3, stretches)
             assert float(value) == pytest.approx(total, rel=1e-10)
             assert float(slope) == pytest.approx(p @ np.where(p > 0, slopes, 0.0), rel=1e-6)
-            again, x, found = map(np.asarray, probabilities(0.3, lowest))
+            again, x, found = map(np.asarray, probabilities(0.3, stretches))
             assert float(again) == pytest.approx(total, rel=1e-10)
             np.testing.assert_array_equal(x[~inside], x0[~inside])
             for i in np.flatnonzero(inside):
                 for k in range(sums.counts[i]):
-                    assert found[i, k] == pytest.approx(p[states[:, i] == lowest[i] + k].sum(), abs=1e-9)
+                    assert found[i, k] == pytest.approx(p[states[:, i] == values[i, k]].sum(), abs=1e-9)
 
 
 # ---------------------------------------------------------------- invariance
@@ -259,10 +263,9 @@ def after_moves(in_part):
         joint = prior + over(lambda t, x: density.logdensity(x, context(t)), states)
         joint = np.exp(joint - np.logaddexp.reduce(joint, axis=None))  # (theta, x)
         worst = 0.0
-        for n, inside in enumerate(sums.parts):
-            lowest = np.where(inside, 0, states)
-            lowest = np.concatenate([lowest, np.full((64, 1), n)], axis=1)
-            collapsed_ = prior + over(lambda t, low: sums.logdensity(context(t), low), lowest)
+        for n in range(len(sums.parts)):
+            given_part = np.concatenate([states, np.full((64, 1), n)], axis=1)
+            collapsed_ = prior + over(lambda t, s: sums.logdensity(context(t), s), given_part)
             to_theta = np.exp(collapsed_ - np.logaddexp.reduce(collapsed_, axis=0))  # (new theta, x)
             moved = to_theta * joint.sum(0)
             outside = states[:, ~sums.parts[in_part(n, len(sums.parts))]]

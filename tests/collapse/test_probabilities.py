@@ -65,13 +65,14 @@ def test_probabilities_of_a_stretch_are_added_to_their_values():
     model, _ = counts()
     collapsed, r = Collapsed.of(model, ["N"]), np.random.default_rng(1)
     (K, *_), d = collapsed.sums.counts, collapsed.density.space.d
-    first, lowest = np.array([5, 40]), np.array([5 + K + 3, 40 - K // 2])
-    p = r.random((d, K))
-    (got,) = collapsed.with_probabilities(collapsed.no_probabilities(), p, lowest, first)
+    first = np.array([5, 40])
+    values = first[:, None] - K // 4 + np.stack([r.permutation(3 * K)[:K] for _ in range(d)])
+    p, stretches = r.random((d, K)), np.stack([values, 0 * values]).ravel()
+    (got,) = collapsed.with_probabilities(collapsed.no_probabilities(), p, stretches, first)
     want = np.zeros(got.shape)
     for i, k in np.ndindex(d, K):
-        if 0 <= lowest[i] + k - first[i] < want.shape[1]:
-            want[i, lowest[i] + k - first[i]] = p[i, k]
+        if 0 <= values[i, k] - first[i] < want.shape[1]:
+            want[i, values[i, k] - first[i]] = p[i, k]
     np.testing.assert_array_equal(got, want)
     assert collapsed.window(np.array([2.0, 700.0]), np).tolist() == [0, 700 - K]
 

@@ -1,0 +1,155 @@
+"""Which values of a site are summed in a transition, where its support is too long to be summed whole.
+
+They are the stretch s of the site: L values, about half of them consecutive, from about a usual value. On
+both sides of these the support is divided into intervals of 2, 2, 2, 4, 4, 4, 8, ... values, and s has
+one value of each, which counts as often as its interval has values w: what is summed stands for all values
+as far as the intervals reach.
+
+A number u, uniform in [0, 1), says which value that is, number floor(u w) of each interval. Given that the
+current value z is number n of its own interval, u is uniform in [n / w, (n + 1) / w). Its density there is
+w, so that p(theta, z | u) is proportional to w(z) p(theta, z) for the values z in s. A transition that leaves
+the sum of w(z) p(theta, z) over s invariant, followed by a draw of z from its terms, leaves p(theta, z)
+invariant, for every L.
+
+A value beyond all intervals is in a stretch of L consecutive values. In one transition of ten all values are:
+in cells of L values that are one, four or sixteen apart, laid at random without looking at z, which
+partition the integers. So every value can be reached from every other one.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels.random import uniforms
+
+SAME = 3  # consecutive intervals of the same length
+ELSEWHERE = 0.1  # the probability of cells that are laid at random, with values
+STRIDES = (1, 4, 16)  # so far apart
+FAR = 0.25  # the part of the intervals on one side that is their far end
+
+
+class Stretches:
+    """The stretches of some sites.
+
+    Parameters
+    ----------
+    lengths : (d,) int, the number of values that are summed
+    stretched : (d,) bool, whether they are a stretch; others have no more values than that
+    lower, upper : (d,) int, the bounds of the sites
+    """
+
+    def __init__(self, lengths: np.ndarray, stretched: np.ndarray, lower: np.ndarray, upper: np.ndarray):
+        self.lengths, self.stretched, self.lower, self.upper = lengths, stretched, lower, upper
+        self.columns = np.arange(lengths.max(initial=1))
+        intervals = np.arange(max(len(self.columns) // 2, 1))
+        self._doublings = np.minimum(1 + intervals // SAME, 30)
+        self._ends = np.cumsum(2**self._doublings)
+
+    def intervals(self, usual, xp: Any = jnp) -> tuple[Any, Any]:
+        """The intervals about usual values, of which a stretch has one value each.
+
+        Parameters
+        ----------
+        usual : (..., d) float, values that do not depend on the current ones
+        xp : the array module
+
+        Returns
+        -------
+        first, doublings : (..., d, K) int, the first value of each, and the logarithm to base 2 of the number
+            of its values
+        """
+        lengths, lower, upper = (xp.asarray(a) for a in (self.lengths, self.lower, self.upper))
+        ends = xp.asarray(self._ends)
+        outer = lengths // 2
+        single = lengths - outer
+        middle = xp.minimum(xp.round(usual).astype(int) - single // 2, upper + 1 - single)
+        middle = xp.maximum(middle, lower)
+        after = middle + single
+        # as many to the left as reach the bound, but half of them, or those that are not needed to the right
+        gaps = middle - lower, upper - after + 1
+        to_lower, to_upper = (xp.where(g > 0, (ends < g[..., None]).sum(-1) + 1, 0) for g in gaps)
+        left = xp.minimum(xp.minimum(to_lower, outer), xp.maximum(outer // 2, outer - to_upper))
+        number = self.columns - single[..., None]
+        right = number - left[..., None]
+        k = xp.clip(xp.where(right < 0, number, right), 0, len(self._ends) - 1)
+        doublings = xp.where(number < 0, 0, xp.asarray(self._doublings)[k])
+        outside = xp.where(right < 0, middle[..., None] - ends[k], after[..., None] + ends[k] - 2**doublings)
+        return xp.where(number < 0, middle[..., None] + self.columns, outside), doublings
+
+    def _reach(self, first, doublings, xp: Any = jnp) -> tuple[Any, Any]:
+        """(..., d) int, the first value of all intervals of a site, and that after the last."""
+        here = self.columns < self.lengths[:, None]
+        high = xp.where(here, first + 2**doublings, first[..., :1]).max(-1)
+        return xp.where(here, first, first[..., :1]).min(-1), high
+
+    def drawn(self, key, x, usual) -> tuple[Any, Any]:
+        """Stretches that hold the current values.
+
+        Parameters
+        ----------
+        x : (d,) int
+        usual : as in `intervals`
+
+        Returns
+        -------
+        values, doublings : (d, K) int, the values that are summed; each counts 2**doublings times
+        """
+        key_coin, key_u, key_stride = jax.random.split(key, 3)
+        u = uniforms(key_u, x.shape)
+        values, doublings = self.about(u, x, usual)
+        stride = jax.random.choice(key_stride, np.array(STRIDES))
+        elsewhere = jax.random.bernoulli(key_coin, ELSEWHERE)
+        values = jnp.where(elsewhere, self.anywhere(u, x, stride), values)
+        return values, jnp.where(elsewhere, 0, doublings)
+
+    def about(self, u, x, usual) -> tuple[Any, Any]:
+        """As `drawn`, stretches about the usual values, and of values beyond these consecutive ones.
+
+        Parameters
+        ----------
+        u : (d,) float, uniform in [0, 1)
+        """
+        first, doublings = self.intervals(usual)
+        width = 2**doublings
+        own = (first <= x[:, None]) & (x[:, None] < first + width) & (self.columns < self.lengths[:, None])
+        n = jnp.where(own, x[:, None] - first, 0).sum(1)
+        w = jnp.where(own, width, 0).sum(1)
+        given_x = (n + u) / jnp.maximum(w, 1)
+        place = jnp.minimum(jnp.floor(given_x[:, None] * width).astype(int), width - 1)
+        values = jnp.where(own, x[:, None], first + place)
+        low, high = self._reach(first, doublings)
+        beyond = self._cells(x, jnp.where(x < low, low, high), 1)
+        within = (w > 0)[:, None]
+        return jnp.where(within, values, beyond), jnp.where(within, doublings, 0)
+
+    def anywhere(self, u, x, stride):
+        """(d, K) int, values in cells that are laid at random, without looking at x.
+
+        Parameters
+        ----------
+        u : (d,) float, uniform in [0, 1)
+        stride : () int, the distance from one value to the next
+        """
+        return self._cells(x, jnp.floor(u * self.lengths * stride).astype(int), stride)
+
+    def _cells(self, x, origin, stride):
+        """(d, K) int, the cells that hold x, of values that are `stride` apart.
+
+        They are origin + m L stride + r + k stride, k = 0..L-1, for each m and each r < stride.
+        """
+        span = jnp.asarray(self.lengths) * stride
+        first = origin + (x - origin) // span * span + (x - origin) % stride
+        return first[:, None] + stride * self.columns
+
+    def far_out(self, x, usual, xp: Any = jnp):
+        """(..., d) bool, the sites x at the far end of the intervals, or beyond, but not at a bound."""
+        first, doublings = self.intervals(usual, xp)
+        low, high = self._reach(first, doublings, xp)
+        single = self.lengths - self.lengths // 2
+        middle = first[..., 0]
+        left, right = FAR * (middle - low), FAR * (high - middle - single)
+        down = (x < low + left) & (low > xp.asarray(self.lower))
+        up = (x >= high - right) & (high <= xp.asarray(self.upper))
+        return xp.asarray(self.stretched) & (down | up)
