@@ -118,10 +118,10 @@ def without_a_value():
 
     tables = Sums.tables
 
-    def wrong(self, context, lowest=None):
-        *others, inside = tables(self, context, lowest)
-        first = self._lowest(lowest)[:, None]
-        return [*others, jnp.where(first + np.arange(inside.shape[1]) == 5, -jnp.inf, inside)]
+    def wrong(self, context, stretches=None):
+        *others, inside = tables(self, context, stretches)
+        values, _ = self.summed_values(stretches)
+        return [*others, jnp.where(values == 5, -jnp.inf, inside)]
 
     return mock.patch.object(Sums, "tables", wrong)
 
