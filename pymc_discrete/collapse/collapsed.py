@@ -44,8 +44,8 @@ from pymc_discrete.targets.target import Target
 STRETCHES = "~stretches"  # the variable of the collapsed model that holds which values are summed
 WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
-SHORTEST, LONGEST = 32, 256  # lengths of other stretches
-DEVIATIONS = 8  # the length in standard deviations of the prior
+SHORTEST, LONGEST = 24, 192  # lengths of other stretches
+DEVIATIONS = 4  # the length in standard deviations of the prior
 SHORT = 0.005  # a share of draws at the far end of the stretches that is warned of
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
@@ -89,8 +89,8 @@ class Collapsed:
         space = self.density.space
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in space.variables])
         wanted = self._wanted_lengths(plain)
-        between = np.clip(2 ** np.ceil(np.log2(np.maximum(wanted, 1.0))), SHORTEST, LONGEST).astype(int)
-        lengths = np.full(space.d, length) if length else between
+        times = 2 ** np.ceil(np.log2(np.clip(wanted, SHORTEST, LONGEST) / SHORTEST))
+        lengths = np.full(space.d, length) if length else (SHORTEST * times).astype(int)
         with model_settings():
             self.stretched = unbounded(space)
             wide = ~self.stretched & (counts > (length or WHOLE))

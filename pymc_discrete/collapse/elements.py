@@ -9,6 +9,7 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
+from pymc_discrete.collapse.elimination import rows_of
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.parts.evaluate import Moves
@@ -165,7 +166,7 @@ class Sparse:
         )
         if self.moving[sites].any():
             every = np.array_equal(step, np.arange(len(step)))
-            rows = jnp.asarray(values)[sites]
+            rows = rows_of(jnp.asarray(values), sites)
             return jnp.clip(rows[:, : len(step)] if every else rows[:, step], lower, upper)
         fixed = np.clip(lower + step, lower, upper)
         return fixed[:1] if (fixed == fixed[:1]).all() else fixed

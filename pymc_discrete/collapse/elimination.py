@@ -400,11 +400,17 @@ def aligned(group: Group, source: Source, arrays: Sequence[Any]):
 
 
 def rows_of(a, rows: np.ndarray):
-    """The rows (r,) of an array; by a slice where they are evenly spaced, as XLA is slow in gathers."""
+    """The rows (r,) of an array; by a slice where they are evenly spaced, also with each of them repeated, as
+    XLA is slow in gathers.
+    """
     steps = np.diff(rows)
     step = int(steps[0]) if len(steps) else 1
     if step > 0 and (steps == step).all():
         return jax.lax.slice_in_dim(a, int(rows[0]), int(rows[-1]) + 1, step)
+    times = int(np.argmax(rows != rows[0])) if (rows != rows[0]).any() else len(rows)
+    if times > 1 and np.array_equal(rows, np.repeat(rows[::times], times)):
+        each = rows_of(a, rows[::times])
+        return jnp.broadcast_to(each[:, None], (len(each), times, *a.shape[1:])).reshape(-1, *a.shape[1:])
     return a[rows]
 
 

@@ -1,9 +1,9 @@
 """Which values of a site are summed in a transition, where its support is too long to be summed whole.
 
-They are the stretch s of the site: L values, about half of them consecutive, from about a usual value. On
-both sides of these the support is divided into intervals of 2, 2, 2, 4, 4, 4, 8, ... values, and s has
-one value of each, which counts as often as its interval has values w: what is summed stands for all values
-as far as the intervals reach.
+They are the stretch s of the site: L values, a third of them consecutive, about a usual value. On both sides
+of these the support is divided into L / 8 intervals of two values, L / 8 of four values, and so on. s has one
+value of each, which counts as often as its interval has values w: what is summed stands for all values as far
+as the intervals reach.
 
 A number u, uniform in [0, 1), says which value that is, number floor(u w) of each interval. Given that the
 current value z is number n of its own interval, u is uniform in [n / w, (n + 1) / w). Its density there is
@@ -11,9 +11,9 @@ w, so that p(theta, z | u) is proportional to w(z) p(theta, z) for the values z 
 the sum of w(z) p(theta, z) over s invariant, followed by a draw of z from its terms, leaves p(theta, z)
 invariant, for every L.
 
-A value beyond all intervals is in a stretch of L consecutive values. In one transition of ten all values are:
-in cells of L values that are one, four or sixteen apart, laid at random without looking at z, which
-partition the integers. So every value can be reached from every other one.
+A value beyond all intervals is in a stretch of L consecutive values. In one transition of twenty, s is one of
+the cells of L values, one, four or sixteen apart, into which the integers are divided without looking at z.
+So every value can be reached from every other one.
 """
 
 from typing import Any
@@ -24,9 +24,8 @@ import numpy as np
 
 from pymc_discrete.kernels.random import uniforms
 
-SAME = 3  # consecutive intervals of the same length
-ELSEWHERE = 0.1  # the probability of cells that are laid at random, with values
-STRIDES = (1, 4, 16)  # so far apart
+ELSEWHERE = 0.05  # the probability of cells that are laid at random
+STRIDES = (1, 4, 16)  # the distances between their values
 FAR = 0.25  # the part of the intervals on one side that is their far end
 
 
@@ -43,9 +42,10 @@ class Stretches:
     def __init__(self, lengths: np.ndarray, stretched: np.ndarray, lower: np.ndarray, upper: np.ndarray):
         self.lengths, self.stretched, self.lower, self.upper = lengths, stretched, lower, upper
         self.columns = np.arange(lengths.max(initial=1))
-        intervals = np.arange(max(len(self.columns) // 2, 1))
-        self._doublings = np.minimum(1 + intervals // SAME, 30)
-        self._ends = np.cumsum(2**self._doublings)
+        self.single = -(-lengths // 3)  # the number of consecutive values
+        same = np.maximum(lengths // 8, 1)[:, None]  # consecutive intervals of the same length
+        self._doublings = np.minimum(1 + self.columns // same, 30)
+        self._ends = np.cumsum(2**self._doublings, axis=1)
 
     def intervals(self, usual, xp: Any = jnp) -> tuple[Any, Any]:
         """The intervals about usual values, of which a stretch has one value each.
@@ -60,10 +60,8 @@ class Stretches:
         first, doublings : (..., d, K) int, the first value of each, and the logarithm to base 2 of the number
             of its values
         """
-        lengths, lower, upper = (xp.asarray(a) for a in (self.lengths, self.lower, self.upper))
-        ends = xp.asarray(self._ends)
-        outer = lengths // 2
-        single = lengths - outer
+        lower, upper, single = (xp.asarray(a) for a in (self.lower, self.upper, self.single))
+        ends, outer = xp.asarray(self._ends), xp.asarray(self.lengths) - single
         middle = xp.minimum(xp.round(usual).astype(int) - single // 2, upper + 1 - single)
         middle = xp.maximum(middle, lower)
         after = middle + single
@@ -73,9 +71,13 @@ class Stretches:
         left = xp.minimum(xp.minimum(to_lower, outer), xp.maximum(outer // 2, outer - to_upper))
         number = self.columns - single[..., None]
         right = number - left[..., None]
-        k = xp.clip(xp.where(right < 0, number, right), 0, len(self._ends) - 1)
-        doublings = xp.where(number < 0, 0, xp.asarray(self._doublings)[k])
-        outside = xp.where(right < 0, middle[..., None] - ends[k], after[..., None] + ends[k] - 2**doublings)
+        k = xp.clip(xp.where(right < 0, number, right), 0, len(self.columns) - 1)
+        ends, doublings = (
+            xp.take_along_axis(xp.broadcast_to(xp.asarray(a), k.shape), k, axis=-1)
+            for a in (self._ends, self._doublings)
+        )
+        doublings = xp.where(number < 0, 0, doublings)
+        outside = xp.where(right < 0, middle[..., None] - ends, after[..., None] + ends - 2**doublings)
         return xp.where(number < 0, middle[..., None] + self.columns, outside), doublings
 
     def _reach(self, first, doublings, xp: Any = jnp) -> tuple[Any, Any]:
@@ -147,9 +149,8 @@ class Stretches:
         """(..., d) bool, the sites x at the far end of the intervals, or beyond, but not at a bound."""
         first, doublings = self.intervals(usual, xp)
         low, high = self._reach(first, doublings, xp)
-        single = self.lengths - self.lengths // 2
         middle = first[..., 0]
-        left, right = FAR * (middle - low), FAR * (high - middle - single)
+        left, right = FAR * (middle - low), FAR * (high - middle - self.single)
         down = (x < low + left) & (low > xp.asarray(self.lower))
         up = (x >= high - right) & (high <= xp.asarray(self.upper))
         return xp.asarray(self.stretched) & (down | up)

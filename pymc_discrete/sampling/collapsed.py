@@ -32,7 +32,7 @@ class CollapsedState(NamedTuple):
     usual : (d,) float, the means of the sites in tuning
     probabilities : [(size, K)], sums of the probabilities of values of the sites of each variable since then
     transitions : (d,) int, how many transitions these are the sums of, those in which the site was summed out
-    ends : (d,) int, the number of transitions since then after which a site was at an end of its stretch
+    ends : (d,) int, the number of transitions since then after which a site was far out in its stretch
     """
 
     nuts: NutsState

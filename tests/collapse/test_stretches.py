@@ -72,19 +72,20 @@ def test_weights_that_are_left_out_are_noticed():
 )
 @pytest.mark.parametrize("usual", [0.0, 8.7])
 def test_intervals_adjoin_and_reach_the_bounds_that_are_near(lower, upper, usual):
-    first, doublings = stretches_of(32, lower, upper).intervals(np.array([usual]), np)
+    first, doublings = stretches_of(24, lower, upper).intervals(np.array([usual]), np)
     first, width = first[0], 2 ** doublings[0]
     order = np.argsort(first)
     np.testing.assert_array_equal((first + width)[order][:-1], first[order][1:])
     single = first[width == 1]
-    assert single.min() <= max(usual - 7, lower)
-    assert single.max() >= min(usual + 7, upper)
-    assert first.min() <= max(lower, usual - 8 - 2 * 3 - 4 * 3 - 8)
-    assert (first + width).max() > min(upper, usual + 8 + 2 * 3 + 4 * 3 + 8)
+    assert single.min() <= max(usual - 3, lower)
+    assert single.max() >= min(usual + 3, upper)
+    half = 2 * 3 + 4 * 3 + 8 * 2  # of the 16 intervals
+    assert first.min() <= max(lower, usual - half)
+    assert (first + width).max() > min(upper, usual + half)
 
 
 def test_the_far_end():
-    stretches = stretches_of(32, 0, 2**31)
+    stretches = stretches_of(24, 0, 2**31)
     first, doublings = stretches.intervals(np.array([100.0]), np)
     low, high = first.min(), (first + 2**doublings).max()
     for x, far in ((low, True), (high - 1, True), (high + 500, True), (100, False), (low + 12, False)):
