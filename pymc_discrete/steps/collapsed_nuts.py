@@ -33,9 +33,9 @@ class CollapsedNUTS(NutsInJax):
 
     NUTS moves :math:`\theta` on :math:`\log \sum_z p(z, \theta)`, which JAX computes with its gradient, and
     :math:`z` is then drawn from :math:`p(z \mid \theta)`. Variables without a bound, or with many values, are
-    summed over some of their values, drawn anew in each step, which leaves the posterior as it is. Where all sites
-    together are too many to sum out, as on a large lattice, each draw sums out a part of them, chosen at
-    random, given the others.
+    summed over some of their values, drawn anew in each step, which leaves the posterior as it is. Where all
+    sites together are too many to sum out, as on a large lattice, each draw sums out a part of them, chosen
+    at random, given the others.
 
     Parameters
     ----------
