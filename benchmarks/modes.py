@@ -79,7 +79,7 @@ def markdown(args, records):
     ]
     said = [
         f"- {r['chains']} chains of {r['draws']} draws after 500 tuning draws, {r['seconds']:.0f} seconds of "
-        f"the processor, together know {r['modes']} modes; {r['of several']} of 60 blocks have more than one. "
+        f"the processor, together know {r['modes']} modes; {r['of several']} of 60 blocks have several. "
         f"The share of a mode in a chain differs from that in all chains by at most {r['apart']:.3f}."
         for r in records
         if r["status"] == "ok"
@@ -94,10 +94,10 @@ def markdown(args, records):
                 ["first draws of each chain", "chains that visit all modes", "most modes missed"], lines
             ),
             "",
-            "- 200 rows, 300 columns in blocks of five that are correlated 0.9, one column of six blocks matters;",
-            "  noise, scale and share of active columns unknown; coefficients integrated out by `pmd.sample`.",
-            "- A mode: which of a block's five columns are active, if all chains together are there in at least",
-            f"  {FREQUENT:.0%} of the draws.",
+            "- 200 rows, 300 columns in blocks of five, correlated 0.9; one column of six blocks matters. Noise,",
+            "  scale and share of active columns are unknown; `pmd.sample` integrates the coefficients out.",
+            "- A mode: which of a block's five columns are active, where all chains together are there in",
+            f"  {FREQUENT:.0%} of the draws or more.",
             *said,
         ]
     )
