@@ -94,8 +94,8 @@ def markdown(args, records):
                 ["first draws of each chain", "chains that visit all modes", "most modes missed"], lines
             ),
             "",
-            "- 200 rows, 300 columns in blocks of five, correlated 0.9; one column of six blocks matters. Noise,",
-            "  scale and share of active columns are unknown; `pmd.sample` integrates the coefficients out.",
+            "- 200 rows, 300 columns in blocks of five, correlated 0.9; one column of six blocks matters.",
+            "  Noise, scale and share of active columns are unknown; `pmd.sample` integrates the coefficients out.",
             "- A mode: which of a block's five columns are active, where all chains together are there in",
             f"  {FREQUENT:.0%} of the draws or more.",
             *said,
