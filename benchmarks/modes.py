@@ -95,7 +95,7 @@ def markdown(args, records):
             ),
             "",
             "- 200 rows, 300 columns in blocks of five, correlated 0.9; one column of six blocks matters.",
-            "  Noise, scale and share of active columns are unknown; `pmd.sample` integrates the coefficients out.",
+            "  Noise, scale and share of active columns are unknown; coefficients are integrated out.",
             "- A mode: which of a block's five columns are active, where all chains together are there in",
             f"  {FREQUENT:.0%} of the draws or more.",
             *said,
