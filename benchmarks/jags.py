@@ -253,7 +253,7 @@ def markdown(args, records):
         mine = [r for r in records if r["model"] == model]
         lines += cells(mine)
         notes += footnotes(mine)
-    return "\n".join([*heads, "", *harness.table(COLUMNS, lines), "", *notes, FOOTNOTE])
+    return "\n".join(["# Beside JAGS", "", *heads, "", *harness.table(COLUMNS, lines), "", *notes, FOOTNOTE])
 
 
 def of_one_model(records):

@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 
+import pymc_discrete as pmd
 from tests.tools.processes import ROOT
 
 
@@ -28,3 +29,8 @@ def test_the_figure_of_the_architecture_names_what_there_is():
             _, sentence, _ = figure.caption(name)
             assert sentence
     assert {end for arrow in figure.ARROWS for end in arrow} <= set(figure.BOXES)
+
+
+def test_the_reference_has_every_public_name():
+    listed = {line.strip() for line in (ROOT / "docs/api.md").read_text().splitlines()}
+    assert set(pmd.__all__) <= listed

@@ -26,7 +26,7 @@ class FactorGraph(SumOfFactors):
     factors : sequence of factors
         `Pairwise`, `Table`, `Quadratic`, `Bipartite`, `LogicalOr`, `LogicalAnd`, `Cardinality`, of
         `pmd.factor_graphs`.
-    unary : {name: (*shape, K)}, nats
+    unary : {name: (\*shape, K)}, nats
         Log potentials of single sites, by value; 0 where left out, -inf where impossible.
 
     Raises

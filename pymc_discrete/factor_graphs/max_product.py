@@ -203,7 +203,7 @@ def decode(graph: SumOfFactors, result: Result):
 
 @default_settings()
 def marginals(graph: SumOfFactors, result: Result) -> dict[str, Any]:
-    """{name: (*shape, K)}, marginal probabilities of every site's values by a run of `SUM`.
+    """``{name: (*shape, K)}``, marginal probabilities of every site's values by a run of `SUM`.
 
     They are exact on trees.
     """
