@@ -90,8 +90,8 @@ def sampled(model, **options):
 
 # ---------------------------------------------------------------- errors to be found
 @contextlib.contextmanager
-def without_the_prior():
-    """The normaliser of the coefficients' prior is left out of the log odds of their indicators."""
+def prior_of_the_wrong_sign():
+    """The normaliser of the coefficients' prior has the wrong sign in the log odds of their indicators."""
     import jax.numpy as jnp
 
     from pymc_discrete.sampling import discrete
@@ -100,8 +100,8 @@ def without_the_prior():
     gain = swept.gain
 
     def wrong(tableau, gates, prior):
-        left_out = 0.5 * (prior.linear**2 / prior.precision - jnp.log(prior.precision))
-        return gain(tableau, gates, prior) + jnp.where(gates != 0, left_out, 0.0).sum()
+        of_prior = 0.5 * (prior.linear**2 / prior.precision - jnp.log(prior.precision))
+        return gain(tableau, gates, prior) + 2 * jnp.where(gates != 0, of_prior, 0.0).sum()
 
     with contextlib.ExitStack() as patches:
         patches.enter_context(mock.patch.object(swept, "gain", wrong))
@@ -127,7 +127,7 @@ def without_a_value():
 
 
 MODELS = {
-    "spike-and-slab": (regressions, without_the_prior),
+    "spike-and-slab": (regressions, prior_of_the_wrong_sign),
     "N-mixture": (mixtures_of_counts, without_a_value),
 }
 
