@@ -1,6 +1,7 @@
-from . import factor_graphs, kernels, learning, variational
+from . import diagnostics, factor_graphs, kernels, learning, variational
 from .collapse.marginalize import marginalize
 from .collapse.recover import recover
+from .diagnostics.summary import summary
 from .factor_graphs import FactorGraph
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
@@ -34,6 +35,7 @@ __all__ = [
     "Space",
     "Target",
     "TreeGibbs",
+    "diagnostics",
     "differentiable_slice_sample",
     "factor_graphs",
     "fit_energy_posterior",
@@ -44,6 +46,7 @@ __all__ = [
     "register",
     "registered",
     "sample",
+    "summary",
     "target_from_logdensity",
     "target_from_model",
     "unregister",

@@ -19,6 +19,7 @@ LAYERS = (
     "factor_graphs",
     "steps",
     "sampling",
+    "diagnostics",
     "learning",
     "variational",
 )

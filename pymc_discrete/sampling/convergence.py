@@ -141,10 +141,10 @@ def parts(tree: DataTree, model: pm.Model) -> Iterator[DataTree]:
             yield from_dict({"posterior": {name: batch}})
 
 
-def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
+def batches(draws: np.ndarray, at_once: int = AT_ONCE) -> Iterator[np.ndarray]:
     """The elements of an array (chains, draws, ...), in arrays (chains, draws, n) of bounded size."""
     chains, count, *shape = draws.shape
-    size, n = int(np.prod(shape, dtype=int)), max(AT_ONCE // (chains * count), 1)
+    size, n = int(np.prod(shape, dtype=int)), max(at_once // (chains * count), 1)
     for first in range(0, size, n):
         index = np.unravel_index(np.arange(first, min(first + n, size)), shape) if shape else (None,)
         yield draws[(slice(None), slice(None), *index)]

@@ -1,0 +1,19 @@
+"""What draws of discrete variables say: statistics of categories, and tables of them."""
+
+from pymc_discrete.diagnostics.chi_square import chi_square, share_rejected
+from pymc_discrete.diagnostics.effective import categorical_ess, hamming_ess
+from pymc_discrete.diagnostics.rhat import categorical_rhat, hamming_rhat, nested_rhat
+from pymc_discrete.diagnostics.summary import moved, summary, summary_of_vectors
+
+__all__ = [
+    "categorical_ess",
+    "categorical_rhat",
+    "chi_square",
+    "hamming_ess",
+    "hamming_rhat",
+    "moved",
+    "nested_rhat",
+    "share_rejected",
+    "summary",
+    "summary_of_vectors",
+]

@@ -1,0 +1,172 @@
+"""What the statistics have in common: which draws they are given, and how these are read in batches.
+
+A batch is an array (sites, chains, draws): some elements of a variable, copied so that the draws of one chain
+lie together. A whole variable is never copied.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pymc_discrete.sampling import convergence
+from pymc_discrete.targets.names import shown
+
+AT_ONCE = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache
+DENSE = 256  # sites that together have more values than this are counted one at a time
+
+
+def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Dataset:
+    """The discrete variables of a result, with the axes chain and draw first.
+
+    Parameters
+    ----------
+    data : DataTree with a group posterior, or Dataset
+    var_names : names of discrete variables; all of them by default
+
+    Raises
+    ------
+    ValueError
+        For names that are not in the posterior, variables that are not integers, and where there are none.
+    """
+    posterior = data["posterior"].to_dataset() if isinstance(data, xr.DataTree) else data
+    kinds = {str(name): posterior[name].dtype.kind in "biu" for name in posterior.data_vars}
+    names = [var_names] if isinstance(var_names, str) else var_names
+    if names is None:
+        names = [name for name, discrete in kinds.items() if discrete]
+        if not names:
+            raise ValueError(
+                f"The posterior has no discrete variables, only {shown(list(kinds))}. Use arviz.summary."
+            )
+    if missing := [name for name in names if name not in kinds]:
+        raise ValueError(f"The posterior has no {shown(missing)}. It has {shown(list(kinds))}.")
+    if real := [name for name in names if not kinds[name]]:
+        raise ValueError(
+            f"{shown(real)} {'is' if len(real) == 1 else 'are'} not of integers "
+            f"({posterior[real[0]].dtype}), and these statistics are about discrete variables. Use "
+            "arviz.summary, or convert whole numbers with astype(int)."
+        )
+    return posterior[names].transpose("chain", "draw", ...)
+
+
+def per_element(
+    statistic: Callable[[np.ndarray], np.ndarray],
+    data: Any,
+    var_names: str | list[str] | None = None,
+    more: dict[str, list[str]] | None = None,
+) -> Any:
+    """A statistic of every element of the draws: an array for an array, with coords for xarray.
+
+    Parameters
+    ----------
+    statistic : function of a batch (sites, chains, draws), which returns (sites, ...) float
+    data : array (chains, draws, ...) of integers, DataArray, Dataset, or DataTree with a group posterior
+    var_names : as in `posterior_of`, for a Dataset or DataTree
+    more : {name: coordinates} of the axes that the statistic adds at the end
+    """
+    more = more or {}
+    if isinstance(data, xr.DataArray):
+        name = str(data.name or "draws")
+        dataset = posterior_of(data.to_dataset(name=name))
+        return per_element(statistic, dataset, more=more)[name]
+    if isinstance(data, xr.Dataset | xr.DataTree):
+        posterior = posterior_of(data, var_names)
+
+        def of_variable(draws: xr.DataArray) -> xr.DataArray:
+            known = {d: c for d, c in draws.coords.items() if not {"chain", "draw"} & {d, *c.dims}}
+            values = per_element(statistic, draws.data, more=more)
+            return xr.DataArray(values, {**known, **more}, [*draws.dims[2:], *more])
+
+        return xr.Dataset({name: of_variable(draws) for name, draws in posterior.data_vars.items()})
+    draws = checked(np.asarray(data))
+    parts = [statistic(batch) for batch in batches(draws)]
+    shape = (*draws.shape[2:], *(len(c) for c in more.values()))
+    return np.concatenate(parts).reshape(shape) if parts else np.zeros(shape)
+
+
+def checked(draws: np.ndarray) -> np.ndarray:
+    """The draws, if they are an array (chains, draws, ...) of integers with at least 4 draws.
+
+    Raises
+    ------
+    ValueError
+    """
+    if draws.ndim < 2 or draws.dtype.kind not in "biu":
+        raise ValueError(
+            f"Draws must be an array (chains, draws, ...) of integers, got {draws.dtype} of shape "
+            f"{draws.shape}. Convert whole numbers with astype(int)."
+        )
+    if draws.shape[1] < 4:
+        raise ValueError(f"At least 4 draws of each chain are needed, got {draws.shape[1]}. Sample longer.")
+    return draws
+
+
+def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
+    """The elements of draws (chains, draws, ...), in batches (sites, chains, draws) of bounded size."""
+    for batch in convergence.batches(draws, AT_ONCE):
+        x = np.ascontiguousarray(np.moveaxis(batch, 2, 0))
+        x = x.astype(np.int8) if x.dtype == bool else x
+        if int(x.max()) - int(x.min()) < DENSE:
+            yield x
+        else:
+            yield from x[:, None]
+
+
+class Counts(NamedTuple):
+    """How often the sites of a batch have each value.
+
+    Attributes
+    ----------
+    values : (V,) int, ascending
+    of_chains : (sites, chains, V) int
+    of_halves : (sites, 2 chains, V) int, in the first and in the second half of each chain; of an odd number
+        of draws the one in the middle is left out, as in `arviz_stats`
+    half : number of draws of a half
+    """
+
+    values: np.ndarray
+    of_chains: np.ndarray
+    of_halves: np.ndarray
+    half: int
+
+    @property
+    def p(self) -> np.ndarray:
+        """(sites, V) float, the share of each value in all draws."""
+        total = self.of_chains.sum(axis=1)
+        return total / total.sum(axis=1, keepdims=True)
+
+    @property
+    def shares_of_halves(self) -> np.ndarray:
+        """(sites, 2 chains, V) float"""
+        return self.of_halves / self.half
+
+
+def counted(x: np.ndarray) -> Counts:
+    """The counts of a batch x (sites, chains, draws)."""
+    low, high = int(x.min()), int(x.max())
+    values = np.arange(low, high + 1) if high - low < DENSE else np.unique(x)
+    half = x.shape[2] // 2
+    first, last = count(x[..., :half], values), count(x[..., -half:], values)
+    of_chains = first + last
+    if x.shape[2] % 2:
+        of_chains = of_chains + count(x[..., half : half + 1], values)
+    present = of_chains.any(axis=(0, 1))
+    halves = np.concatenate([first, last], axis=1)
+    return Counts(values[present], of_chains[..., present], halves[..., present], half)
+
+
+def count(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(sites, chains, V) int, how often x (sites, chains, draws) has each of the ascending values."""
+    V = len(values)
+    if V <= 4:
+        return np.stack([np.count_nonzero(x == v, axis=2) for v in values], axis=2)
+    place = np.searchsorted(values, x) if len(x) == 1 else x.astype(np.intp) - int(values[0])
+    row = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], 1)
+    return np.bincount((place + V * row).ravel(), minlength=V * row.size).reshape(*x.shape[:2], V)
+
+
+def in_halves(y: np.ndarray) -> np.ndarray:
+    """(rows, 2 chains, draws / 2), the first and the second half of each chain of y (rows, chains, draws)."""
+    half = y.shape[2] // 2
+    return np.concatenate([y[..., :half], y[..., -half:]], axis=1)

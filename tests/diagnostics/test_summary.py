@@ -1,0 +1,159 @@
+"""Tables of draws, and verdicts on runs that were constructed to deserve them."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from arviz_base import from_dict
+
+import pymc_discrete as pmd
+from pymc_discrete import diagnostics
+from tests.diagnostics.chains import markov, two_states
+from tests.tools.running import QUIET
+
+CHAINS, DRAWS = 4, 500
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(2)
+
+
+def tree_of(z, probabilities=None, **more):
+    """A result with draws z (chains, draws, ...), and mean probabilities (chains, ..., values) if given."""
+    tree = from_dict({"posterior": {"z": z, **more}, "sample_stats": {"lp": np.zeros(z.shape[:2])}})
+    if probabilities is not None:
+        names = ["chain", *(f"z_dim_{i}" for i in range(z.ndim - 2)), "z value"]
+        tree["probabilities"] = xr.DataTree(xr.Dataset({"z": (names, probabilities)}))
+    return tree
+
+
+def independent(rng):
+    return rng.integers(0, 3, (CHAINS, DRAWS, 2))
+
+
+def constant(rng):
+    return np.ones((CHAINS, DRAWS, 2), int)
+
+
+def frozen_apart(rng):
+    z = constant(rng)
+    z[1:3] = 0
+    return z
+
+
+def one_stuck(rng):
+    z = independent(rng)
+    z[2] = 1
+    return z
+
+
+def slow(rng):
+    return markov(rng, two_states(0.99), 2, CHAINS, DRAWS)
+
+
+def other_labels(rng):
+    usual = rng.permutation(np.arange(20) % 2)
+    z = np.where(rng.random((CHAINS, DRAWS, 20)) < 0.95, usual, 1 - usual)
+    z[3] = 1 - z[3]
+    return z
+
+
+def rare(rng):
+    """A value that a few chains happened to visit, and others not: nothing is wrong."""
+    z = np.zeros((CHAINS, DRAWS, 2), int)
+    z[0, [7, 300]] = 1
+    z[2, 100] = 1
+    return z
+
+
+@pytest.mark.parametrize(
+    ("draws", "probabilities", "verdict"),
+    [
+        (independent, None, "ok"),
+        (constant, None, "constant"),
+        (constant, [1e-7, 1 - 1e-7], "certain"),
+        (constant, [1.0], "fixed"),
+        (constant, [0.3, 0.7], "stuck"),
+        (frozen_apart, None, "apart"),
+        (one_stuck, None, "stuck"),
+        (other_labels, None, "labels"),
+        (slow, None, "slow"),
+        (rare, None, "ok"),
+    ],
+)
+def test_verdicts(rng, draws, probabilities, verdict):
+    z = draws(rng)
+    if probabilities is not None:
+        probabilities = np.broadcast_to(probabilities, (CHAINS, z.shape[2], len(probabilities)))
+    assert set(pmd.summary(tree_of(z, probabilities))["verdict"]) == {verdict}
+
+
+def test_each_element_has_its_verdict(rng):
+    parts = [independent, constant, frozen_apart, one_stuck, slow]
+    z = np.concatenate([part(rng) for part in parts], axis=2)
+    table = pmd.summary(tree_of(z))
+    assert list(table["verdict"][::2]) == ["ok", "constant", "apart", "stuck", "slow"]
+    whole = diagnostics.summary_of_vectors(tree_of(z)).loc["z"]
+    assert whole["elements"] == 10
+    assert whole["verdict"] == "2 stuck, 2 slow, 2 ok, 2 constant, 2 apart"
+    assert whole["worst rhat"] == np.inf
+
+
+def test_frozen_labels_are_labels(rng):
+    usual = np.arange(20) % 2
+    z = np.tile(usual, (CHAINS, DRAWS, 1))
+    z[1] = 1 - z[1]
+    assert set(pmd.summary(tree_of(z))["verdict"]) == {"labels"}
+
+
+def test_columns(rng):
+    p = np.array([0.5, 0.3, 0.2])
+    z = rng.choice(3, size=(CHAINS, DRAWS, 2), p=p)
+    k = rng.poisson(20, (CHAINS, DRAWS))
+    tree = from_dict(
+        {"posterior": {"z": z, "k": k, "b": z[..., 0] > 0, "mu": rng.normal(size=(CHAINS, DRAWS))}},
+        coords={"who": ["a", "b"]},
+        dims={"z": ["who"]},
+    )
+    table = pmd.summary(tree)
+    assert list(table.index) == ["z[a]", "z[b]", "k", "b"]
+    one = table.loc["z[b]"]
+    shares = np.array([(z[..., 1] == v).mean() for v in range(3)])
+    np.testing.assert_allclose([one[f"P({v})"] for v in range(3)], shares)
+    assert one["mode"] == 0
+    assert one["P(mode)"] == shares[0]
+    assert one["mcse P(mode)"] == one["mcse P(0)"]
+    assert one["mcse P(mode)"] == pytest.approx(np.sqrt(0.25 / (CHAINS * DRAWS)), rel=0.15)
+    assert one["entropy"] == pytest.approx(-(shares * np.log(shares)).sum())
+    assert one["moved"] == pytest.approx(1 - (p**2).sum(), abs=0.05)
+    count = table.loc["k"]
+    assert count["mean"] == pytest.approx(k.mean())
+    assert count["mcse mean"] == pytest.approx(np.sqrt(20 / k.size), rel=0.15)
+    np.testing.assert_array_equal(count[["5%", "median", "95%"]], np.quantile(k, [0.05, 0.5, 0.95]))
+    assert np.isnan(count["P(0)"])
+    assert table.loc["b", "P(1)"] == pytest.approx((z[..., 0] > 0).mean())
+    assert list(pmd.summary(tree, "k").index) == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("mu", r"'mu' is not of integers \(float64\).*arviz.summary"),
+        (["z", "y"], "has no 'y'. It has 'z', 'mu'"),
+    ],
+)
+def test_bad_names(rng, names, message):
+    with pytest.raises(ValueError, match=message):
+        pmd.summary(tree_of(independent(rng), mu=rng.normal(size=(CHAINS, DRAWS))), names)
+
+
+def test_a_result_of_pmd_sample():
+    with pm.Model(coords={"who": ["a", "b"]}) as model:
+        pm.Bernoulli("z", [0.3, 1e-12], dims="who")
+        pm.Normal("mu", 0, 1)
+        idata = pmd.sample(200, tune=50, chains=2, random_seed=1, model=model, **QUIET)
+    table = pmd.summary(idata)
+    assert list(table.index) == ["z[a]", "z[b]"]
+    assert table.loc["z[a]", "verdict"] == "ok"
+    assert table.loc["z[b]", "verdict"] in ("certain", "constant")
