@@ -2,6 +2,9 @@ from . import diagnostics, factor_graphs, kernels, learning, variational
 from .collapse.marginalize import marginalize
 from .collapse.recover import recover
 from .diagnostics.summary import summary
+from .diagnostics.coclustering import coclustering
+from .diagnostics.partition import partition
+from .diagnostics.relabel import relabel
 from .factor_graphs import FactorGraph
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
@@ -36,15 +39,18 @@ __all__ = [
     "Target",
     "TreeGibbs",
     "diagnostics",
+    "coclustering",
     "differentiable_slice_sample",
     "factor_graphs",
     "fit_energy_posterior",
     "kernels",
     "learning",
     "marginalize",
+    "partition",
     "recover",
     "register",
     "registered",
+    "relabel",
     "sample",
     "summary",
     "target_from_logdensity",

@@ -1,0 +1,97 @@
+"""How probable it is that two sites have the same label: a summary that does not depend on labels."""
+
+from itertools import pairwise
+
+import numpy as np
+import xarray
+from xarray import DataTree
+
+from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of, partitions
+
+LARGEST = 2**31  # bytes that the matrix may take
+AT_ONCE = 1 << 25  # numbers that are multiplied, or added to the matrix, at once
+
+
+def coclustering(idata: DataTree, z: str) -> xarray.DataArray:
+    r"""P(z_i = z_j), the probability that two sites have the same label, for all pairs of sites.
+
+    It is the share of the draws of all chains with :math:`z_i = z_j`, and does not depend on how the labels
+    are called: labels that were switched do not matter, and labels may be any integers.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    z : str
+        The variable of labels, with one label per site.
+
+    Returns
+    -------
+    xarray.DataArray
+        The dimensions of `z` twice, with their coordinates; the second time their names end in ``_other``:
+        (obs, obs_other) for a variable with the dimension obs. Between 0 and 1, and 1 on the diagonal.
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``, or `z` no string.
+    ValueError
+        If there is no such variable, if it is a scalar or does not hold integers, or if the matrix would
+        take more than 2 GiB.
+
+    Notes
+    -----
+    The matrix is a sum over draws of H^T H, where a row of H says for each site whether it is in one of the
+    draw's clusters. Binder, Biometrika 65 (1978); Fritsch and Ickstadt, Bayesian Analysis 4 (2009).
+
+    Examples
+    --------
+    >>> together = pmd.coclustering(idata, "z")  # doctest: +SKIP
+    >>> together.sel(obs="a", obs_other="b")  # doctest: +SKIP
+    """
+    labels = labels_of(idata, z, "pmd.coclustering")
+    draws = in_one_table(labels)
+    check_size(z, labels, draws.shape[1], "pmd.coclustering")
+    matrix = together(draws).reshape(labels.shape[2:] * 2)
+    dims = [str(d) for d in labels.dims[2:]]
+    coords = {d: labels[d].values for d in dims if d in labels.coords}
+    coords |= {f"{d}_other": values for d, values in coords.items()}
+    return xarray.DataArray(matrix, coords, [*dims, *(f"{d}_other" for d in dims)], "coclustering")
+
+
+def check_size(z: str, labels: xarray.DataArray, n: int, function: str) -> None:
+    """Raise a ValueError if a matrix (n, n) would be larger than `LARGEST` bytes."""
+    size = 8 * n**2
+    if size <= LARGEST:
+        return
+    dim, step = labels.dims[2], -(-n // int((LARGEST / 8) ** 0.5))
+    raise ValueError(
+        f"{z!r} has {n} sites, and P(z_i = z_j) of all pairs would take {size / 2**30:.1f} GiB. Take some of "
+        f"the sites: {function}(idata.isel({{{dim!r}: slice(None, None, {step})}}), {z!r})."
+    )
+
+
+def together(labels: np.ndarray) -> np.ndarray:
+    """(n, n) float, the share of draws (draws, n) in which two sites have equal labels."""
+    draws, n = labels.shape
+    total = np.zeros((n, n))
+    for rows in chunks(draws, n):
+        clusters = partitions(labels[rows])
+        sizes = clusters.max(axis=1) + 1
+        row = clusters + (np.cumsum(sizes) - sizes)[:, None]  # of H, of all clusters of all draws
+        # float32 counts exactly, because a chunk has far fewer than 2^24 draws
+        for part in within(sizes, n):
+            first, last = row[part].min(), row[part].max()
+            H = np.zeros((last - first + 1, n), np.float32)
+            H[row[part] - first, np.arange(n)] = 1
+            for sites in chunks(n, n, AT_ONCE):
+                whole = sites.stop - sites.start == n
+                total[sites] += H.T @ H if whole else H[:, sites].T @ H
+    return total / draws
+
+
+def within(sizes: np.ndarray, n: int) -> list[slice]:
+    """Ranges of draws with `sizes` clusters each, such that (clusters, n) has about `AT_ONCE` numbers."""
+    batch = (np.cumsum(sizes) - sizes) * n // AT_ONCE
+    starts = [0, *(np.flatnonzero(np.diff(batch)) + 1), len(sizes)]
+    return [slice(int(a), int(b)) for a, b in pairwise(starts)]

@@ -1,0 +1,94 @@
+"""Draws of a variable whose values are labels of sites, checked; and their partitions of the sites."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xarray
+from xarray import DataTree
+
+from pymc_discrete.targets.names import shown
+
+CHUNK = 1 << 20  # labels that are worked on at once, such that they stay in the processor's cache
+
+
+def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
+    """The draws (chain, draw, ...) of the variable `name`, for `function`, which errors name.
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``, or `name` no string.
+    ValueError
+        If there is no such variable, if it is a scalar, or if its draws are not integers.
+    """
+    call = f"{function}(idata, 'z')"
+    if not isinstance(idata, DataTree) or "posterior" not in idata.children:
+        raise TypeError(
+            "idata must be a DataTree with a group 'posterior', as pm.sample and pmd.sample return it, got a "
+            f"{type(idata).__name__}: {call}."
+        )
+    if not isinstance(name, str):
+        raise TypeError(f"The variable must be given by its name, got {name!r}: {call}.")
+    posterior = idata["posterior"]
+    if name not in posterior.data_vars:
+        raise ValueError(
+            f"The posterior has no variable {name!r}; it has {shown(map(str, posterior.data_vars))}."
+        )
+    labels = posterior[name].transpose("chain", "draw", ...)
+    if labels.dtype.kind not in "iub":
+        raise ValueError(
+            f"{name!r} is no variable of labels: its draws are {labels.dtype}, not integers. Pass the name "
+            "of the discrete variable that says where each site belongs."
+        )
+    if labels.ndim == 2:
+        raise ValueError(
+            f"{name!r} is a scalar, and {function} compares the labels of several sites. Pass a variable "
+            "with one label per site."
+        )
+    if labels.dtype.kind != "i":  # neither truth values nor unsigned integers can be added to integers
+        labels = labels.astype(np.int64)
+    if not labels.size:
+        raise ValueError(f"{name!r} has no draws: its shape is {labels.shape}.")
+    return labels
+
+
+def in_one_table(labels: xarray.DataArray) -> np.ndarray:
+    """(chains * draws, sites) int, a view of labels (chain, draw, ...) where there can be one."""
+    chains, draws = labels.shape[:2]
+    return np.asarray(labels.values).reshape(chains * draws, -1)
+
+
+def chunks(draws: int, size: int, most: int = CHUNK) -> Iterator[slice]:
+    """Consecutive ranges of draws with at most `most` numbers, of `size` per draw."""
+    step = max(1, most // max(size, 1))
+    return (slice(start, min(start + step, draws)) for start in range(0, draws, step))
+
+
+def partitions(labels: np.ndarray) -> np.ndarray:
+    """Each draw's clusters numbered 0, 1, ... in the order of their first sites.
+
+    Two draws have the same row if and only if the same sites have equal labels in both.
+
+    Parameters
+    ----------
+    labels : (draws, n) integers of any values
+
+    Returns
+    -------
+    (draws, n) int16, int32 for many sites
+    """
+    n = labels.shape[1]
+    found = np.empty(labels.shape, np.int16 if n < 2**15 else np.int32)
+    for rows in chunks(*labels.shape):
+        some = labels[rows]
+        order = np.argsort(some, axis=1, kind="stable")  # sites of a cluster in a run, the first site first
+        in_order = np.take_along_axis(some, order, axis=1)
+        begins = np.ones(some.shape, bool)
+        begins[:, 1:] = in_order[:, 1:] != in_order[:, :-1]
+        begin = np.maximum.accumulate(np.where(begins, np.arange(n), 0), axis=1)
+        first = np.empty_like(order)  # the first site of each site's cluster
+        np.put_along_axis(first, order, np.take_along_axis(order, begin, axis=1), axis=1)
+        number = np.cumsum(first == np.arange(n), axis=1) - 1
+        found[rows] = np.take_along_axis(number, first, axis=1)
+    return found

@@ -1,0 +1,394 @@
+"""Label switching undone: the labels of every draw permuted such that all draws agree."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray
+from scipy.optimize import linear_sum_assignment
+from xarray import DataTree
+
+from pymc_discrete.checks import check_choice
+from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of
+from pymc_discrete.targets.names import shown
+
+_log = logging.getLogger("pymc.discrete")
+
+METHODS = ("ecr", "stephens", "pivot")
+CANDIDATES = 10  # draws of which the best is where the iterations of "ecr" begin
+PER_DRAW = ("posterior", "posterior_predictive", "predictions", "log_likelihood")  # groups to be permuted
+TOLERANCE = 1e-3  # by which probabilities of float32 may sum to something else than 1
+
+
+def relabel(
+    idata: DataTree,
+    z: str,
+    dims: str | Sequence[str] | None = None,
+    method: str = "ecr",
+    *,
+    probabilities: Any = None,
+) -> DataTree:
+    r"""Permute the labels of every draw, and all that belongs to them, such that the draws agree.
+
+    In a mixture or a hidden Markov model with exchangeable components the posterior is the same however the
+    components are numbered, chains and draws number them differently, and the mean, R-hat and ESS of what
+    belongs to a component (its mean, its weight) say nothing until the draws are relabelled.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    z : str
+        The variable of labels, 0 to K - 1, with one label per site.
+    dims : str or sequence of str, optional
+        The dimension of the components, of size K; several where it has several names, as ArviZ gives them
+        to variables without dims (``("mu_dim_0", "w_dim_0")``), or as the two dimensions of a transition
+        matrix must have. By default the only dimension in the posterior, besides those of `z`, that is large
+        enough for the labels, if there is only one.
+    method : {"ecr", "stephens", "pivot"}
+        What the draws are to agree with: ``"ecr"`` with the labels that each site has most often, found by
+        iteration; ``"pivot"`` with the draw of the largest log density, ``lp``; ``"stephens"`` with the
+        mean of `probabilities`, also found by iteration.
+    probabilities : (chain, draw, ..., K) array_like, optional
+        For ``method="stephens"``: in each draw, the probability of each label of each site given the other
+        unknowns of the draw. In a mixture it is proportional to the weight of a component times the density
+        of the observation in it.
+
+    Returns
+    -------
+    DataTree
+        A copy in which `z` and all variables along `dims` are permuted, in the groups ``posterior``,
+        ``posterior_predictive``, ``predictions`` and ``log_likelihood``, along every axis that is in
+        `dims`. The group ``permutations`` has under the name of `z` an array (chain, draw, dims), the new
+        label of each label; its attributes are ``method`` and ``share_permuted``, the share of draws
+        whose permutation is not the identity. Labels keep the order that most draws had.
+
+        Means over draws cannot be permuted: what depends on labels in the group ``probabilities`` is left
+        out, as is all of ``unconstrained_posterior``.
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``, or a name no string.
+    ValueError
+        If there is no such variable or dimension, if the dimension cannot be told, if `z` is a scalar or has
+        labels outside 0 to K - 1, if there is only one draw, if ``method="pivot"`` finds no ``lp``, or if
+        `probabilities` are missing or none.
+
+    Warns
+    -----
+    A message is logged that names what was left out.
+
+    Notes
+    -----
+    A draw is matched by the permutation :math:`\tau` with the largest
+    :math:`\sum_i 1[\tau(z_i) = z^*_i]` (``"ecr"``, ``"pivot"``), or the largest
+    :math:`\sum_{ik} p_{ik} \log q_{i\tau(k)}` (``"stephens"``), found as an assignment. Iteration replaces
+    :math:`z^*` by the commonest label of each site, q by the mean of the permuted p, until nothing improves.
+
+    References
+    ----------
+    Papastamoulis and Iliopoulos, Journal of Computational and Graphical Statistics 19 (2010): ECR.
+    Stephens, Journal of the Royal Statistical Society B 62 (2000), Algorithm 2.
+    Marin, Mengersen and Robert, Handbook of Statistics 25 (2005): the pivot.
+    Papastamoulis, Journal of Statistical Software 69 (2016), compares them.
+
+    Examples
+    --------
+    >>> relabelled = pmd.relabel(idata, "z", dims="component")  # doctest: +SKIP
+    >>> az.summary(relabelled, var_names="mu")  # doctest: +SKIP
+    """
+    check_choice("method", method, METHODS)
+    labels = labels_of(idata, z, "pmd.relabel")
+    if probabilities is not None and method != "stephens":
+        raise ValueError(f'probabilities= is for method="stephens", and method is {method!r}. Leave it out.')
+    draws = in_one_table(labels)
+    if len(draws) == 1:
+        raise ValueError(f"{z!r} has one draw only, which has nothing to agree with. Pass several draws.")
+    names, K = components(idata["posterior"].to_dataset(), labels, dims)
+    check_range(labels, names[0], K)
+    if method == "stephens":
+        p = checked(probabilities, z, labels.shape, K)
+        to_new = by_probabilities(p, matched(draws, by_agreement(draws, K), K)[0])
+    else:
+        reference = by_agreement(draws, K) if method == "ecr" else most_probable(idata, z, draws)
+        to_new = matched(draws, reference, K)[0]
+        # Matched again, as ties are decided for the labels that draws have where these are the reference's.
+        to_new = matched(draws, as_most_draws(to_new)[reference], K)[0]
+    to_new = as_most_draws(to_new)[to_new]
+    posterior = idata["posterior"]
+    found = xarray.DataArray(
+        to_new.reshape(*labels.shape[:2], K),
+        {d: posterior[d].values for d in ("chain", "draw", names[0]) if d in posterior.coords},
+        ["chain", "draw", names[0]],
+        z,
+        {"method": method, "share_permuted": float((to_new != np.arange(K)).any(axis=1).mean())},
+    )
+    return permuted(idata, z, names, found)
+
+
+def components(posterior: xarray.Dataset, labels: xarray.DataArray, dims: Any) -> tuple[list[str], int]:
+    """The dimensions of the components, those given or the only one that can be, and their size.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    z, used = labels.name, 1 + int(labels.max())
+    others = {str(d): s for d, s in posterior.sizes.items() if d not in labels.dims}
+    listed = ", ".join(f"{d!r} of size {size}" for d, size in others.items()) or "no other dimension"
+    if dims is None:
+        names = [d for d, size in others.items() if size >= used]
+        if len(names) != 1:
+            these = ", ".join(map(repr, names)) or "none"
+            raise ValueError(
+                f"Which dimension has the components whose labels are in {z!r} cannot be told: of size "
+                f"{used} or more, as its labels ask for, are {these}. Pass dims=, one or several of "
+                f"them; the posterior has {listed}."
+            )
+        return names, others[names[0]]
+    names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []
+    if not names or not all(isinstance(d, str) for d in names):
+        raise TypeError(f"dims must be the name of a dimension, or several, got {dims!r}.")
+    for d in names:
+        if d in labels.dims:
+            raise ValueError(
+                f"dims={d!r} is a dimension of {z!r} itself, whose values are labels. Pass the dimension of "
+                f"what belongs to the labels; the posterior has {listed}."
+            )
+        if d not in others:
+            raise ValueError(f"The posterior has no dimension {d!r}; it has {listed}.")
+    sizes = {others[d] for d in names}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"The dimensions of one kind of component must have one size, and dims={dims!r} are of sizes "
+            f"{', '.join(str(others[d]) for d in names)}. Pass those that have a value per label of {z!r}."
+        )
+    return names, sizes.pop()
+
+
+def check_range(labels: xarray.DataArray, dim: str, K: int) -> None:
+    """Raise a ValueError unless all labels are of 0 to K - 1."""
+    least, largest = int(labels.min()), int(labels.max())
+    if least < 0 or largest >= K:
+        raise ValueError(
+            f"The labels of {labels.name!r} must be 0 to {K - 1}, as the dimension {dim!r} has {K} "
+            f"components, and {least if least < 0 else largest} is among its draws. Pass as dims= the "
+            "dimension that has one component per label."
+        )
+
+
+def checked(probabilities: Any, z: str, shape: tuple[int, ...], K: int) -> np.ndarray:
+    """The probabilities (draws, n, K), of labels of shape (chain, draw, ...).
+
+    Raises
+    ------
+    ValueError
+        If they are missing, of another shape, or no probabilities.
+    """
+    wanted = (*shape, K)
+    if probabilities is None:
+        raise ValueError(
+            'method="stephens" needs the probabilities of the labels in each draw, which draws do not hold '
+            f"(the group probabilities has means). Pass probabilities=, an array of shape {wanted}, "
+            f'(chain, draw, sites of {z!r}, component), or take method="ecr".'
+        )
+    p = np.asarray(probabilities)
+    if p.shape != wanted or p.dtype.kind not in "fiub":
+        raise ValueError(
+            f"probabilities must be numbers of shape {wanted}, (chain, draw, sites of {z!r}, component), got "
+            f"{p.dtype} of shape {p.shape}."
+        )
+    p = p.reshape(shape[0] * shape[1], -1, K)
+    for rows in chunks(len(p), p[0].size):
+        # not (p >= 0): nan is refused too
+        if not (p[rows] >= 0).all() or not (np.abs(p[rows].sum(axis=2) - 1) <= TOLERANCE).all():
+            raise ValueError(
+                f"probabilities must not be negative, and sum to 1 over the {K} labels of each site; those "
+                f"between draws {rows.start} and {rows.stop - 1}, counted over all chains, do not. Divide "
+                "them by their sum."
+            )
+    return p
+
+
+def most_probable(idata: DataTree, z: str, draws: np.ndarray) -> np.ndarray:
+    """(n,) int, the labels of the draw with the largest log density.
+
+    Raises
+    ------
+    ValueError
+        If there are no log densities, or none that tell draws apart.
+    """
+    remedy = f'Take method="ecr", which needs none: pmd.relabel(idata, {z!r}).'
+    if "sample_stats" not in idata.children or "lp" not in idata["sample_stats"].data_vars:
+        raise ValueError(
+            "method=\"pivot\" takes the draw of the largest log density, and idata has no 'lp' in a group "
+            f"'sample_stats'. {remedy}"
+        )
+    lp = idata["sample_stats"]["lp"].transpose("chain", "draw", ...).values.reshape(-1)
+    if lp.shape != draws.shape[:1]:
+        raise ValueError(
+            f"'lp' of the group 'sample_stats' has {lp.size} values for {len(draws)} draws of {z!r}. {remedy}"
+        )
+    lp = np.where(np.isfinite(lp), lp, -np.inf)
+    if lp.max() == lp.min():
+        raise ValueError(
+            f"'lp' of the group 'sample_stats' is the same in all draws, or not finite: it tells no draw "
+            f"from another. {remedy}"
+        )
+    return draws[lp.argmax()]
+
+
+def by_agreement(draws: np.ndarray, K: int) -> np.ndarray:
+    """(n,) int, the labels that sites have most often once all draws (draws, n) are matched with them.
+
+    Papastamoulis and Iliopoulos 2010, iterated from that of a few draws with which the others agree most.
+    """
+    candidates = np.unique(np.linspace(0, len(draws) - 1, CANDIDATES).astype(int))
+    reference = max((draws[i] for i in candidates), key=lambda one: matched(draws, one, K)[1])
+    to_new, agreed = matched(draws, reference, K)
+    while True:
+        commonest = commonest_labels(draws, to_new)
+        to_new, now = matched(draws, commonest, K)
+        if now <= agreed:  # each half of an iteration can only raise it
+            return reference
+        reference, agreed = commonest, now
+
+
+def matched(draws: np.ndarray, reference: np.ndarray, K: int) -> tuple[np.ndarray, float]:
+    """The permutations by which the most sites of each draw (draws, n) agree with `reference` (n,).
+
+    Where several are as good, as those of labels that no site has are, the one nearest to the identity.
+
+    Returns
+    -------
+    to_new : (draws, K) int, the new label of each label
+    agreed : the number of sites that agree, summed over draws, plus less than 1 per draw
+    """
+    tables = np.empty((len(draws), K, K))  # how many sites have one label in the draw, one in the reference
+    for rows in chunks(*draws.shape):
+        cells = (np.arange(rows.stop - rows.start)[:, None] * K + draws[rows]) * K + reference
+        size = (rows.stop - rows.start) * K**2
+        tables[rows] = np.bincount(cells.reshape(-1), minlength=size).reshape(-1, K, K)
+    # All numbers are whole, and less than 1 in all is added: it decides among ties only.
+    return assigned(tables + np.eye(K) / (K + 1))
+
+
+def assigned(scores: np.ndarray) -> tuple[np.ndarray, float]:
+    """The assignments (draws, K) of columns to the rows of `scores` (draws, K, K) of the largest total."""
+    to_new = np.array([linear_sum_assignment(one, maximize=True)[1] for one in scores])
+    return to_new, float(np.take_along_axis(scores, to_new[:, :, None], axis=2).sum())
+
+
+def commonest_labels(draws: np.ndarray, to_new: np.ndarray) -> np.ndarray:
+    """(n,) int, the label that each site has in most of the draws (draws, n) once they are permuted."""
+    n, K = draws.shape[1], to_new.shape[1]
+    counts = np.zeros(n * K, int)
+    for rows in chunks(*draws.shape):
+        cells = np.take_along_axis(to_new[rows], draws[rows], axis=1) + np.arange(n) * K
+        counts += np.bincount(cells.reshape(-1), minlength=n * K)
+    return counts.reshape(n, K).argmax(axis=1)
+
+
+def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
+    """(draws, K) int, the new labels by Stephens 2000, Algorithm 2, from those of a first guess.
+
+    Parameters
+    ----------
+    p : (draws, n, K) float, the probabilities of the labels of each site in each draw
+    to_new : (draws, K) int
+    """
+    best = -np.inf
+    while True:
+        to_old = np.argsort(to_new, axis=1)
+        q = np.zeros(p.shape[1:])
+        scores = np.empty((len(p), *q.shape[1:] * 2))
+        batches = list(chunks(len(p), q.size))
+        for rows in batches:
+            q += np.take_along_axis(p[rows], to_old[rows][:, None, :], axis=2).sum(axis=0)
+        # what is 0 in the mean is 0 in every draw: its logarithm must be finite, and is multiplied by 0 there
+        log_q = np.log(np.maximum(q / len(p), np.finfo(float).tiny))
+        for rows in batches:
+            scores[rows] = p[rows].transpose(0, 2, 1) @ log_q
+        better, total = assigned(scores)
+        # Rounding must not keep the iteration going.
+        if total <= best + 1e-9 * abs(total):
+            return to_new
+        to_new, best = better, total
+
+
+def as_most_draws(to_new: np.ndarray) -> np.ndarray:
+    """(K,) int, for each new label the label that it has in the draws with the commonest permutation."""
+    kinds, counts = np.unique(to_new, axis=0, return_counts=True)
+    return np.argsort(kinds[counts.argmax()])
+
+
+def permuted(idata: DataTree, z: str, names: list[str], to_new: xarray.DataArray) -> DataTree:
+    """A copy of `idata` with the labels `z`, and what is along the dimensions `names`, permuted.
+
+    Parameters
+    ----------
+    to_new : (chain, draw, K) int, the new label of each label
+    """
+    found, left_out = idata.copy(), []
+    to_old = np.argsort(to_new.values, axis=2)
+    for group in PER_DRAW:
+        if group not in idata.children:
+            continue
+        dataset = idata[group].to_dataset()
+        concerned = [name for name, v in dataset.data_vars.items() if depends(v, z, names)]
+        if concerned and not same_draws(dataset, to_new):
+            left_out.append(f"the group {group}, which has other draws than the posterior")
+            del found[group]
+            continue
+        for name in concerned:
+            dataset[name] = along(dataset[name], names, to_old)
+            if name == z:
+                dataset[name] = renamed(dataset[name], to_new.values)
+        found[group] = DataTree(dataset)
+    if "probabilities" in idata.children:
+        means = idata["probabilities"].to_dataset()
+        lost = [name for name, v in means.data_vars.items() if depends(v, z, names)]
+        if lost:
+            left_out.append(f"{shown(map(str, lost))} of the group probabilities, which are means over draws")
+            found["probabilities"] = DataTree(means.drop_vars(lost))
+    if "unconstrained_posterior" in idata.children:
+        left_out.append("the group unconstrained_posterior, whose values have no value per component")
+        del found["unconstrained_posterior"]
+    if left_out:
+        _log.info("What cannot be relabelled with %r is left out: %s.", z, "; ".join(left_out))
+    before = idata["permutations"].to_dataset() if "permutations" in idata.children else xarray.Dataset()
+    found["permutations"] = DataTree(before.assign({z: to_new}))
+    return found
+
+
+def depends(variable: xarray.DataArray, z: str, names: list[str]) -> bool:
+    """Whether a variable is the labels `z`, or has something for each of them."""
+    return variable.name == z or bool(set(names) & set(map(str, variable.dims)))
+
+
+def same_draws(dataset: xarray.Dataset, to_new: xarray.DataArray) -> bool:
+    """Whether a group has the chains and draws of the permutations."""
+    return all(d in dataset.sizes and dataset[d].equals(to_new[d]) for d in ("chain", "draw"))
+
+
+def along(variable: xarray.DataArray, names: list[str], to_old: np.ndarray) -> xarray.DataArray:
+    """A variable with its components permuted along all axes of `names`, to_old (chain, draw, K)."""
+    where = [variable.dims.index(d) for d in ("chain", "draw")]
+    dims = [d for d in variable.dims if d not in ("chain", "draw")]
+    values = np.moveaxis(variable.values, where, (0, 1))
+    for axis, d in enumerate(dims, start=2):
+        if d in names:
+            index = np.expand_dims(to_old, [i for i in range(2, values.ndim) if i != axis])
+            values = np.take_along_axis(values, index, axis)
+    return variable.copy(data=np.moveaxis(values, (0, 1), where))
+
+
+def renamed(labels: xarray.DataArray, to_new: np.ndarray) -> xarray.DataArray:
+    """Labels (..., chain, ..., draw, ...) replaced by the new ones, to_new (chain, draw, K)."""
+    where = [labels.dims.index(d) for d in ("chain", "draw")]
+    values = np.moveaxis(labels.values, where, (0, 1))
+    flat = values.reshape(*values.shape[:2], -1).astype(int, copy=False)
+    new = np.take_along_axis(to_new, flat, axis=2).astype(values.dtype).reshape(values.shape)
+    return labels.copy(data=np.moveaxis(new, (0, 1), where))
