@@ -380,7 +380,7 @@ def along(variable: xarray.DataArray, names: list[str], to_old: np.ndarray) -> x
     values = np.moveaxis(variable.values, where, (0, 1))
     for axis, d in enumerate(dims, start=2):
         if d in names:
-            index = np.expand_dims(to_old, [i for i in range(2, values.ndim) if i != axis])
+            index = np.expand_dims(to_old, tuple(i for i in range(2, values.ndim) if i != axis))
             values = np.take_along_axis(values, index, axis)
     return variable.copy(data=np.moveaxis(values, (0, 1), where))
 
