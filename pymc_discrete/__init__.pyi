@@ -1,10 +1,10 @@
 from . import diagnostics, factor_graphs, kernels, learning, variational
 from .collapse.marginalize import marginalize
 from .collapse.recover import recover
-from .diagnostics.summary import summary
 from .diagnostics.coclustering import coclustering
 from .diagnostics.partition import partition
 from .diagnostics.relabel import relabel
+from .diagnostics.summary import summary
 from .factor_graphs import FactorGraph
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
@@ -38,8 +38,8 @@ __all__ = [
     "Space",
     "Target",
     "TreeGibbs",
-    "diagnostics",
     "coclustering",
+    "diagnostics",
     "differentiable_slice_sample",
     "factor_graphs",
     "fit_energy_posterior",
