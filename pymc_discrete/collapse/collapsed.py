@@ -225,19 +225,20 @@ class Collapsed:
                 x = visit(jax.random.fold_in(key, n), x, False)
         return x
 
-    def drawn_stretches(self, key, x, usual):
+    def drawn_stretches(self, key, x, usual, first: Any = False):
         """(n,) int, the values that are summed of each site, and the number of a part, as `sums` takes them.
 
         Parameters
         ----------
         x : (d,) int
         usual : (d,) float, values that do not depend on x, about which stretches are laid
+        first : () bool, whether the chain is at its start
         """
         key_stretches, key_part = jax.random.split(key)
         part = None
         if isinstance(self.sums, SumsOfParts):
             part = jax.random.randint(key_part, (), 0, len(self.sums.parts))
-        return self._packed(*self.stretches.drawn(key_stretches, x, usual), x, part)
+        return self._packed(*self.stretches.drawn(key_stretches, x, usual, first), x, part)
 
     def too_short(self, share: np.ndarray) -> str | None:
         """A warning where sites come to the far end of their stretches; None where they do not.

@@ -86,13 +86,15 @@ class Stretches:
         high = xp.where(here, first + 2**doublings, first[..., :1]).max(-1)
         return xp.where(here, first, first[..., :1]).min(-1), high
 
-    def drawn(self, key, x, usual) -> tuple[Any, Any]:
+    def drawn(self, key, x, usual, first: Any = False) -> tuple[Any, Any]:
         """Stretches that hold the current values.
 
         Parameters
         ----------
         x : (d,) int
         usual : as in `intervals`
+        first : () bool, whether the chain is at its start, which may be impossible where the stretch about
+            the usual values is not: that one is taken
 
         Returns
         -------
@@ -102,7 +104,7 @@ class Stretches:
         u = uniforms(key_u, x.shape)
         values, doublings = self.about(u, x, usual)
         stride = jax.random.choice(key_stride, np.array(STRIDES))
-        elsewhere = jax.random.bernoulli(key_coin, ELSEWHERE)
+        elsewhere = jax.random.bernoulli(key_coin, ELSEWHERE) & ~jnp.asarray(first)
         values = jnp.where(elsewhere, self.anywhere(u, x, stride), values)
         return values, jnp.where(elsewhere, 0, doublings)
 

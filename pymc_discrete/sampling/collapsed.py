@@ -137,14 +137,20 @@ class CollapsedBlock(Block):
     # ------------------------------------------------------------ in a chain
     def draw(self, key, t, point: dict[str, Any], state: CollapsedState):
         key_stretch, key_nuts, key_sites = jax.random.split(key, 3)
-        stretches = self.collapsed.drawn_stretches(key_stretch, self._x(point), state.usual)
+        now = self._x(point)
+        stretches = self.collapsed.drawn_stretches(key_stretch, now, state.usual, t == 0)
         new, nuts, stats = self.nuts.draw(key_nuts, t, point | {STRETCHES: stretches}, state.nuts)
         del new[STRETCHES]
         context = self.collapsed.context(new)
         total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, stretches)
+        # a start may be impossible, with nothing possible in its stretch: then the chain stays
+        possible = total > -jnp.inf
+        new = {name: jnp.where(possible, value, point[name]) for name, value in new.items()}
+        x = jnp.where(possible, x, now)
         for start, v in self.collapsed.density.space.blocks:
             new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
-        stats["lp"] = stats["lp"] - total + self.collapsed.density.logdensity(x, context)
+        lp = stats["lp"] - total + self.collapsed.density.logdensity(x, context)
+        stats["lp"] = jnp.where(possible, lp, -jnp.inf)
         # a mean in which later draws of tuning weigh more; with it the windows of the sums are fixed
         weight = jnp.where(t < point[TUNE], 4.0 / (t + 4.0), 0.0)
         usual = state.usual + weight * (x - state.usual)

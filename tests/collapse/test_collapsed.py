@@ -124,6 +124,16 @@ def test_stretches_that_are_wrong_are_noticed(planted, length, elsewhere, mean, 
     assert scipy.stats.kstest((below + r.random(N.shape) * at).ravel(), "uniform").pvalue < 1e-6
 
 
+def test_chains_leave_a_start_that_only_the_sum_makes_possible():
+    """The first stretches are about the start: cells elsewhere may hold nothing possible."""
+    with pm.Model() as model:
+        p = pm.Beta("p", 4, 2)
+        pm.Binomial("y", pm.Poisson("N", 20, shape=1), p, observed=np.array([45]))
+    idata = pmd.sample(101, tune=10, chains=100, model=model, random_seed=0, collapse=True, **QUIET)
+    assert (idata["posterior"]["N"] >= 45).all()
+    assert np.isfinite(lp_of(idata)).all()
+
+
 def test_the_draws_have_the_log_density_that_is_recorded():
     for build in (labels, occupancy, captures, counts):
         model, _ = build()
