@@ -20,6 +20,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse.marginalize import reads
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.analysis import Depends
@@ -67,8 +68,12 @@ def chosen(
             'dtype="float64" sums them out.'
         )
         return None
+    # with discrete variables whose distribution depends on them, such as observations that are missing
+    wanted = list(found)
+    while more := [name for name in names if name not in wanted and reads(model[name], wanted, model)]:
+        wanted += more
     try:
-        collapsed = Collapsed.of(model, [name for name in names if name in found])
+        collapsed = Collapsed.of(model, [name for name in names if name in wanted])
     except (NotImplementedError, ValueError) as error:
         _log.info(f"Not summed out: {shown(found)}, {tied}. {str(error).splitlines()[0]}")
         return None
@@ -85,7 +90,11 @@ def chosen(
             f"{summed_by} sums out all the same."
         )
         return None
-    _log.info(f"Summed out while NUTS moves: {shown(found)}, {tied}. {sampled_by} samples as it is.")
+    rest = [name for name in wanted if name not in found]
+    depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
+    _log.info(
+        f"Summed out while NUTS moves: {shown(found)}, {tied}{depending}. {sampled_by} samples as it is."
+    )
     return collapsed
 
 

@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+import pymc_discrete as pmd
 from pymc_discrete.collapse import choice
 from pymc_discrete.sampling.assembly import steps_of
 from pymc_discrete.sampling.options import check_collapse
@@ -113,12 +114,25 @@ def test_what_pmd_sample_does_by_default(caplog, monkeypatch):
     assert any(t.startswith("Not summed out: 'N'") and "times the work" in t for t in messages(caplog))
 
 
+def test_what_depends_on_a_count_is_summed_out_with_it(caplog):
+    """As observations that are missing, which PyMC makes variables of."""
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        abundance()
+        pm.Binomial("kept", model["N"], 0.5, initval=[1, 1, 1])
+    steps, collapsed = steps_of(model, None, model.initial_point(), "auto")
+    assert not steps
+    assert sorted(collapsed.density.names) == ["N", "kept"]
+    assert any("with 'kept', which depends on them" in t for t in messages(caplog))
+
+
 def test_what_cannot_be_summed_out_alone_is_sampled(caplog):
     caplog.set_level("INFO", "pymc.discrete")
     with pm.Model() as model:
         abundance()
         pm.Binomial("kept", model["N"], 0.5, initval=[1, 1, 1])
-    _, collapsed = steps_of(model, None, model.initial_point(), "auto")
+        step = pmd.BlockGibbs(["kept"])
+    _, collapsed = steps_of(model, step, model.initial_point(), "auto")
     assert collapsed is None
     assert any("Not summed out: 'N'" in t and "Sum out 'kept' too" in t for t in messages(caplog))
 
