@@ -23,7 +23,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 # what GitHub makes of headings, for links to them
 myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]
-# links to folders and source files, which are no pages
+# pages may leave out a level of headings
 suppress_warnings = ["myst.header"]
 
 autosummary_generate = True

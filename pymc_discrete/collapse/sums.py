@@ -71,7 +71,7 @@ class Sums:
 
     @property
     def places(self) -> int:
-        """The length of the vector that says which values are summed, `stretches` of the methods."""
+        """The length of the vector `stretches`, by which the methods are told which values are summed."""
         return 2 * len(self.counts) * self.elements.longest
 
     # ------------------------------------------------------------ pure JAX functions

@@ -9,10 +9,8 @@ from pymc_discrete.diagnostics.draws import Counts, count, counted, per_element
 from pymc_discrete.diagnostics.effective import autocovariance, first_not_positive
 
 MOST = 10  # a variable with more values than this is cut into this many groups of neighbouring values
-LEAST_DRAWS, LEAST_COUNT = (
-    50,
-    5,
-)  # effective draws of a chain, and of each category, for which there is a p-value
+# A p-value needs this many effective draws of each chain, and of each category.
+LEAST_DRAWS, LEAST_COUNT = 50, 5
 STRETCH = 0.3  # the share of a chain's draws that its begin and its end have
 QUANTITIES = ["statistic", "df", "correction", "p"]
 

@@ -46,7 +46,7 @@ class Indicators(NamedTuple):
         return found
 
     def greatest(self, statistic: np.ndarray, sites: int) -> np.ndarray:
-        """(sites,) float, the greatest of a statistic (rows,) of the judged indicators of each site."""
+        """(sites,) float, for each site the greatest value among those of its indicators (rows,)."""
         return -self.least(-statistic, sites)
 
 

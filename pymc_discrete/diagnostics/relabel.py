@@ -282,7 +282,7 @@ def assigned(scores: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def commonest_labels(draws: np.ndarray, to_new: np.ndarray) -> np.ndarray:
-    """(n,) int, the label that each site has in most of the draws (draws, n) once they are permuted."""
+    """(n,) int, the commonest label of each site, over draws (draws, n) whose labels are permuted first."""
     n, K = draws.shape[1], to_new.shape[1]
     counts = np.zeros(n * K, int)
     for rows in chunks(*draws.shape):

@@ -90,10 +90,11 @@ def hamming_rhat(draws: Any) -> tuple[float, float]:
 
 
 def nested_rhat(data: Any, superchain_ids: Any, var_names: str | list[str] | None = None) -> Any:
-    """Split R-hat of many short chains, of which those of one superchain began together: ArviZ's.
+    """Nested R-hat, for many short chains in groups (superchains) whose chains began at the same point.
 
-    See `arviz_stats.rhat_nested`; Margossian et al. 2024, Nested R-hat, Bayesian Analysis, Eq. 8. The values
-    are taken as numbers, so that it suits counts and binary variables, and codes of categories only roughly.
+    Computed by `arviz_stats.rhat_nested`; Margossian et al. 2024, Nested R-hat, Bayesian Analysis, Eq. 8. The
+    values are taken as numbers, so that it suits counts and binary variables, and codes of categories only
+    roughly.
 
     Parameters
     ----------

@@ -14,8 +14,9 @@ from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.graph.support import bounds_of
 from pymc_discrete.targets.names import shown
 
-# Values of all discrete variables at which a term is tried, to see whether the start is to blame. Where each
-# element depends on one site with few values, these are all.
+# A term that is impossible at the start is tried again with all discrete variables at each of these values,
+# to see whether the start is to blame. Where an element of the term depends on one variable of at most 16
+# values from 0, all of them are tried.
 LEVELS = [*range(16), *(2**k for k in range(4, 21, 2))]
 NOT_LEFT = "tuning found nothing possible near it"
 NOT_FOUND = "no possible one was found"  # what a search for a start has come to
