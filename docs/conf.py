@@ -1,16 +1,18 @@
 """The site: `sphinx-build -c docs . site`, from the root of the repository, whose pages link to one another.
 
-The pages are Markdown that reads as well where it lies; the reference is made of docstrings.
+The pages are Markdown that reads as well where it lies; the reference is made of docstrings. The pages of the
+gallery are notebooks in Markdown, which are run when the site is built.
 """
 
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 project = "pymc-discrete"
 author = "The pymc-discrete developers"
 version = release = version_of("pymc-discrete")
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -18,13 +20,22 @@ extensions = [
 ]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "README.md", "CONTRIBUTING.md", "benchmarks/*.md", "benchmarks/results/**"]
-source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
 
 # what GitHub makes of headings, for links to them
 myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]
 # pages may leave out a level of headings
 suppress_warnings = ["myst.header"]
+
+# A page of the gallery is run where its text is not that of a run before; after a change of the package, remove
+# this folder to run all of them again. An error in a cell is an error of the build.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(Path(__file__).parents[1] / ".jupyter_cache")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+# the lines that samplers log, of one cell in one piece
+nb_merge_streams = True
 
 autosummary_generate = True
 autosummary_imported_members = True
