@@ -28,8 +28,8 @@ myst_enable_extensions = ["dollarmath"]
 # pages may leave out a level of headings
 suppress_warnings = ["myst.header"]
 
-# A page of the gallery is run where its text is not that of a run before; after a change of the package, remove
-# this folder to run all of them again. An error in a cell is an error of the build.
+# A page of the gallery is run where its code is not that of a run before; after a change of the package,
+# remove this folder to run all of them again. An error in a cell is an error of the build.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).parents[1] / ".jupyter_cache")
 nb_execution_raise_on_error = True

@@ -1,0 +1,399 @@
+"""The pages of the gallery: the time that pmd.sample and other tools take, and how good their draws are.
+
+python -m benchmarks.gallery --out benchmarks/results/NAME-gallery [--pages raters] [--tools pmd.sample JAGS]
+
+A page is docs/gallery/PAGE.md. Its cells with the tag `model` are run one after another and must leave a
+variable `model`. Those with the tag `by-hand`, which are run after them, leave `by_hand`: the model with its
+discrete unknowns summed out, as one would have written it before. Every row has a process of its own and
+begins without anything compiled. What a page has for JAGS, and what its draws are judged by where that is not
+each unknown by itself, is listed in PAGES.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks import harness, scores
+from benchmarks.jags_program import JagsModel, run_jags
+
+GALLERY = harness.ROOT / "docs" / "gallery"
+CHAINS, TUNE, DRAWS = 4, 1000, 1000
+SECONDS = 10  # of sampling, of JAGS
+SIGMAS = 5.0
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+
+
+# ---------------------------------------------------------------- pages
+@dataclass(frozen=True)
+class Page:
+    """What a page needs beside its cells.
+
+    Attributes
+    ----------
+    summaries : posterior (Dataset) -> {name: (chains, draws)}, what draws are judged by; by default each
+        element of each unknown
+    jags : {name: value} of what the cells left -> JagsModel of one form
+    """
+
+    summaries: Callable | None = None
+    jags: Callable | None = None
+
+
+RATERS = """model {
+  share ~ ddirch(a)
+  for (j in 1:5) { for (k in 1:4) {
+    answers[j, k, 1:4] ~ ddirch(b[k, ])
+    right[4 * (j - 1) + k] <- answers[j, k, k]
+  } }
+  for (i in 1:45) { z[i] ~ dcat(share) }
+  for (n in 1:315) { y[n] ~ dcat(answers[rater[n], z[patient[n]], 1:4]) }
+}"""
+
+
+def raters_in_jags(page):
+    names = [f"answers[{r}, {k}, {k}]" for r in "ABCDE" for k in range(1, 5)]
+    return jags_model(
+        RATERS,
+        {"share": (4,), "right": (20,)},
+        lambda a: elements("share", range(1, 5), a["share"]) | dict(zip(names, a["right"].T, strict=True)),
+        {
+            "a": page["share_prior"],
+            "b": page["answers_prior"],
+            "rater": page["rater"] + 1,
+            "patient": page["patient"] + 1,
+            "y": page["answer"] + 1,
+        },
+    )
+
+
+COAL = """model {
+  switchpoint ~ dcat(p)
+  early ~ dexp(1)
+  late ~ dexp(1)
+  for (t in 1:111) {
+    rate[t] <- ifelse(t <= switchpoint, early, late)
+    y[t] ~ dpois(rate[t])
+  }
+}"""
+
+
+def coal_in_jags(page):
+    return jags_model(
+        COAL,
+        {"switchpoint": (), "early": (), "late": ()},
+        lambda a: {"early": a["early"], "late": a["late"], "switchpoint": a["switchpoint"] + 1850},
+        {"p": np.full(111, 1 / 111), "y": page["disasters"]},
+    )
+
+
+SPRINKLER = """model {
+  cloudy ~ dbeta(1, 1)
+  for (k in 1:2) { sprinkler[k] ~ dbeta(1, 1) }
+  for (k in 1:2) { rain[k] ~ dbeta(1, 1) }
+  for (k in 1:4) { wet[k] ~ dbeta(1, 1) }
+  for (i in 1:n) {
+    y[i, 1] ~ dbern(cloudy)
+    y[i, 2] ~ dbern(sprinkler[y[i, 1] + 1])
+    y[i, 3] ~ dbern(rain[y[i, 1] + 1])
+    y[i, 4] ~ dbern(wet[2 * y[i, 2] + y[i, 3] + 1])
+  }
+}"""
+
+
+def sprinkler_in_jags(page):
+    def summaries(a):
+        wet = {f"p_wet[{k // 2}, {k % 2}]": a["wet"][:, k] for k in range(4)}
+        two = elements("p_sprinkler", range(2), a["sprinkler"]) | elements("p_rain", range(2), a["rain"])
+        return {"p_cloudy": a["cloudy"]} | two | wet
+
+    return jags_model(
+        SPRINKLER,
+        {"cloudy": (), "sprinkler": (2,), "rain": (2,), "wet": (4,)},
+        summaries,
+        {"n": len(page["days"]), "y": page["days"].to_numpy()},
+    )
+
+
+def sorted_components(posterior):
+    """Means and weights of a mixture in the order of the means, which no labels enter."""
+    mu, w = (posterior[name].transpose("chain", "draw", ...).to_numpy() for name in ("mu", "w"))
+    order = mu.argsort(axis=2)
+    return {
+        f"{name}, component {k + 1}": np.take_along_axis(values, order, axis=2)[..., k]
+        for name, values in (("mu", mu), ("w", w))
+        for k in range(mu.shape[2])
+    }
+
+
+PAGES = {
+    "changepoints": Page(jags=coal_in_jags),
+    "missing_data": Page(jags=sprinkler_in_jags),
+    "mixtures": Page(summaries=sorted_components),
+    "raters": Page(jags=raters_in_jags),
+}
+
+
+def jags_model(text, watched, summaries, data):
+    return JagsModel(
+        title="",
+        pymc=lambda: None,
+        summaries=lambda a: a,
+        jags={"": text},
+        watched=watched,
+        jags_summaries=summaries,
+        start=lambda y: {},
+        data=data,
+    )
+
+
+def elements(name, labels, draws):
+    """{name[label]: (draws,)} of draws (draws, labels)."""
+    return {f"{name}[{label}]": draws[:, k] for k, label in enumerate(labels)}
+
+
+def cells(page, tag):
+    """The code of the cells of a page that have a tag, in their order."""
+    from myst_nb.core.read import read_myst_markdown_notebook
+
+    notebook = read_myst_markdown_notebook((GALLERY / f"{page}.md").read_text())
+    return [c.source for c in notebook.cells if c.cell_type == "code" and tag in c.metadata.get("tags", ())]
+
+
+def run_cells(page, *tags):
+    """What the cells of a page with these tags leave, {name: value}; paths in them start in the gallery."""
+    left = {}
+    with contextlib.chdir(GALLERY):
+        for tag in tags:
+            for number, source in enumerate(cells(page, tag)):
+                exec(compile(source, f"{page}.md, {tag} {number}", "exec"), left)
+    return left
+
+
+# ---------------------------------------------------------------- tools
+# each: page -> (seconds from the call to the result, DataTree, names of the unknowns)
+def of_pymc(page, tags, name, sample):
+    left = run_cells(page, *tags)
+    with left[name] as model:
+        begin = time.perf_counter()
+        tree = sample()
+        seconds = time.perf_counter() - begin
+    return seconds, tree, [rv.name for rv in model.free_RVs]
+
+
+def with_ours(page):
+    import pymc_discrete as pmd
+
+    return of_pymc(page, ["model"], "model", lambda: pmd.sample(DRAWS, TUNE, CHAINS, **QUIET))
+
+
+def again(page):
+    import pymc_discrete as pmd
+
+    left = run_cells(page, "model")
+    with left["model"]:
+        pmd.sample(DRAWS, TUNE, CHAINS, **QUIET)
+        begin = time.perf_counter()
+        tree = pmd.sample(DRAWS, TUNE, CHAINS, **QUIET | {"random_seed": 2})
+        seconds = time.perf_counter() - begin
+    return seconds, tree, [rv.name for rv in left["model"].free_RVs]
+
+
+def in_pm_sample(tags, name, step=lambda: None):
+    def run(page):
+        import pymc as pm
+
+        def sample():
+            return pm.sample(DRAWS, tune=TUNE, chains=CHAINS, step=step(), **QUIET)
+
+        return of_pymc(page, tags, name, sample)
+
+    return run
+
+
+def autostep():
+    import pymc_discrete as pmd
+
+    return pmd.AutoStep()
+
+
+JAGS, BY_HAND = "JAGS", "by hand"
+TOOLS = {
+    "pmd.sample": with_ours,
+    "pmd.sample, again": again,
+    "pm.sample, AutoStep": in_pm_sample(["model"], "model", autostep),
+    "pm.sample": in_pm_sample(["model"], "model"),
+    BY_HAND: in_pm_sample(["model", "by-hand"], "by_hand"),
+}
+OURS = "pmd.sample"
+
+
+# ---------------------------------------------------------------- how good draws are
+def judged(page, tree, names):
+    """{summary: {"ess", "rhat"}}, and moments {summary: ...} of what is no category, of a DataTree."""
+    summaries = PAGES.get(page, Page()).summaries
+    posterior = tree["posterior"].to_dataset()
+    if summaries:
+        return judged_arrays(summaries(posterior))
+    discrete = [n for n in names if n in posterior and posterior[n].dtype.kind in "iub"]
+    others = [n for n in names if n in posterior and n not in discrete]
+    found, moments = judged_arrays({k: v for n in others for k, v in of_elements(posterior[n]).items()})
+    if discrete:
+        import pymc_discrete as pmd
+
+        table = pmd.summary(tree, discrete)
+        # of a value that is nearly certain there are too few changes to count effective draws
+        uncertain = table[table["P(mode)"] <= 0.95]
+        found |= {
+            name: {"ess": float(np.nan_to_num(row["ess"])), "rhat": float(row["rhat"])}
+            for name, row in uncertain.iterrows()
+        }
+    return found, moments
+
+
+def of_elements(draws):
+    from pymc_discrete.diagnostics.summary import row_names
+
+    values = draws.transpose("chain", "draw", ...).to_numpy()
+    flat = values.reshape(*values.shape[:2], -1)
+    return {name: flat[..., i] for i, name in enumerate(row_names(draws.transpose("chain", "draw", ...)))}
+
+
+def judged_arrays(summaries):
+    import arviz as az
+
+    moments = scores.moments(summaries)
+    rhat = {n: float(az.rhat(v)) if np.ptp(v) else np.inf for n, v in summaries.items()}
+    return {n: {"ess": m["ess"], "rhat": rhat[n]} for n, m in moments.items()}, moments
+
+
+# ---------------------------------------------------------------- rows
+def options(p):
+    harness.choice(p, "--pages", sorted(path.stem for path in GALLERY.glob("*.md") if path.stem != "index"))
+    harness.choice(p, "--tools", [*TOOLS, JAGS])
+    p.add_argument("--limit", type=float, default=600, help="seconds for a row")
+
+
+def rows(args, records):
+    for page in args.pages:
+        for tool in args.tools:
+            if tool == BY_HAND and not cells(page, "by-hand"):
+                continue
+            if tool == JAGS and not (page in PAGES and PAGES[page].jags):
+                continue
+            with harness.empty_pytensor_cache() as env:
+                yield harness.Row({"page": page, "tool": tool}, env)
+
+
+def measure(args, page, tool):
+    if tool == JAGS:
+        spec = PAGES[page].jags(run_cells(page, "model"))
+        summaries, sampling, before, details = run_jags(spec, spec.jags[""], (), SECONDS, 1, CHAINS, TUNE)
+        seconds, draws = float(before + sampling[0]), CHAINS * next(iter(summaries.values())).shape[1]
+        found, moments = judged_arrays(summaries)
+    else:
+        seconds, tree, names = TOOLS[tool](page)
+        draws = tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"]
+        found, moments = judged(page, tree, names)
+        details = {}
+    worst = min(found, key=lambda n: found[n]["ess"])
+    rhats = [f["rhat"] for f in found.values()]
+    return {
+        "seconds": seconds,
+        "draws": draws,
+        "judged": len(found),
+        "min_ess": found[worst]["ess"],
+        "worst": worst,
+        "rhat": float(np.nanmax(rhats)) if not np.isnan(rhats).all() else np.nan,
+        "summaries": moments,
+        **details,
+    }
+
+
+def progress(r):
+    return f"{r['seconds']:.1f} s, least ESS {r['min_ess']:.0f} of {r['worst']}, R-hat {r['rhat']:.3f}"
+
+
+# ---------------------------------------------------------------- tables
+COLUMNS = ["tool", "seconds", "draws", "least ESS", "of", "R-hat", "least ESS per second"]
+
+
+def markdown(args, records):
+    versions = next((r["jags"] for r in records if "jags" in r), "not run")
+    heads = harness.origins([r | {"versions": r["versions"] | {JAGS: versions}} for r in records])
+    lines = ["# The gallery's pages", "", *heads, "", *FOOTNOTE, ""]
+    for page in dict.fromkeys(r["page"] for r in records):
+        mine = [r for r in records if r["page"] == page]
+        # comments mark what the page itself shows
+        lines += [f"## {page}", "", f"<!-- begin {page} -->", "", *harness.table(COLUMNS, map(row, mine)), ""]
+        lines += [*notes(mine), f"<!-- end {page} -->", ""]
+    return "\n".join(lines)
+
+
+def row(r):
+    name = harness.label(r["tool"], r["tool"] == OURS)
+    if r["status"] != "ok":
+        return [name, r["reason"] if r["reason"].startswith(harness.NO_RESULT) else r["status"]]
+    rhat = "infinite" if np.isinf(r["rhat"]) else f"{r['rhat']:.3f}"
+    speed = f"{r['min_ess'] / r['seconds']:.3g}"
+    return [
+        name,
+        f"{r['seconds']:.1f}",
+        f"{r['draws']:,}",
+        f"{r['min_ess']:,.0f}",
+        f"`{r['worst']}`",
+        rhat,
+        speed,
+    ]
+
+
+def notes(records):
+    """Lines on rows that failed, and on means that differ from those of pmd.sample."""
+    found = []
+    ok = {r["tool"]: r for r in records if r["status"] == "ok"}
+    for r in records:
+        if r["status"] != "ok":
+            found.append(f"- {r['tool']}: {r['reason']}")
+        elif OURS in ok and r is not ok[OURS]:
+            found += disagreements(r, ok[OURS])
+    return [*found, ""] if found else []
+
+
+def disagreements(r, ours):
+    shared = [n for n in r["summaries"] if n in ours["summaries"]]
+    for name in shared:
+        a, b = r["summaries"][name], ours["summaries"][name]
+        z = (a["mean"] - b["mean"]) / np.hypot(a["mcse_mean"], b["mcse_mean"])
+        if min(a["ess"], b["ess"]) >= 50 and abs(z) > SIGMAS:
+            yield f"- {r['tool']}: the mean of `{name}` **differs** from that of {OURS} (z = {z:.1f})."
+
+
+FOOTNOTE = f"""- Seconds from the call to the result, nothing compiled before; "pmd.sample, again" is the
+  second call in one process. {CHAINS} chains of {TUNE:,} tuning draws and {DRAWS:,} draws.
+- pm.sample: PyMC's own steps, as many chains at a time as there are cores. by hand: the page's model with
+  its discrete unknowns summed out, by PyMC's NUTS; it draws no discrete unknowns.
+- JAGS: without its module glm, {TUNE:,} draws of adaptation and as many of burn-in, then draws for
+  {SECONDS} s; seconds of the processor, the chains one after another. It is judged by the continuous
+  unknowns, and by discrete ones where the model has only one.
+- Least ESS: bulk ESS (ArviZ) of each element of each continuous unknown; of each element of a discrete one
+  whose commonest value has a probability of at most 95 %, the ESS of its categories (`pmd.summary`). R-hat:
+  the largest of the same. Of mixtures: of means and weights in the order of the means.
+- Means of continuous unknowns that differ from those of pmd.sample by more than {SIGMAS:.0f} Monte Carlo
+  errors would be listed.""".splitlines()
+
+
+if __name__ == "__main__":
+    harness.main(
+        harness.Benchmark(
+            __doc__,
+            rows,
+            measure,
+            markdown,
+            progress,
+            options,
+            short={"pages": ["changepoints"], "tools": ["pmd.sample"]},
+            keeps_other_rows=True,
+        )
+    )
