@@ -190,7 +190,7 @@ def answer(before, summaries, sampling):
     return {
         "first_draw": before,
         "seconds": seconds,
-        **{k: found[k] for k in ("draws", "min_ess", "summaries")},
+        **{k: found[k] for k in ("min_ess", "summaries")},
     }
 
 
