@@ -23,6 +23,7 @@ from .targets.space import Space
 from .targets.target import Target
 from .variational.differentiable_slice import differentiable_slice_sample
 from .variational.energy_posterior import fit_energy_posterior
+from .version import __version__
 
 __all__ = [
     "AutoStep",
@@ -38,6 +39,7 @@ __all__ = [
     "Space",
     "Target",
     "TreeGibbs",
+    "__version__",
     "coclustering",
     "diagnostics",
     "differentiable_slice_sample",

@@ -33,4 +33,4 @@ def test_the_figure_of_the_architecture_names_what_there_is():
 
 def test_the_reference_has_every_public_name():
     listed = {line.strip() for line in (ROOT / "docs/api.md").read_text().splitlines()}
-    assert set(pmd.__all__) <= listed
+    assert set(pmd.__all__) - {"__version__"} <= listed

@@ -9,6 +9,7 @@ from tests.tools.processes import ROOT, run_python
 
 PACKAGE = ROOT / "pymc_discrete"
 LAYERS = (
+    "version",
     "compile_cache",
     "checks",
     "reuse",

@@ -29,7 +29,7 @@ SUMMED_OUT = "summed out"  # the name of the potential
 
 
 def marginalize(
-    model: pm.Model | None = None, vars: Any = None, *, truncate: dict[str, tuple] | None = None
+    model: pm.Model | None = None, vars: Any = None, *, truncate: dict[str, tuple[int, int]] | None = None
 ) -> pm.Model:
     r"""A model without some of its discrete variables, which are summed out of its density.
 
@@ -102,7 +102,7 @@ def without_starts(model: pm.Model) -> pm.Model:
 
 
 def density_to_sum(
-    plain: pm.Model, names: list[str], truncate: dict[str, tuple] | None, with_numbers: bool = False
+    plain: pm.Model, names: list[str], truncate: dict[str, tuple[int, int]] | None, with_numbers: bool = False
 ) -> ModelDensity:
     """The log density of a model, without transforms, as a function of the variables to sum out.
 
@@ -275,7 +275,7 @@ def values_without_density(n: int) -> Variable:
     return pm.CustomDist.dist(logp=no_density, shape=(n,), dtype="int64")
 
 
-def no_density(value):
+def no_density(value: Variable) -> Variable:
     """A log density of 0."""
     return pt.zeros(value.shape)
 

@@ -34,7 +34,7 @@ def recover(
     model: pm.Model | None = None,
     vars: Any = None,
     *,
-    truncate: dict[str, tuple] | None = None,
+    truncate: dict[str, tuple[int, int]] | None = None,
     log_likelihood: str | None = None,
     random_seed: Any = None,
 ) -> DataTree:
@@ -158,7 +158,9 @@ def seed_of(random_seed: Any) -> int:
         ) from error
 
 
-def of_chains(sums: Sums, keys, inputs: list[Any]):
+def of_chains(
+    sums: Sums, keys: Any, inputs: list[Any]
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Draws, mean probabilities, the largest and the mean tails, of inputs (chains, draws, ...).
 
     Returns
@@ -172,8 +174,8 @@ def of_chains(sums: Sums, keys, inputs: list[Any]):
     space, K = sums.density.space, int(sums.counts.max(initial=1))
     last = jnp.asarray(space.upper - space.lower)[:, None]
 
-    def chain(key, inputs):
-        def draw(carried, one):
+    def chain(key: Any, inputs: Any) -> tuple[jax.Array, ...]:
+        def draw(carried: Any, one: Any) -> tuple[Any, Any]:
             total, left_out, usually = carried
             logp, x, p = sums.total_draw_and_probabilities(one[0], sums.density.without_parts(one[1:]))
             beyond = tails(p, last)

@@ -4,6 +4,7 @@
 Here the same estimate is computed for many rows at once; a test compares the two.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def array_of(draws: Any) -> np.ndarray:
     return checked(np.asarray(transposed))
 
 
-def present(x: np.ndarray):
+def present(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Sites, values and weights (rows,) of all indicators of a batch, a bounded number of rows at a time.
 
     Of a site with two values one indicator is enough, with weight 2: the other one is 1 less it.

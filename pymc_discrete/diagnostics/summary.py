@@ -111,7 +111,7 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
     rows = {}
     for name, draws in posterior.data_vars.items():
         columns = columns_of(posterior, tree, str(name), draws)
-        between, within = (chi_square(draws, compare=c).data for c in ("chains", "stretches"))  # type: ignore[arg-type]
+        between, within = (chi_square(draws, compare=c).data for c in ("chains", "stretches"))
         varies = ~np.isnan(between[..., 2])
         rhat, worst = hamming_rhat(draws)
         words, counts = np.unique(columns["verdict"], return_counts=True)

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 
 from pymc_discrete.checks import check_way
 from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, added_up
-from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.target import Target
 
 

@@ -82,7 +82,7 @@ class FactorGraph(SumOfFactors):
         """
         return to_target(self, differences)
 
-    def potential(self, values: dict[str, Any]):
+    def potential(self, values: dict[str, Any]) -> Any:
         """The log density as a PyTensor expression.
 
         Inside a model: `pm.Potential("graph", graph.potential({"x": x}))`.

@@ -134,7 +134,7 @@ class Extraction:
         by_name = {name: jnp.where(jnp.isnan(u), -jnp.inf, u) for name, u in by_name.items()}
         return SumOfFactors(self.space, pairs.factors() + factors, by_name)
 
-    def without_nan(self, table, sites: np.ndarray):
+    def without_nan(self, table: Any, sites: np.ndarray) -> Any:
         """`table` (E, K1, ..., Kn) with -inf for nan, and 0 for values that a site does not have."""
         exists = np.ones((len(sites), *[1] * sites.shape[1]), bool)
         for j in range(sites.shape[1]):

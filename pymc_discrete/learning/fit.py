@@ -120,26 +120,26 @@ def fit(
     key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
     params = start_of(model, key_start, params)
 
-    def iteration(carried, key):
+    def iteration(carried: Any, key: Any) -> tuple[Any, Any]:
         params, state, kept = carried
         key_data, key_model = jax.random.split(key)
         graph = model.graph(params)
         plus, weights = observations.draw(key_data, model, graph, sampler)
         minus, kept = sampler.draw(key_model, graph, kept, chains)
 
-        def likelihood(params):
+        def likelihood(params: dict[str, Any]) -> Any:
             """A function whose gradient estimates that of the log likelihood; its value does not."""
             logdensity = jax.vmap(model.graph(params).logdensity)
             return weights @ logdensity(plus) - logdensity(minus).mean()
 
-        def loss(params):
+        def loss(params: dict[str, Any]) -> Any:
             return l1 * l1_norm(model.interactions(params)) - likelihood(params)
 
         mismatch = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(jax.grad(likelihood)(params))))
         updates, state = optimizer.update(jax.grad(loss)(params), state, params)
         return (optax.apply_updates(params, updates), state, kept), mismatch
 
-    def run(params, kept, key):
+    def run(params: dict[str, Any], kept: Any, key: Any) -> tuple[Any, Any]:
         begin = (params, optimizer.init(params), kept)
         return jax.lax.scan(iteration, begin, jax.random.split(key, iterations))
 

@@ -2,6 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
 
 from pymc_discrete.targets.jax_settings import default_settings
 
@@ -9,7 +11,7 @@ AT_ONCE = 2**24  # comparisons of sites that are held in memory together
 
 
 @default_settings()
-def squared_mmd(x, y):
+def squared_mmd(x: ArrayLike, y: ArrayLike) -> Array:
     r"""Squared maximum mean discrepancy of two sets of samples, with the average Hamming kernel.
 
     .. math:: \frac1{N^2} \sum_{ij} k(x_i, x_j) + \frac1{M^2} \sum_{ij} k(y_i, y_j)
@@ -48,11 +50,11 @@ def squared_mmd(x, y):
     return mean_kernel(x, x) + mean_kernel(y, y) - 2 * mean_kernel(x, y)
 
 
-def mean_kernel(x, y):
+def mean_kernel(x: Array, y: Array) -> Array:
     """() float, the mean of k over all pairs of a sample of x and one of y."""
     size = max(AT_ONCE // y.size, 1)
 
-    def one(a):
+    def one(a: Array) -> Array:
         return jnp.exp(-(a != y).mean(axis=1, dtype=jnp.result_type(float))).mean()
 
     return jax.lax.map(one, x, batch_size=min(size, len(x))).mean()

@@ -67,7 +67,7 @@ class Ising:
         weights = self.spread * jax.random.normal(key_weights, (self.n, self.n))
         return {"weights": jnp.triu(weights, 1), "bias": self.spread * jax.random.normal(key_bias, (self.n,))}
 
-    def matrix(self, params: dict[str, Any]):
+    def matrix(self, params: dict[str, Any]) -> Any:
         """W (n, n), symmetric."""
         upper = jnp.triu(params["weights"], 1)
         return upper + upper.T

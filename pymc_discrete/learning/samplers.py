@@ -75,7 +75,7 @@ class PersistentPMP:
         return jax.vmap(lambda k: pmp(k, graph, n_sweeps=self.n_sweeps, damping=self.damping))(keys)
 
     def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
-        def draw(k, previous):
+        def draw(k: Any, previous: Any) -> Any:
             return pmp(
                 k,
                 graph,

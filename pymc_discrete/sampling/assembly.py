@@ -18,13 +18,13 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.slice import SliceBlock
-from pymc_discrete.steps.auto import AutoStep
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
+from pymc_discrete.steps.suited import steps_for
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.integrals.choice import say_not_integrated
@@ -96,12 +96,12 @@ def steps_of(
     if collapsed:
         left = [name for name in left if name not in collapsed.density.names]
     if left:
-        options: dict[str, Any] = {"model": model, "initial_point": point, "_all_in_jax": True}
+        options: dict[str, Any] = {"initial_point": point}
         if not collapsed and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat):
             options["integrate"] = gated_coefficients(model, left, moved, point) or None
         elif collapsed and isinstance(collapse, str):
             say_not_integrated(model, left, moved, point, collapsed.density.names)
-        automatic = AutoStep(left, **options)
+        automatic = steps_for(model, block_of(model, left), all_in_jax=True, **options)
         flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed
 

@@ -17,8 +17,8 @@ from pymc_discrete.steps.discrete import INTEGRATED, DiscreteStep
 from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed
+from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
-from pymc_discrete.targets.from_model import ModelDensity
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure_of_model import key_of_object
 from pymc_discrete.targets.target import Target

@@ -72,14 +72,14 @@ class AutoStep(DiscreteStep):
 
     name = "auto_step"
 
-    def __new__(cls, vars: Any = None, *, _all_in_jax: bool = False, **options: Any):
+    def __new__(cls, vars: Any = None, **options: Any) -> Any:
         cls.check_options(options)
         model = model_of(options.pop("model", None), vars)
         names = block_of(model, vars)
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         first = None if vars is not None or asked else not_sampled(model, names, options)
         if first is None:
-            return steps_for(model, names, all_in_jax=_all_in_jax, **options)
+            return steps_for(model, names, **options)
         left = [name for name in names if name not in {v.name for v in first.vars}]
         if not left:
             return first

@@ -61,7 +61,7 @@ class JaxStep(BlockedStep):
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {}
     learned: Any
 
-    def __new__(cls, vars: Any = None, *positional, **options):
+    def __new__(cls, vars: Any = None, *positional: Any, **options: Any) -> Any:
         if positional:
             raise TypeError(
                 f"{cls.__name__} takes its variables in one list, {cls.__name__}([...]), and options by name "
@@ -84,7 +84,7 @@ class JaxStep(BlockedStep):
         blocked: bool = True,
         rng: Any = None,
         initial_point: PointType | None = None,
-        compile_kwargs: dict | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
     ):
         del compile_kwargs
         self.model, self.blocked = model_of(model), blocked
@@ -192,7 +192,7 @@ class JaxStep(BlockedStep):
         self.checked = False
         _ = self._data  # the data now, as the density has them
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.tune, self.tune_draws, self.draws = tune > 0, tune, draws
         self._reset()

@@ -2,11 +2,13 @@
 
 import functools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
+from jax import Array
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.util import get_random_generator
@@ -77,7 +79,7 @@ class CollapsedNUTS(NutsInJax):
     ...     idata = pm.sample(step=pmd.CollapsedNUTS(integrate="auto"))
     """
 
-    def __new__(cls, vars: Any = None, **options: Any):
+    def __new__(cls, vars: Any = None, **options: Any) -> Any:
         if not options.get("blocked", True):
             raise ValueError("CollapsedNUTS moves all of its variables together: leave out blocked=False.")
         if options.get("integrate") is not None:
@@ -98,7 +100,7 @@ class CollapsedNUTS(NutsInJax):
         blocked: bool = True,
         rng: Any = None,
         initial_point: PointType | None = None,
-        compile_kwargs: dict | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
     ):
         del compile_kwargs, integrate
         if pytensor.config.floatX != "float64":
@@ -162,11 +164,11 @@ class CollapsedNUTS(NutsInJax):
         )
 
     @functools.cached_property
-    def _drawn(self):
+    def _drawn(self) -> Callable[..., Any]:
         """(seed, point, stretches) -> (sites, the log density of the model less the sum), compiled."""
         names = [str(v.name) for v in self.model.value_vars if v.name not in self.summed]
 
-        def draw(seed, values, stretches):
+        def draw(seed: Array, values: list[Array], stretches: Array) -> tuple[Array, Array]:
             point = dict(zip(names, values, strict=True)) | self.collapsed.density.numbers
             context = self.collapsed.context(point)
             total, x = self.collapsed.total_and_draw(key_of_words(seed), context, stretches)
@@ -176,7 +178,7 @@ class CollapsedNUTS(NutsInJax):
         return lambda seed, point, stretches: compiled(seed, [point[name] for name in names], stretches)
 
     @functools.cached_property
-    def _stretches(self):
+    def _stretches(self) -> Callable[..., Any]:
         return jitted(lambda seed, *args: self.collapsed.drawn_stretches(key_of_words(seed), *args))
 
     def _sum(self, rest: PointType, stretches: np.ndarray) -> float:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -31,7 +32,7 @@ def announced(what: str, logged: threading.Event | None = None) -> Iterator[thre
     """
     logged = logged or threading.Event()
 
-    def log():
+    def log() -> None:
         if not logged.is_set():
             logged.set()
             _log.info(f"Compiling {what} ...")
@@ -48,11 +49,11 @@ def announced(what: str, logged: threading.Event | None = None) -> Iterator[thre
         timer.cancel()
 
 
-def announcing(function: Callable, what: str) -> Callable:
+def announcing(function: Callable[..., Any], what: str) -> Callable[..., Any]:
     """`function`, a jitted one, whose first call is announced, since that call compiles it."""
     compiled = False
 
-    def call(*args):
+    def call(*args: Any) -> Any:
         nonlocal compiled
         if compiled:
             return function(*args)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+from jax import Array
 from pymc.blocking import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -28,7 +29,8 @@ from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed
 from pymc_discrete.steps.watch import Watch
 from pymc_discrete.steps.without_jax import no_jax_version
-from pymc_discrete.targets.from_model import ModelDensity, coefficients_of, target_of
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.from_model import coefficients_of, target_of
 from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import width_of_models
@@ -39,7 +41,7 @@ _log = logging.getLogger("pymc.discrete")
 
 INTEGRATED = 2**32 - 1  # what the key of a draw is folded with for the variables that are integrated out
 
-_kept: Kept[Callable] = Kept(PROGRAMS)
+_kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
 TRANSITION = 2.0  # overhead of a computation besides its counted operations, in microseconds
 
@@ -52,7 +54,7 @@ class DiscreteStepState(StepMethodState):
     checked: bool
     tune_draws: int
     learned: Any
-    params: dict
+    params: dict[str, Any]
     transitions: int
 
 
@@ -181,17 +183,19 @@ class DiscreteStep(JaxStep):
         return self.tuner_for(self.target)
 
     @functools.cached_property
-    def _draw(self):
+    def _draw(self) -> Callable[..., Any]:
         """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, summary, values).
 
         The values are those of the variables that are integrated out.
         """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
-    def _make_draw(self):
+    def _make_draw(self) -> Callable[..., Any]:
         density, kernel = self.density, self.kernel
 
-        def draw(seed, x, others, params, transitions):
+        def draw(
+            seed: Array, x: Array, others: Any, params: Any, transitions: Array
+        ) -> tuple[Array, Array, Any]:
             target = Target(density).with_inputs(others)
             key = key_of_words(seed)
             state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
@@ -206,14 +210,14 @@ class DiscreteStep(JaxStep):
         return announcing(jitted(draw), self.named())
 
     @functools.cached_property
-    def _settle(self):
+    def _settle(self) -> Callable[..., Any]:
         """The compiled `settle`: (seed (2,) uint32, x (d,), others) -> x."""
         return _kept.get(("settle", self.density), self._make_settle)
 
-    def _make_settle(self):
+    def _make_settle(self) -> Callable[..., Any]:
         density = self.density
 
-        def settled(seed, x, others):
+        def settled(seed: Array, x: Array, others: Any) -> Array:
             return settle(key_of_words(seed), x, Target(density).with_inputs(others))
 
         return announcing(jitted(settled), f"{self.named()}: leaving a bad start")

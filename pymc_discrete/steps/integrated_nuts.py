@@ -49,7 +49,7 @@ class IntegratedNUTS(NutsInJax):
         **pm.NUTS.stats_dtypes_shapes,
     }
 
-    def __new__(cls, vars: Any = None, **options: Any):
+    def __new__(cls, vars: Any = None, **options: Any) -> Any:
         model = model_of(options.get("model"), vars)
         continuous, discrete, integrated = cls.divided(model, vars, options["integrate"])
         if not continuous:
@@ -74,7 +74,7 @@ class IntegratedNUTS(NutsInJax):
         blocked: bool = True,
         rng: Any = None,
         initial_point: PointType | None = None,
-        compile_kwargs: dict | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
     ):
         del compile_kwargs
         self.model, self.blocked = model_of(model), blocked
@@ -133,7 +133,7 @@ class IntegratedNUTS(NutsInJax):
         )
 
     # ------------------------------------------------------------ a chain
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.sites.setup_chain(self.rng.spawn(1)[0], tune, draws)
 

@@ -9,6 +9,7 @@ import cloudpickle
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+from jax import Array
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import BlockedStep
 
@@ -105,7 +106,7 @@ class NutsInJax(BlockedStep):
         return self.model.initial_point() if self._initial_point is None else self._initial_point
 
     # ------------------------------------------------------------ a chain
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.tune, self._draws, self._last = tune > 0, 0, {}
         self._tune_draws, self._draws_wanted = tune, draws
@@ -204,7 +205,7 @@ class Gradient:
         values, self._from_there = separated(self._density.value_and_slope(q, others), q)
         return values, self._density.rest(others)
 
-    def _with_q(self, values: list[Any], rest, q):
+    def _with_q(self, values: list[Any], rest: Array, q: Array) -> tuple[Array, Array]:
         """The log density and its gradient at q, given what `_without_q` returns."""
         value, slope = self._from_there(values, q)
         return value + rest, slope

@@ -13,7 +13,7 @@ from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
 @dataclass_state
 class PathAuxiliaryState(DiscreteStepState):
-    path_length: float | str | tuple = field(metadata={"frozen": True})
+    path_length: float | str | tuple[int, int] = field(metadata={"frozen": True})
     recompute: bool = field(metadata={"frozen": True})
     backtrack: bool = field(metadata={"frozen": True})
     balancing: str = field(metadata={"frozen": True})

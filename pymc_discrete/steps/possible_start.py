@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from jax import Array
 from pymc.exceptions import SamplingError
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
@@ -26,7 +27,7 @@ _log = logging.getLogger("pymc.discrete")
 
 DEAREST = 1e8  # counted operations of a sweep, beyond which no search is made
 
-_kept: Kept[Callable | None] = Kept(PROGRAMS)
+_kept: Kept[Callable[..., Any] | None] = Kept(PROGRAMS)
 
 
 def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.random.Generator) -> np.ndarray:
@@ -80,7 +81,7 @@ def refuse_nan(model: pm.Model) -> None:
             )
 
 
-def searching(density: ModelDensity) -> Callable | None:
+def searching(density: ModelDensity) -> Callable[..., Any] | None:
     """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it is too dear."""
     try:
         soft = softened(density)
@@ -89,7 +90,7 @@ def searching(density: ModelDensity) -> Callable | None:
     if soft.cost(False) > DEAREST:
         return None
 
-    def searched(seed, x, inputs):
+    def searched(seed: Array, x: Array, inputs: Any) -> tuple[Array, Array]:
         return search(key_of_words(seed), x, lambda *levels: Target(soft).with_inputs([*inputs, *levels]))
 
     return announcing(jitted(searched, SELDOM), f"the search for a possible start of {shown(density.names)}")

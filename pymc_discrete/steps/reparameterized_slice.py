@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from pymc.blocking import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -26,7 +27,7 @@ from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 
-_kept: Kept[Callable] = Kept(PROGRAMS)
+_kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
 UPDATE = 2.0  # overhead of an update besides its evaluations of the density, in microseconds
 EVALUATIONS = 8.0  # mean number of evaluations of the density in an update
@@ -167,7 +168,7 @@ class ReparameterizedSlice(JaxStep):
         return int(np.clip(HOST_COST / microseconds, 1, MOST_SWEEPS))
 
     @functools.cached_property
-    def _draw(self):
+    def _draw(self) -> Callable[..., Any]:
         """The compiled draw.
 
         (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths, (4 + size,) float):
@@ -175,10 +176,12 @@ class ReparameterizedSlice(JaxStep):
         """
         return _kept.get(self.density, self._make_draw)
 
-    def _make_draw(self):
+    def _make_draw(self) -> Callable[..., Any]:
         density = self.density
 
-        def draw(seed, q, others, widths, flags):
+        def draw(
+            seed: Array, q: Array, others: Any, widths: slices.Widths, flags: Array
+        ) -> tuple[slices.Widths, Array]:
             key = key_of_words(seed)
             learn, due, sweeps = flags
             q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from pymc.blocking import PointType
@@ -10,7 +10,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
-from pymc_discrete.targets.from_model import ModelDensity
+from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.rounding import NOT_WORTH_IT, room
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
@@ -184,7 +184,7 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     return x
 
 
-def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable, float]]:
+def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable[..., Any], float]]:
     """How the attempts of `dispersed` draw sites, and what share of them."""
     yield from [(anywhere, 1.0)] * ATTEMPTS
     if float(target.logdensity(x)) > -np.inf:
@@ -204,12 +204,12 @@ def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarra
     return y
 
 
-def anywhere_possible(x: np.ndarray, target: Target) -> Callable:
+def anywhere_possible(x: np.ndarray, target: Target) -> Callable[..., Any]:
     """As `anywhere`, from those values only that a site can take while the others are as in x."""
     values, inside = target.space.neighbours(x)
     possible = inside & (np.asarray(target.differences(x)) > -np.inf)
 
-    def drawn(x, space, rng):
+    def drawn(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarray:
         return np.where(possible.any(axis=1), values[np.arange(space.d), one_of(possible, rng)], x)
 
     return drawn

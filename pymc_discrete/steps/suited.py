@@ -12,7 +12,8 @@ from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
-from pymc_discrete.targets.from_model import ModelDensity, target_of
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
 

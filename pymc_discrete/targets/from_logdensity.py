@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from pymc_discrete.checks import check_way
 from pymc_discrete.targets.interactions import Interactions
@@ -33,12 +35,12 @@ class FunctionDensity(Density):
     local = False
     exact = True
 
-    def __init__(self, function: Callable, space: Space, how: str, inputs: Any):
+    def __init__(self, function: Callable[..., Any], space: Space, how: str, inputs: Any):
         super().__init__()
         self.function, self.space, self.how, self._inputs = function, space, how, inputs
         self.exact = how != "gradient"
 
-    def running(self, traced: bool) -> AbstractContextManager:
+    def running(self, traced: bool) -> AbstractContextManager[Any]:
         return default_settings()
 
     def prepare(self, inputs: Any) -> Any:
@@ -47,19 +49,19 @@ class FunctionDensity(Density):
     def default_inputs(self) -> Any:
         return self._inputs
 
-    def split(self, point: dict[str, Any]):
+    def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
         return self.space.ravel(point), self._inputs, dict(point)
 
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
         return {**(point or {}), **self.space.unravel(x)}
 
-    def logdensity(self, x, context):
+    def logdensity(self, x: Array, context: Any) -> Array:
         return jnp.asarray(self.function(x, *context)).reshape(())
 
-    def centred(self, x, context):
+    def centred(self, x: Array, context: Any) -> Any:
         return context  # not centred: that takes a sum of known terms, and this is an arbitrary function
 
-    def differences(self, x, context):
+    def differences(self, x: Array, context: Any) -> Array:
         values, inside = self.space.neighbours(x)
         if self.how == "gradient":
             # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
@@ -75,10 +77,10 @@ class FunctionDensity(Density):
             return evaluated(values, inside, x, then.reshape(values.shape), now)
         return masked(d, values, inside, x)
 
-    def touched(self, sites):
+    def touched(self, sites: Array) -> Array:
         return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))
 
-    def update(self, x, differences, sites, context):
+    def update(self, x: Array, differences: Array, sites: Array, context: Any) -> Array:
         return self.differences(x, context)
 
     # ---------------------------------- conditionals: one site at a time, every value evaluated
@@ -87,22 +89,24 @@ class FunctionDensity(Density):
         no_pairs = np.zeros((0, 2), int)
         return Interactions(no_pairs, [], np.ones(self.space.d, bool), self.space)
 
-    def rows(self, n: int, rows, context):
+    def rows(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]:
         raise TypeError("The sites of a function are scanned one at a time.")
 
-    def logits(self, n: int, rows, context):
+    def logits(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]:
         raise TypeError("The sites of a function are scanned one at a time.")
 
-    def joint(self, context):
+    def joint(self, context: Any) -> Array:
         raise TypeError("A function has no tables.")
 
-    def unaries(self, n: int, x, inside, context):
+    def unaries(self, n: int, x: Array, inside: ArrayLike, context: Any) -> Array:
         raise TypeError("A function has no tables.")
 
-    def carried(self, x, context) -> tuple[Any, ...]:
+    def carried(self, x: Array, context: Any) -> tuple[Any, ...]:
         return ()
 
-    def row(self, n: int, site, x, carried, context, candidates=None):
+    def row(
+        self, n: int, site: Array, x: Array, carried: Any, context: Any, candidates: Array | None = None
+    ) -> Array:
         values, inside, now = self.space.neighbours_of(x, n, site[None], candidates)
         at = self.space.starts[n] + site
         then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(
@@ -110,7 +114,9 @@ class FunctionDensity(Density):
         )
         return evaluated(values, inside, now, then[None, :-1], then[-1])
 
-    def carried_after(self, n: int, site, value, x, carried, context) -> tuple[Any, ...]:
+    def carried_after(
+        self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
+    ) -> tuple[Any, ...]:
         return ()
 
     def describe(self) -> dict[str, dict[str, Any]]:
@@ -121,7 +127,7 @@ class FunctionDensity(Density):
         }
 
 
-def evaluated(values, inside, now, then, logp):
+def evaluated(values: Array, inside: Array, now: Array, then: Array, logp: Array) -> Array:
     """(r, K) differences from the log densities at the neighbours, see `masked`.
 
     Parameters
@@ -142,7 +148,7 @@ def evaluated(values, inside, now, then, logp):
 
 
 def target_from_logdensity(
-    fn: Callable, space: Space, *, differences: str = "auto", inputs: tuple[Any, ...] = ()
+    fn: Callable[..., Any], space: Space, *, differences: str = "auto", inputs: tuple[Any, ...] = ()
 ) -> Target:
     """A target from a JAX function.
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from pymc_discrete.targets.indexing import picked
 
@@ -304,7 +305,7 @@ class Space:
             f"The space has no variable {name!r}; it has {', '.join(m.name for m in self.members)}."
         )
 
-    def values_of(self, x, start: int, v: Variable, rows=None):
+    def values_of(self, x: Array, start: int, v: Variable, rows: Any = None) -> Array:
         """(r, moves) int, the values that sites of one variable take after each of their moves.
 
         On finite sites the moves are cyclic shifts by 1, ..., K - 1, else they are the offsets.
@@ -322,7 +323,7 @@ class Space:
         shift = np.arange(1, v.K)
         return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])
 
-    def by_value(self, x, n: int, moves, rows=None):
+    def by_value(self, x: Array, n: int, moves: Array, rows: Any = None) -> Array:
         """Differences (r, K) with a column for each neighbour, from those with a column for each move.
 
         The column of the current value is 0.
@@ -349,7 +350,7 @@ class Space:
         padded = jnp.concatenate([jnp.zeros_like(moves[:, :1]), moves], axis=1)
         return jnp.take_along_axis(padded, shift, axis=1, mode="clip")
 
-    def neighbours(self, x, sites=None):
+    def neighbours(self, x: Array | np.ndarray, sites: Any = None) -> tuple[Any, Any]:
         """The neighbours of sites.
 
         Parameters
@@ -375,7 +376,9 @@ class Space:
         inside = exists & (values >= lower[:, None]) & (values <= upper[:, None])
         return values, inside
 
-    def neighbours_of(self, x, n: int, rows=None, candidates=None):
+    def neighbours_of(
+        self, x: Array, n: int, rows: Any = None, candidates: Array | None = None
+    ) -> tuple[Any, Any, Array]:
         """As `neighbours`, for sites of one variable and with as many columns as the variable has.
 
         Parameters
@@ -409,7 +412,7 @@ class Space:
         return (x >= self.lower) & (x <= self.upper)
 
 
-def masked(d, values, inside, now):
+def masked(d: Array, values: Array, inside: Array, now: Array) -> Array:
     """(r, K) differences, 0 at the current values and -inf where they are nan or outside the support.
 
     Parameters

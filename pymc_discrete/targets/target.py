@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from pymc_discrete.targets.forests import Forest
 from pymc_discrete.targets.interactions import Interactions
@@ -27,7 +29,7 @@ class Density(ABC):
     space: Space
 
     def __init__(self) -> None:
-        self._programs: dict[str, Callable] = {}
+        self._programs: dict[str, Callable[..., Any]] = {}
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same function of x and of a context, and share their compiled programs."""
@@ -45,7 +47,7 @@ class Density(ABC):
         copied.__dict__.update(self.__dict__)
         return copied
 
-    def compiled(self, name: str) -> Callable:
+    def compiled(self, name: str) -> Callable[..., Any]:
         """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:
             level = SELDOM if name == "evaluated" and self.space.d <= FEW_SITES else REPEATED
@@ -54,7 +56,7 @@ class Density(ABC):
 
     # ------------------------------------------------------------ points and contexts
     @abstractmethod
-    def running(self, traced: bool) -> AbstractContextManager:
+    def running(self, traced: bool) -> AbstractContextManager[Any]:
         """JAX's settings for the functions below.
 
         Parameters
@@ -89,20 +91,20 @@ class Density(ABC):
     def local(self) -> bool: ...
 
     @abstractmethod
-    def logdensity(self, x, context): ...
+    def logdensity(self, x: Array, context: Any) -> Array: ...
 
     @abstractmethod
-    def centred(self, x, context) -> Any:
+    def centred(self, x: Array, context: Any) -> Any:
         """A context in which `logdensity` is the difference from that at x, a sum of changes of summands."""
 
     @abstractmethod
-    def differences(self, x, context): ...
+    def differences(self, x: Array, context: Any) -> Array: ...
 
     @abstractmethod
-    def update(self, x, differences, sites, context): ...
+    def update(self, x: Array, differences: Array, sites: Array, context: Any) -> Array: ...
 
     @abstractmethod
-    def touched(self, sites): ...
+    def touched(self, sites: Array) -> Array: ...
 
     # ------------------------------------------------------------ conditionals
     @property
@@ -111,35 +113,39 @@ class Density(ABC):
         """Which sites may be drawn together."""
 
     @abstractmethod
-    def rows(self, n: int, rows, context): ...
+    def rows(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]: ...
 
     @abstractmethod
-    def logits(self, n: int, rows, context): ...
+    def logits(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]: ...
 
     @abstractmethod
-    def joint(self, context): ...
+    def joint(self, context: Any) -> Array: ...
 
     @abstractmethod
-    def unaries(self, n: int, x, inside, context): ...
+    def unaries(self, n: int, x: Array, inside: ArrayLike, context: Any) -> Array: ...
 
     @abstractmethod
-    def carried(self, x, context): ...
+    def carried(self, x: Array, context: Any) -> Any: ...
 
     @abstractmethod
-    def row(self, n: int, site, x, carried, context, candidates=None): ...
+    def row(
+        self, n: int, site: Array, x: Array, carried: Any, context: Any, candidates: Array | None = None
+    ) -> Array: ...
 
     @abstractmethod
-    def carried_after(self, n: int, site, value, x, carried, context): ...
+    def carried_after(
+        self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
+    ) -> Any: ...
 
     @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
 
     # ------------------------------------------------------------ on the host
-    def rest(self, context: Any):
+    def rest(self, context: Any) -> Array:
         """() nats, the part of the log density that does not depend on x."""
         return jnp.zeros(())
 
-    def evaluated(self, inputs: Any, x, with_differences):
+    def evaluated(self, inputs: Any, x: Array, with_differences: ArrayLike) -> tuple[Array, Array, Array]:
         """The log density at x, the differences there, and `rest`: all that is read on the host.
 
         One program, because to compile several would take longer. The differences are 0 unless
@@ -170,11 +176,11 @@ class Target:
         self._point: dict[str, Any] | None = None
         self._inputs: Any = None  # of the context, until it is prepared
 
-    def tree_flatten(self):
+    def tree_flatten(self) -> tuple[tuple[Any], Density]:
         return (self.context if self._inputs is None else self.ready(),), self.density
 
     @classmethod
-    def tree_unflatten(cls, density, children):
+    def tree_unflatten(cls, density: Density, children: tuple[Any]) -> "Target":
         return cls(density, children[0])
 
     @property
@@ -197,7 +203,7 @@ class Target:
     def _inputs_of_context(self) -> Any:
         return self.density.default_inputs() if self._inputs is None else self._inputs
 
-    def _on_host(self, x, with_differences: bool = False) -> tuple[Any, Any, Any]:
+    def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
         """`Density.evaluated` at x, for a target without a context."""
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
@@ -209,7 +215,7 @@ class Target:
         with self.density.running(traced):
             return (getattr(self.density, name) if traced else self.density.compiled(name))(*arguments)
 
-    def _run_at(self, name: str, x) -> Any:
+    def _run_at(self, name: str, x: ArrayLike) -> Any:
         """The density's method of this name at x in the target's context."""
         context = self.ready()
         with self.density.running(is_traced((x, context))):
@@ -221,7 +227,7 @@ class Target:
         prepared = self._run("prepare", inputs) if is_traced(inputs) else self._prepared(inputs)
         return Target(self.density, prepared)
 
-    def centred(self, x) -> "Target":
+    def centred(self, x: ArrayLike) -> "Target":
         """The same target, whose log density is the difference from that at x, a sum of changes of summands.
 
         In float32 this keeps small differences of large log densities. May be called inside a traced program.
@@ -254,22 +260,22 @@ class Target:
         target._point = full
         return x, target
 
-    def point(self, x) -> dict[str, np.ndarray]:
+    def point(self, x: ArrayLike) -> dict[str, np.ndarray]:
         """The full point {value variable name: array} with the block at x and the rest as passed to `at`."""
         return self.density.join(np.asarray(x), self._point)
 
-    def logdensity(self, x):
+    def logdensity(self, x: ArrayLike) -> Array:
         """() float, nats: log density at x, without the terms that do not depend on the block."""
         if self.context is None and not is_traced(x):
             return self._on_host(x)[0]
         return self._run_at("logdensity", x)
 
-    def total(self, x) -> float:
+    def total(self, x: ArrayLike) -> float:
         """The log density at x in nats, with the terms that do not depend on the block; on the host."""
         logdensity, _, rest = self._on_host(x)
         return float(logdensity + rest)
 
-    def differences(self, x):
+    def differences(self, x: ArrayLike) -> Array:
         """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
 
         0 at the current value, -inf outside the support.
@@ -288,7 +294,7 @@ class Target:
         """Whether every difference is exact."""
         return self.density.exact
 
-    def update(self, x, differences, sites):
+    def update(self, x: Array, differences: Array, sites: Array) -> Array:
         """`differences(x)` after x has changed at some sites, where only those that change are computed.
 
         Parameters
@@ -302,7 +308,7 @@ class Target:
         """
         return self.density.update(x, differences, sites, self.ready())
 
-    def touched(self, sites):
+    def touched(self, sites: Array) -> Array:
         """(L, m) int, the sites whose differences `update` computes for each of `sites`, padded with d."""
         return self.density.touched(sites)
 
@@ -340,14 +346,14 @@ class Target:
         """(E, 2) int, the pairs of sites that have a table, the lower site first."""
         return self.density.interactions.pairs
 
-    def joint(self):
+    def joint(self) -> Array:
         """(E, K, K) nats, the tables of `pairs`, to which the edges of forests refer.
 
         Entries beyond a site's own values are -inf.
         """
         return self._run("joint", self.ready())
 
-    def unaries(self, n: int, x, inside):
+    def unaries(self, n: int, x: Array, inside: ArrayLike) -> Array:
         """(size, K) log conditional probabilities of the sites of finite variable n.
 
         Up to a constant for each site. Tables of pairs of which both sites are `inside` (d,) bool are left
@@ -355,7 +361,7 @@ class Target:
         """
         return self.density.unaries(n, x, inside, self.ready())
 
-    def rows(self, n: int, rows):
+    def rows(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
         """The differences of some sites as a function of x, which evaluates only the terms of these sites.
 
         Parameters
@@ -374,7 +380,7 @@ class Target:
         """
         return self.density.rows(n, rows, self.ready())
 
-    def logits(self, n: int, rows):
+    def logits(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
         """The log conditional probabilities of some sites of a finite variable as a function of x.
 
         Parameters as for `rows`, than which this is cheaper.
@@ -387,18 +393,18 @@ class Target:
         """
         return self.density.logits(n, rows, self.ready())
 
-    def carried(self, x):
+    def carried(self, x: Array) -> Any:
         """What a scan of single sites carries along: the tensors in which sites are joined, at x."""
         return self.density.carried(x, self.ready())
 
-    def row(self, n: int, site, x, carried, candidates=None):
+    def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:
         """(1, K) float, nats: the differences of the scanned site `site` () of variable n.
 
         A site with a window is evaluated at the `candidates` (1, K), if given, instead of the neighbours.
         """
         return self.density.row(n, site, x, carried, self.ready(), candidates)
 
-    def carried_after(self, n: int, site, value, x, carried):
+    def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any) -> Any:
         """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
         return self.density.carried_after(n, site, value, x, carried, self.ready())
 

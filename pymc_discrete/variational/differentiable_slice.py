@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from pymc_discrete.checks import check_switch, is_count
 from pymc_discrete.targets.jax_settings import default_settings
@@ -34,10 +36,10 @@ class SlicePath(NamedTuple):
 
 @default_settings()
 def differentiable_slice_sample(
-    key,
-    logdensity: Callable,
+    key: Array,
+    logdensity: Callable[..., Any],
     params: Any,
-    x,
+    x: ArrayLike,
     n_steps: int,
     *,
     support: tuple[Any, Any] = (-np.inf, np.inf),
@@ -121,7 +123,9 @@ def differentiable_slice_sample(
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_steps], blocks)
 
 
-def step(key, logdensity: Callable, params, x, lower, upper):
+def step(
+    key: Array, logdensity: Callable[..., Any], params: Any, x: Array, lower: Array, upper: Array
+) -> tuple[Array, SlicePath]:
     """One step: the new x (d,), and a `SlicePath` without its first axis."""
     key_height, key_place, key_direction = jax.random.split(key, 3)
     log_u1 = -jax.random.exponential(key_height, dtype=x.dtype)
@@ -153,20 +157,28 @@ class Ends(NamedTuple):
     alpha: Any
     known: Any
     rounding: Any
-    again: Callable
+    again: Callable[..., Any]
 
 
-def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> Ends:
+def ends(
+    logdensity: Callable[..., Any],
+    params: Any,
+    x: Array,
+    direction: Array,
+    log_u1: Array,
+    lower: Array,
+    upper: Array,
+) -> Ends:
     """The ends of the slice at height log_u1 () below x (d,), along direction (d,)."""
     line = reach(x, direction, lower, upper)
     fixed_params, fixed_x, fixed_line = jax.lax.stop_gradient((params, x, line))
     height = log_u1 + logdensity(fixed_params, fixed_x)
     height = jnp.where(((x >= lower) & (x <= upper)).all() & jnp.isfinite(height), height, jnp.nan)
 
-    def point(alpha):
+    def point(alpha: Array) -> Array:
         return jnp.clip(fixed_x + alpha * direction, lower, upper)
 
-    def f(alpha):
+    def f(alpha: Array) -> Array:
         return logdensity(fixed_params, point(alpha)) - height  # Eq. 8
 
     alpha, is_edge = search(f, jnp.zeros((), x.dtype), fixed_line)
@@ -184,12 +196,14 @@ def ends(logdensity: Callable, params, x, direction, log_u1, lower, upper) -> En
     )
 
 
-def same_class(slice_ends: Ends, place):
+def same_class(slice_ends: Ends, place: Array) -> Array:
     """() bool, whether a search from `place` () on the line finds the same ends."""
     return (jnp.abs(slice_ends.again(place) - slice_ends.alpha) <= slice_ends.rounding).all()
 
 
-def smoothness(value, gradient, alpha, places, height, direction):
+def smoothness(
+    value: Array, gradient: Array, alpha: Array, places: Array, height: Array, direction: Array
+) -> tuple[Array, Array]:
     """For both ends, whether the density is smooth there, and how far rounding may move the end.
 
     Parameters
@@ -225,7 +239,7 @@ def smoothness(value, gradient, alpha, places, height, direction):
     return smooth, jnp.minimum(rounding, 64 * jnp.sqrt(eps) * length)
 
 
-def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
+def explicit(logdensity: Callable[..., Any], params: Any, x: Array) -> tuple[Callable[..., Any], Any]:
     """`logdensity` with the arrays that it closes over as part of its parameters, and these parameters."""
     if not callable(logdensity):
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
@@ -246,14 +260,14 @@ def explicit(logdensity: Callable, params, x) -> tuple[Callable, Any]:
             "Sum over its terms."
         )
 
-    def evaluated(params, x):
+    def evaluated(params: Any, x: Array) -> Array:
         params, constants = params
         return jax.core.eval_jaxpr(traced.jaxpr, constants, *jax.tree.leaves(params), x)[0].astype(x.dtype)
 
     return evaluated, (params, traced.consts)
 
 
-def as_point(x):
+def as_point(x: ArrayLike) -> Array:
     """x as an array of numbers."""
     try:
         return jnp.asarray(x)
@@ -261,7 +275,7 @@ def as_point(x):
         raise TypeError(f"x must be one point, an array of floats of shape (d,), got {x!r}.") from error
 
 
-def check_options(key, n_steps, checkpoint) -> None:
+def check_options(key: Any, n_steps: Any, checkpoint: Any) -> None:
     """Refuse a `key`, `n_steps` or `checkpoint` of the wrong type or value."""
     if not is_count(n_steps, 1):
         more = (
@@ -281,7 +295,7 @@ def check_options(key, n_steps, checkpoint) -> None:
         )
 
 
-def checked(params, x, support) -> tuple[np.ndarray, np.ndarray]:
+def checked(params: Any, x: Array, support: Any) -> tuple[np.ndarray, np.ndarray]:
     """The bounds (d,), (d,) of the support, after a check of all arguments."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(

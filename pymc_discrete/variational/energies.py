@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pymc_discrete.checks import check_count
 
@@ -40,7 +41,9 @@ class TiltedNormal(eqx.Module):
     lower: jax.Array
     network: eqx.nn.MLP
 
-    def __init__(self, mean, scale, *, width: int = 32, depth: int = 2, key):
+    def __init__(
+        self, mean: ArrayLike, scale: ArrayLike, *, width: int = 32, depth: int = 2, key: jax.Array
+    ) -> None:
         self.mean = jnp.asarray(mean, float)
         if self.mean.ndim != 1 or not self.mean.size:
             raise ValueError(
@@ -61,12 +64,12 @@ class TiltedNormal(eqx.Module):
         zeros = (jnp.zeros_like(last.weight), jnp.zeros_like(last.bias))
         self.network = eqx.tree_at(lambda n: (n.layers[-1].weight, n.layers[-1].bias), network, zeros)
 
-    def __call__(self, z):
+    def __call__(self, z: jax.Array) -> jax.Array:
         scaled = (z - self.mean) * jnp.exp(-self.log_scale)
         w = scaled + jnp.tril(self.lower, -1) @ scaled
         return 0.5 * w @ w - self.network(w)
 
 
-def sigmoidal(x):
+def sigmoidal(x: jax.Array) -> jax.Array:
     """x / sqrt(1 + x^2), a bounded activation like tanh that takes a fifth of its time."""
     return x * jax.lax.rsqrt(1 + x * x)

@@ -140,7 +140,7 @@ class EnergyPosterior:
 @model_settings()
 def fit_energy_posterior(
     model: pm.Model | None = None,
-    energy: Callable | None = None,
+    energy: Callable[..., Any] | None = None,
     *,
     iterations: int = 2000,
     chains: int = 64,
@@ -283,28 +283,30 @@ class Ascent(NamedTuple):
     """
 
     static: Any
-    logdensity: Callable
+    logdensity: Callable[..., Any]
     chains: int
     n_steps: int
     optimizer: optax.GradientTransformation
 
-    def minus_energy(self, params, z):
+    def minus_energy(self, params: Any, z: jax.Array) -> jax.Array:
         """() float, log q up to a constant."""
         return -jnp.asarray(eqx.combine(params, self.static)(z), float)
 
-    def start(self, key, params, start: np.ndarray) -> AscentState:
+    def start(self, key: jax.Array, params: Any, start: np.ndarray) -> AscentState:
         """The initial state, with draws of q that the exact slice kernel makes from `start` (d,)."""
         d = len(start)
         widths = jax.tree.map(jnp.asarray, slices.start(d))
 
-        def begin(key):
+        def begin(key: jax.Array) -> jax.Array:
             q = lambda z: self.minus_energy(params, z)
             return slices.draw(key, jnp.asarray(start), q, widths, False, False, BEGIN)[0]
 
         z = jax.jit(jax.vmap(begin))(jax.random.split(key, self.chains))
         return AscentState(params, self.optimizer.init(params), z, z.mean(axis=0), jnp.cov(z.T).reshape(d, d))
 
-    def end_of_path(self, params, key, z, factor):
+    def end_of_path(
+        self, params: Any, key: jax.Array, z: jax.Array, factor: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """z (d,) after `n_steps` slice steps in u, with z = factor u, and the share of accepted steps."""
         u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
         path = differentiable_slice_sample(
@@ -312,7 +314,9 @@ class Ascent(NamedTuple):
         )
         return factor @ path.x[-1], path.accepted.mean()
 
-    def objective(self, params, keys, z, factor):
+    def objective(
+        self, params: Any, keys: jax.Array, z: jax.Array, factor: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
         """A function whose gradient in `params` is minus that of the ELBO (Eq. 14); its value is not.
 
         Besides, the new draws of q, the variance of log p - log q, and the share of accepted steps.
@@ -322,7 +326,7 @@ class Ascent(NamedTuple):
         ratio = jax.vmap(lambda z: self.logdensity(z) - self.minus_energy(fixed, z))(z)
         return -ratio.mean(), (jax.lax.stop_gradient(z), ratio.var(), accepted.mean())
 
-    def iteration(self, before: AscentState, key) -> tuple[AscentState, dict[str, Any]]:
+    def iteration(self, before: AscentState, key: jax.Array) -> tuple[AscentState, dict[str, Any]]:
         """The state after one step of the optimizer, and what `EnergyPosterior.history` keeps of it."""
         factor = slices.shaped(before.covariance, self.chains, jnp.ones(before.z.shape[1]))
         gradient, (new, variance, accepted) = jax.grad(self.objective, has_aux=True)(
