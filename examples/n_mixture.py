@@ -2,8 +2,8 @@
 
 At each of 80 sites there are N birds, more of them in forest and fewer with altitude. Each of three visits
 counts some of them, fewer in wind. N and the probability to be seen are tied: twice as many birds, each seen
-half as often, give almost the same counts, and a sampler that moves one given the other creeps.
-`collapse=True` sums N out while NUTS moves, over stretches that leave out nothing, and draws it again.
+half as often, give almost the same counts, and a sampler that moves one given the other creeps. So
+`pmd.sample` sums N out while NUTS moves, over stretches that leave out nothing, and draws it again.
 (Royle 2004, N-mixture models for estimating population size from spatially replicated counts. The data are
 simulated, so that the truth is known.)
 
@@ -43,7 +43,7 @@ def n_mixture(data: dict[str, np.ndarray]) -> pm.Model:
         b = pm.Normal("abundance", 0, 1.5, dims="of abundance")
         a = pm.Normal("detection", 0, 1.5, dims="of detection")
         birds = pm.math.exp(b[0] + b[1] * data["forest"] + b[2] * data["altitude"])
-        N = pm.Poisson("N", birds, dims="site", initval=data["seen"].max(axis=1) + 2)
+        N = pm.Poisson("N", birds, dims="site")
         pm.Deterministic("total", N.sum())
         p = pm.math.invlogit(a[0] + a[1] * data["wind"])
         pm.Binomial("seen", n=N[:, None], p=p, observed=data["seen"])
@@ -64,7 +64,6 @@ def main() -> None:
         tune=min(draws, 1000),
         chains=2 if args.short else 4,
         model=n_mixture(data),
-        collapse=True,
         random_seed=1,
         progressbar=False,
     )

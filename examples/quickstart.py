@@ -98,22 +98,29 @@ def main() -> None:
 
 
 def plot(idata, years: np.ndarray, disasters: np.ndarray, path: Path) -> None:
-    """The posterior of the switchpoint over the counts, imputed years marked."""
-    switchpoint = idata["posterior"]["switchpoint"].to_numpy().ravel()
+    """The counts with their rate, and below them when the rate may have changed."""
+    posterior = az.extract(idata)
+    switchpoint, early, late = (posterior[name].to_numpy() for name in ("switchpoint", "early", "late"))
     missing = np.isnan(disasters)
-    imputed = idata["posterior"]["disasters_unobserved"].to_numpy().reshape(-1, missing.sum()).mean(0)
-    fig, ax = plt.subplots(figsize=(9, 4), layout="constrained")
-    ax.bar(years, np.nan_to_num(disasters), color="0.75", label="disasters")
-    ax.plot(years[missing], imputed, "D", color="C3", label="imputed (posterior mean)")
-    ax.set(xlabel="year", ylabel="disasters per year", title="British coal-mining disasters")
-    over = ax.twinx()
-    values, counts = np.unique(switchpoint, return_counts=True)
-    over.vlines(values, 0, counts / counts.sum(), color="C0", lw=4, alpha=0.8)
-    over.set_ylabel("posterior probability of the switchpoint", color="C0")
-    over.set_ylim(0)
-    ax.set_zorder(over.get_zorder() + 1)
-    ax.patch.set_visible(False)
-    ax.legend(loc="upper right")
+    imputed = posterior["disasters_unobserved"].mean("sample")
+    rate = np.where(switchpoint >= years[:, None], early, late)  # (years, draws)
+    low, high = np.quantile(rate, [0.05, 0.95], axis=1)
+
+    fig, (counts, when) = plt.subplots(
+        2, sharex=True, figsize=(9, 5), layout="constrained", height_ratios=(2, 1)
+    )
+    counts.bar(years, np.nan_to_num(disasters), color="0.8", label="disasters in a year")
+    counts.plot(years[missing], imputed, "D", color="C3", label="missing count, mean")
+    counts.plot(years, rate.mean(axis=1), color="C0", label="rate, mean and 90 % interval")
+    counts.fill_between(years, low, high, color="C0", alpha=0.25, lw=0)
+    counts.set(ylabel="disasters", title="British coal mines, 1851-1961: when did the rate change?")
+    counts.legend(frameon=False)
+    values, times = np.unique(switchpoint, return_counts=True)
+    when.bar(values, times / times.sum(), color="C0")
+    when.set(xlabel="year", ylabel="probability")
+    when.set_title("the last year of the early rate", loc="left", fontsize="medium")
+    for ax in (counts, when):
+        ax.spines[["top", "right"]].set_visible(False)
     fig.savefig(path, dpi=120)
     plt.close(fig)
 
