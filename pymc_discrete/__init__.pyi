@@ -6,6 +6,12 @@ from .diagnostics.partition import partition
 from .diagnostics.relabel import relabel
 from .diagnostics.summary import summary
 from .factor_graphs import FactorGraph
+from .plots.chains import plot_chains
+from .plots.coclustering import plot_coclustering
+from .plots.counts import plot_counts
+from .plots.inclusion import plot_inclusion
+from .plots.moves import plot_moves
+from .plots.probabilities import plot_probabilities
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
 from .steps.block_gibbs import BlockGibbs
@@ -49,6 +55,12 @@ __all__ = [
     "learning",
     "marginalize",
     "partition",
+    "plot_chains",
+    "plot_coclustering",
+    "plot_counts",
+    "plot_inclusion",
+    "plot_moves",
+    "plot_probabilities",
     "recover",
     "register",
     "registered",

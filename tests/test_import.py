@@ -21,6 +21,7 @@ LAYERS = (
     "steps",
     "sampling",
     "diagnostics",
+    "plots",
     "learning",
     "variational",
 )
@@ -119,7 +120,7 @@ with pm.Model():
     pm.Bernoulli("x", 0.3, shape=4)
     pmd.AutoStep()
 pmd.sample
-unused = {"optax", "equinox", "blackjax", "arviz_stats"} & added(since)
+unused = {"optax", "equinox", "blackjax", "arviz_stats", "arviz_plots", "matplotlib", "plotly"} & added(since)
 assert not unused, f"a step and pmd.sample import {unused}"
 assert "scipy.stats" not in set(sys.modules) - since, "a step and pmd.sample import scipy.stats"
 assert not [m for m in sys.modules if m.startswith(("pymc_discrete.learning", "pymc_discrete.variational"))]

@@ -1,0 +1,149 @@
+"""The draws themselves, as an image."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+
+from pymc_discrete.plots.figure import NAMED, WIDTH, Entry, Figure, colours_of, image, line
+from pymc_discrete.plots.read import Variable, tree_of, variables_of
+
+ROWS, COLUMNS = 500, 1200  # an image has at most so many rows and columns
+VISUALS = ("image", "borders", "legend", "title", "xlabel", "ylabel", "xticks", "yticks")
+
+
+def plot_chains(
+    idata: Any,
+    var_names: str | list[str] | None = None,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    labeller: BaseLabeller | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """The values of all elements in all draws, as an image: a row for each element, a column for each draw.
+
+    The chains stand side by side. A chain that looks different from the others has not found what they have;
+    a long stretch of one colour is an element that hardly moves; columns whose colours are exchanged for one
+    another are labels that were switched.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    var_names : str or list of str
+        Discrete variables, a panel for each; all of them by default.
+    coords : dict, optional
+        {dimension: labels} of the elements to draw, and of chains: ``coords={"chain": [0, 3]}``.
+    labeller : arviz_base.labels.BaseLabeller, optional
+        Makes the labels of the elements of their coordinates.
+    backend : {"matplotlib", "plotly"}, optional
+        By default ``plot.backend`` of ArviZ's ``rcParams``.
+    visuals : dict, optional
+        {visual: keyword arguments for it, or False to leave it out}: image, borders (arguments of the
+        backend's functions), legend, title, xlabel, ylabel, xticks, yticks.
+    **pc_kwargs
+        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
+        list with a colour for each value where there are up to 10.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``.
+    ValueError
+        If a variable does not exist or is not of integers, or for another backend or visual.
+
+    Notes
+    -----
+    Up to 10 values have a colour each, with a legend; more are drawn with a colour bar. An image has at most
+    500 rows and 1200 columns: of more elements, or draws, every second, third, ... is drawn, and the labels
+    of the axes say so.
+
+    Examples
+    --------
+    >>> pmd.plot_chains(idata, "z")  # doctest: +SKIP
+    """
+    tree = tree_of(idata, coords)
+    variables = variables_of(tree, var_names, labeller)
+    tables = {v.name: table(v) for v in variables}
+    kinds = {name: np.unique(t.values) for name, t in tables.items()}
+    named = [values for values in kinds.values() if len(values) <= NAMED]
+    values = np.unique(np.concatenate(named)) if named else np.zeros(0, int)
+    few = {name: len(values) <= NAMED and len(k) <= NAMED for name, k in kinds.items()}
+    heights = [height(v.size) for v in variables]
+    given = pc_kwargs.pop("color", None)
+    figure = Figure(
+        xr.Dataset(tables),
+        visuals,
+        VISUALS,
+        backend,
+        (WIDTH, sum(heights)),
+        pc_kwargs,
+        height_ratios=heights,
+    )
+    colours = list(given or colours_of(len(values), figure.collection.backend))
+    for v in variables:
+        draw(figure, v, tables[v.name], values if few[v.name] else None, colours)
+    if any(few.values()):
+        entries = [Entry(str(k), c, "patch") for k, c in zip(values, colours, strict=False)]
+        figure.legend(entries[::-1], variables[0].name if len(variables) == 1 else "value")
+    return figure.collection
+
+
+def steps(v: Variable) -> tuple[int, int]:
+    """Every how many-th element and draw is drawn."""
+    return -(-v.size // ROWS), -(-v.draws.shape[0] * v.draws.shape[1] // COLUMNS)
+
+
+def table(v: Variable) -> xr.DataArray:
+    """The draws (element, draw), the chains one after another, thinned to what an image can show."""
+    row, column = steps(v)
+    draws = v.draws.data.reshape(*v.draws.shape[:2], -1)[:, ::column, ::row]
+    values = np.moveaxis(np.asarray(draws), 2, 0).reshape(draws.shape[2], -1).astype(int)
+    return xr.DataArray(values, dims=[f"{v.name} element", f"{v.name} draw"])
+
+
+def draw(figure: Figure, v: Variable, drawn: xr.DataArray, values: np.ndarray | None, colours: Any) -> None:
+    """The panel of a variable; `values` are those that have a colour each, if that is so."""
+    name, chains = v.name, len(v.chains)
+    rows, columns = drawn.shape
+    if values is not None:
+        codes = drawn.copy(data=np.searchsorted(values, drawn.values)).to_dataset(name=name)
+        figure.draw("image", image, codes, colours=colours)
+    else:
+        low, high = float(drawn.min()), float(drawn.max())
+        figure.draw("image", image, drawn.to_dataset(name=name), low=low, high=high, bar=f"value of {name}")
+    each = columns / chains
+    if chains > 1:
+        ends = np.arange(1, chains) * each - 0.5
+        lines = xr.DataArray(np.tile([-0.5, rows - 0.5, np.nan], chains - 1), dims="end")
+        x = np.repeat(ends, 3)
+        figure.draw("borders", line, lines.to_dataset(name=name), x=x, color="white", width=2)
+    figure.limits(name, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
+    row, column = steps(v)
+    shown = range(0, chains, -(-chains // 8))
+    figure.marks("x", name, [(c + 0.5) * each - 0.5 for c in shown], [f"chain {v.chains[c]}" for c in shown])
+    figure.ticks("y", name, v.labels[::row], 4 * height(v.size))
+    draws = f"draws 0 to {v.draws.shape[1] - 1} of each chain" + (
+        f", every {th(column)}" if column > 1 else ""
+    )
+    elements = v.axis + (f", every {th(row)}" if row > 1 else "")
+    figure.label(name, f"{name}: values over draws", draws, elements)
+
+
+def height(elements: int) -> float:
+    """inches, of the panel of so many elements"""
+    return float(np.clip(1.3 + 0.12 * elements, 1.6, 5.0))
+
+
+def th(n: int) -> str:
+    """An ordinal number: 2nd, 3rd, 4th."""
+    return {2: "2nd", 3: "3rd"}.get(n, f"{n}th")

@@ -1,0 +1,126 @@
+"""The matrix of the probabilities that two sites have the same label."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+
+from pymc_discrete.diagnostics.coclustering import coclustering
+from pymc_discrete.diagnostics.partition import partition
+from pymc_discrete.plots.figure import Figure, image, line
+from pymc_discrete.plots.read import tree_of, variables_of
+
+SIDE = 6.5  # inches
+NAMED = 40  # up to this many sites are named; of more only the clusters
+VISUALS = ("image", "borders", "title", "xlabel", "ylabel", "xticks", "yticks")
+
+
+def plot_coclustering(
+    idata: Any,
+    var_name: str,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    labeller: BaseLabeller | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """The probability that two sites have the same label, of all pairs, with the sites in clusters.
+
+    It does not depend on how the labels are called. The sites are in the order of the clusters of
+    `pmd.partition`, the largest one first, and within a cluster those first that are most surely in it. White
+    lines are the borders of clusters. Bright squares on the diagonal are clusters that are certain; bright
+    places off it are sites that might as well belong to another cluster.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    var_name : str
+        The variable of labels, with one label per site.
+    coords : dict, optional
+        {dimension: labels} of the sites to draw.
+    labeller : arviz_base.labels.BaseLabeller, optional
+        Makes the labels of the sites of their coordinates.
+    backend : {"matplotlib", "plotly"}, optional
+        By default ``plot.backend`` of ArviZ's ``rcParams``.
+    visuals : dict, optional
+        {visual: keyword arguments for it, or False to leave it out}: image, borders (arguments of the
+        backend's functions), title, xlabel, ylabel, xticks, yticks.
+    **pc_kwargs
+        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``, or `var_name` no string.
+    ValueError
+        If the variable does not exist, is a scalar or not of integers, for another backend or visual, or if
+        the matrix or the search for clusters takes too much memory, as `pmd.coclustering` and `pmd.partition`
+        say.
+
+    Notes
+    -----
+    Up to 40 sites are named along the axes; with more, each cluster of more than 2 % of the sites has a mark
+    in its middle, with its number in `pmd.partition` and its size.
+
+    Examples
+    --------
+    >>> pmd.plot_coclustering(idata, "z")  # doctest: +SKIP
+    """
+    tree = tree_of(idata, coords)
+    together = coclustering(tree, var_name)
+    v = variables_of(tree, var_name, labeller)[0]
+    clusters = partition(tree, var_name).values.ravel()
+    p = together.values.reshape(v.size, v.size)
+    order = order_of(p, clusters)
+    axes = [f"{var_name} site", f"{var_name} other site"]
+    matrix = xr.Dataset({var_name: (axes, p[np.ix_(order, order)])}, {axes[0]: order, axes[1]: order})
+    figure = Figure(matrix, visuals, VISUALS, backend, (SIDE + 1, SIDE), pc_kwargs)
+    figure.draw("image", image, matrix, bar="P(same label)", square=True)
+    sizes = np.bincount(clusters)
+    ends = np.cumsum(sizes)[:-1] - 0.5
+    if len(ends):
+        # from one side to the other and back, interrupted by nan
+        along = np.tile([-0.5, v.size - 0.5, np.nan], len(ends))
+        across = np.repeat(ends, 3)
+        borders = xr.DataArray(np.concatenate([along, across]), dims="end").to_dataset(name=var_name)
+        x = np.concatenate([across, along])
+        figure.draw("borders", line, borders, x=x, color="white", width=1)
+    figure.limits(var_name, (-0.5, v.size - 0.5), (v.size - 0.5, -0.5))
+    if v.size <= NAMED:
+        names = [v.labels[i] for i in order]
+        figure.ticks("x", var_name, names, 50)
+        figure.ticks("y", var_name, names, NAMED)
+        axis = f"{v.axis}, in the order of clusters"
+    else:
+        large = np.flatnonzero(sizes >= 0.02 * v.size)
+        middles = (np.cumsum(sizes) - sizes / 2 - 0.5)[large]
+        names = [f"{k} ({sizes[k]})" for k in large]
+        for side in ("x", "y"):
+            figure.marks(side, var_name, middles.tolist(), names)
+        axis = f"{v.axis}, by cluster (its size)"
+    draws = f"share of {v.draws.shape[0]} × {v.draws.shape[1]} draws"
+    title = f"{var_name}: probability of the same label ({draws})\n{v.size} sites, {len(sizes)} clusters"
+    figure.label(var_name, title, axis, axis)
+    return figure.collection
+
+
+def order_of(p: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """(n,) int, the sites by cluster, within a cluster from the surest to the least sure.
+
+    Parameters
+    ----------
+    p : (n, n) float, probabilities of the same label
+    clusters : (n,) int
+    """
+    members = clusters[:, None] == clusters
+    sure = (p * members).sum(axis=1) / members.sum(axis=1)
+    return np.lexsort((-sure, clusters))

@@ -1,0 +1,197 @@
+"""Probability mass of counts, chain by chain."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+
+from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, bars, image, line, points
+from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
+
+PANELS = 12  # up to this many elements in all have a panel each
+BINS = 100  # a wider range of values is drawn in bins
+DOTS = 60  # up to this many bins have dots
+VISUALS = (
+    "bars",
+    "lines",
+    "dots",
+    "image",
+    "legend",
+    "title",
+    "xlabel",
+    "ylabel",
+    "xticks",
+    "yticks",
+)
+
+
+def plot_counts(
+    idata: Any,
+    var_names: str | list[str] | None = None,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    labeller: BaseLabeller | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """The probability of each value of counts: bars for all chains together, a line for each chain.
+
+    Lines that lie on one another are chains that agree; how far they lie apart is the Monte Carlo error.
+
+    Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
+    which are more exact than shares of draws; these are drawn where they are there, and the title says which.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    var_names : str or list of str
+        Discrete variables; all of them by default.
+    coords : dict, optional
+        {dimension: labels} of the elements to draw.
+    labeller : arviz_base.labels.BaseLabeller, optional
+        Makes the labels of the elements of their coordinates.
+    backend : {"matplotlib", "plotly"}, optional
+        By default ``plot.backend`` of ArviZ's ``rcParams``.
+    visuals : dict, optional
+        {visual: keyword arguments for it, or False to leave it out}: bars, lines, dots, image (arguments of
+        the backend's functions), legend, title, xlabel, ylabel, xticks, yticks.
+    **pc_kwargs
+        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
+        list with a colour for each chain.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``.
+    ValueError
+        If a variable does not exist or is not of integers, or for another backend or visual.
+
+    Notes
+    -----
+    A range of more than 100 values is drawn in bins of equal width, and the label of the axis says so. With
+    more than 12 elements in all, each variable is drawn as a heat map of all chains together: the elements
+    from the left to the right, the values from below to above, the probability as the colour. Take some
+    elements with `coords` to compare chains.
+
+    Examples
+    --------
+    >>> pmd.plot_counts(idata, "N")  # doctest: +SKIP
+    >>> pmd.plot_counts(idata, "N", coords={"site": ["a", "b"]})  # doctest: +SKIP
+    """
+    tree = tree_of(idata, coords)
+    variables = variables_of(tree, var_names, labeller)
+    shares = [shares_of(tree, v) for v in variables]
+    if sum(v.size for v in variables) > PANELS:
+        return heat_maps(variables, shares, backend, visuals, pc_kwargs)
+    panels: dict[str, tuple[xr.DataArray, str, str]] = {}
+    for v, s in zip(variables, shares, strict=True):
+        for i, label in enumerate(v.labels):
+            name = label if v.draws.ndim == 2 else f"{v.name}[{label}]"
+            values, p, width = binned(s.values, s.p[:, i])
+            axis = f"{name} value"
+            array = xr.DataArray(p, {"chain": np.arange(len(p)), axis: values}, ["chain", axis])
+            bins = f", in bins of {width} values, named by the least" if width > 1 else ""
+            panels[name] = array, s.source, f"value{bins}"
+    columns = min(len(panels), 1 if len(panels) == 1 else 2 if len(panels) <= 4 else 3)
+    rows = -(-len(panels) // columns)
+    chains = variables[0].chains
+    given = pc_kwargs.pop("color", None)
+    figure = Figure(
+        xr.Dataset({name: array for name, (array, _, _) in panels.items()}),
+        visuals,
+        VISUALS,
+        backend,
+        (WIDTH, 3.0 if rows == 1 else 2.3 * rows),
+        pc_kwargs,
+        col_wrap=columns,
+    )
+    colours = list(given or figure.cycle(len(chains)))
+    figure.colour_by("chain", range(len(chains)), colours)
+    for name, (array, source, axis) in panels.items():
+        values = array[array.dims[1]].values
+        title = f"{name}: probability of each value\n{source}"
+        masses = array.to_dataset(name=name)
+        figure.draw("bars", bars, masses.mean("chain"), color="#d0d0d0")
+        figure.draw("lines", line, masses, ["color"], width=1.2)
+        if len(values) <= DOTS:
+            figure.draw("dots", points, masses, ["color"], size=14)
+        figure.limits(name, (-0.7, len(values) - 0.3), (0.0, 1.06 * float(array.max()) or 1.0))
+        figure.ticks("x", name, [str(k) for k in values], 80 / columns)
+        figure.label(name, title, axis, "probability")
+    entries = [Entry("all chains", "#d0d0d0", "patch")]
+    if len(chains) <= NAMED:
+        entries += [Entry(f"chain {c}", colour, "line") for c, colour in zip(chains, colours, strict=False)]
+    else:
+        entries.append(Entry("a chain", UNCERTAIN, "line"))
+    figure.legend(entries)
+    return figure.collection
+
+
+def heat_maps(
+    variables: list[Variable],
+    shares: list[Shares],
+    backend: str | None,
+    visuals: Mapping[str, Any] | None,
+    pc_kwargs: dict[str, Any],
+) -> PlotCollection:
+    """A heat map of values and elements for each variable."""
+    pc_kwargs.pop("color", None)
+    panels = {}
+    for v, s in zip(variables, shares, strict=True):
+        values, p, width = binned(s.values, s.pooled)
+        axes = [f"{v.name} element", f"{v.name} value"]
+        panels[v.name] = xr.DataArray(p, {axes[1]: values}, axes), width
+    figure = Figure(
+        xr.Dataset({name: array for name, (array, _) in panels.items()}),
+        visuals,
+        VISUALS,
+        backend,
+        (WIDTH, 3.6 * len(panels)),
+        pc_kwargs,
+    )
+    for v, s in zip(variables, shares, strict=True):
+        array, width = panels[v.name]
+        most = float(array.max()) or 1.0
+        figure.draw("image", image, array.transpose().to_dataset(name=v.name), bar="probability", high=most)
+        figure.limits(v.name, (-0.5, v.size - 0.5), (-0.5, array.shape[1] - 0.5))
+        figure.ticks("x", v.name, v.labels)
+        figure.ticks("y", v.name, [str(k) for k in array[array.dims[1]].values], 12)
+        bins = f" (bins of {width})" if width > 1 else ""
+        title = f"{v.name}: probability of each value, all chains together\n{s.source}"
+        figure.label(v.name, title, v.axis, f"value{bins}")
+    return figure.collection
+
+
+def binned(values: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """The probabilities on an axis of consecutive values, or of bins where these are more than `BINS`.
+
+    Parameters
+    ----------
+    values : (V,) int, ascending
+    p : (rows, V) float
+
+    Returns
+    -------
+    least : (B,) int, the least value of each bin; those at the ends that no row reaches are left out
+    masses : (rows, B) float
+    width : the number of values in a bin
+    """
+    there = np.flatnonzero((p > 0).any(axis=0))
+    if len(there):
+        values, p = values[there[0] : there[-1] + 1], p[:, there[0] : there[-1] + 1]
+    first, last = int(values[0]), int(values[-1])
+    width = -(-(last - first + 1) // BINS)
+    first = first // width * width
+    least = np.arange(first, last + 1, width)
+    masses = np.zeros((len(p), len(least)))
+    np.add.at(masses, (slice(None), (values - first) // width), p)
+    return least, masses, width

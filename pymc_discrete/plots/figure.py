@@ -1,0 +1,353 @@
+"""What the plots share: figures of panels, and what arviz-plots lacks, drawn by matplotlib or plotly.
+
+Matplotlib and plotly are imported where they are used, so that neither is needed for the other.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_base.validate import validate_dict_argument
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+from arviz_plots.plots.utils import get_visual_kwargs
+from arviz_plots.visuals import labelled_title, labelled_x, labelled_y
+
+from pymc_discrete.checks import check_choice
+
+BACKENDS = ("matplotlib", "plotly")
+WIDTH = 9.0  # inches, of a figure
+PIXELS = 100  # to an inch, with plotly
+ROOM = 85  # characters for which an axis has room
+UPRIGHT = 45  # upright labels for which an axis has room
+NAMED = 10  # up to this many colours are named in a legend; of more there is a colour bar
+COLOUR_MAP = "viridis"  # rises in brightness, so that it can be read in grey and by colour-blind people
+UNCERTAIN, ALARM = "#8c8c8c", "#d55e00"  # grey, and vermilion of the Okabe-Ito palette
+# what backends call a marker
+MARKERS = {
+    "matplotlib": {"dot": "o", "cross": "x", "dash": "_"},
+    "plotly": {"dot": "circle", "cross": "x-thin-open", "dash": "line-ew-open"},
+}
+
+
+class Entry(NamedTuple):
+    """An entry of a legend: its text, a colour, and the name of a marker, "line" or "patch"."""
+
+    text: str
+    colour: Any
+    kind: str
+
+
+class Figure:
+    """A figure whose panels show the variables of a Dataset.
+
+    Parameters
+    ----------
+    panels : Dataset with a variable for each panel
+    visuals : {visual: keyword arguments, or False to leave it out}, as the user gives them
+    known : the visuals that there are
+    backend : "matplotlib", "plotly", or None for ArviZ's default
+    size : (width, height), inches
+    pc_kwargs : keyword arguments of `PlotCollection.wrap`, as the user gives them
+
+    Attributes
+    ----------
+    collection : PlotCollection
+    backend : the module of arviz-plots that draws
+    markers : {dot, cross, dash: what the backend calls them}
+
+    Raises
+    ------
+    ValueError
+        For another backend, or other visuals.
+    """
+
+    def __init__(
+        self,
+        panels: xr.Dataset,
+        visuals: Mapping[str, Any] | None,
+        known: Iterable[str],
+        backend: str | None,
+        size: tuple[float, float],
+        pc_kwargs: Mapping[str, Any],
+        cols: Sequence[Hashable] = ("__variable__",),
+        col_wrap: int = 1,
+        **layout: Any,
+    ) -> None:
+        backend = rcParams["plot.backend"] if backend is None else backend
+        check_choice("backend", backend, BACKENDS)
+        self.visuals = validate_dict_argument(visuals, valid_keys=tuple(known))
+        self.backend = import_module(f"arviz_plots.backend.{backend}")
+        self.markers = MARKERS[backend]
+        options = {"cols": list(cols), "col_wrap": col_wrap, **pc_kwargs}
+        layout |= options.pop("figure_kwargs", {})
+        if "figsize" not in layout:
+            dots = backend == "plotly"
+            layout["figsize"] = tuple(round(PIXELS * s) if dots else s for s in size)
+            layout["figsize_units"] = "dots" if dots else "inches"
+        if backend == "matplotlib":
+            layout.setdefault("layout", "constrained")  # which gives legends and colour bars their room
+        self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
+
+    def colour_by(self, dim: str, labels: Sequence[Any], colours: Sequence[Any]) -> None:
+        """Map the coordinates of a dimension to colours."""
+        mapping = xr.Dataset({"mapping": (dim, np.asarray(colours, object))}, {dim: list(labels)})
+        self.collection.update_aes_from_dataset("color", mapping)
+
+    def cycle(self, n: int) -> list[Any]:
+        """The first n colours of the backend's cycle, repeated where it is shorter."""
+        return list(self.backend.get_default_aes("color", n))
+
+    def draw(
+        self,
+        visual: str,
+        function: Callable,
+        data: xr.DataArray | xr.Dataset,
+        by: Iterable[str] = (),
+        **defaults: Any,
+    ) -> None:
+        """Draw a visual on the panels of the variables of `data`, unless the user turned it off.
+
+        Parameters
+        ----------
+        function : of (DataArray, panel, **keyword arguments), which returns what it drew
+        by : the properties that are mapped to dimensions, such as "color"
+        """
+        chosen = get_visual_kwargs(self.visuals, visual)
+        if chosen is not False:
+            other = self.collection.aes_set.difference(by)
+            self.collection.map(function, visual, data=data, ignore_aes=other, **{**defaults, **chosen})
+
+    def label(self, panel: str, title: str | None = None, x: str | None = None, y: str | None = None) -> None:
+        """Give a panel its title and the labels of its axes."""
+        data = xr.Dataset({panel: 0})
+        texts = {"title": (labelled_title, title), "xlabel": (labelled_x, x), "ylabel": (labelled_y, y)}
+        for visual, (function, text) in texts.items():
+            if text:
+                self.draw(visual, function, data, text=text)
+
+    def target(self, panel: str) -> Any:
+        """The backend's object of a panel."""
+        return self.collection.get_target(panel, {})
+
+    def ticks(self, axis: str, panel: str, labels: Sequence[str], room: float = ROOM) -> None:
+        """Name the places 0, 1, ... of an axis, of which as many have a label as there is room for.
+
+        `room` is a number of characters for the horizontal axis, of labels for the vertical one.
+        """
+        places, upright = thinned(labels, room) if axis == "x" else (spaced(labels, int(room)), False)
+        self.marks(axis, panel, places, [labels[i] for i in places], **({"rotation": 90} if upright else {}))
+
+    def marks(
+        self, axis: str, panel: str, places: Sequence[float], labels: Sequence[str], **defaults: Any
+    ) -> None:
+        """Name places of an axis."""
+        chosen = get_visual_kwargs(self.visuals, f"{axis}ticks")
+        if chosen is not False:
+            set_ticks = getattr(self.backend, f"{axis}ticks")
+            set_ticks(places, labels, self.target(panel), **{**defaults, **chosen})
+
+    def limits(self, panel: str, x: tuple[float, float] | None = None, y: Any = None) -> None:
+        """Set the ends of the axes of a panel; a reversed pair turns the axis."""
+        for axis, ends in (("x", x), ("y", y)):
+            if ends is not None:
+                getattr(self.backend, f"{axis}lim")(ends, self.target(panel))
+
+    def legend(self, entries: Sequence[Entry], title: str | None = None) -> None:
+        """A legend beside the panels."""
+        chosen = get_visual_kwargs(self.visuals, "legend")
+        if chosen is not False and entries:
+            figure = self.collection.get_viz("figure")
+            draw = matplotlib_legend if self.collection.backend == "matplotlib" else plotly_legend
+            draw(figure, entries, title, **chosen)
+
+
+def spaced(labels: Sequence[str], most: int) -> list[int]:
+    """Places of at most `most` labels, 1, 2, 5, 10, ... apart; at round numbers where labels are years."""
+    n = len(labels)
+    step = next(s * 10**e for e in range(12) for s in (1, 2, 5) if -(-n // (s * 10**e)) <= max(most, 1))
+    start = 0
+    if step > 1 and all(label.lstrip("-").isdigit() for label in labels):
+        numbers = np.array([int(label) for label in labels])
+        if (np.diff(numbers) == 1).all():
+            start = int(-numbers[0] % step)
+    return list(range(start, n, step))
+
+
+def thinned(labels: Sequence[str], room: float) -> tuple[list[int], bool]:
+    """The places of the labels of a horizontal axis for which there is room, and whether they stand upright.
+
+    Parameters
+    ----------
+    room : number of characters
+    """
+    widest = max(map(len, labels))
+    if len(labels) * (widest + 2) <= room or widest <= 6:
+        return spaced(labels, int(room // (widest + 2))), False
+    return spaced(labels, int(UPRIGHT * room / ROOM)), True
+
+
+def colours_of(n: int, backend: str) -> list[str]:
+    """n colours that are told apart by their brightness."""
+    places = np.linspace(0.1, 0.95, n) if n > 1 else np.array([0.35])
+    if backend == "matplotlib":
+        import matplotlib as mpl
+
+        return [mpl.colors.to_hex(c) for c in mpl.colormaps[COLOUR_MAP](places)]
+    from plotly.colors import sample_colorscale
+
+    return list(sample_colorscale(COLOUR_MAP, places.tolist()))
+
+
+def bars(
+    da: xr.DataArray, target: Any, *, color: Any, bottom: Any = 0.0, width: float = 0.9, **kwargs: Any
+) -> Any:
+    """Bars of the heights `da` (n,) at 0, 1, ..., from `bottom` upwards, as one object of the backend.
+
+    `width` is that of a bar; bars of a width of 1 touch.
+    """
+    height = np.nan_to_num(np.asarray(da, float))
+    low = np.broadcast_to(np.nan_to_num(np.asarray(bottom, float)), height.shape)
+    centre = np.arange(len(height), dtype=float)
+    if backend_from_object(target, return_module=False) == "matplotlib":
+        from matplotlib.collections import PolyCollection
+
+        left, right, top = centre - width / 2, centre + width / 2, low + height
+        corners = np.stack([left, low, left, top, right, top, right, low], axis=1).reshape(-1, 4, 2)
+        # without antialiasing bars that touch have no pale lines between them
+        style = {"facecolor": color, "linewidth": 0, "antialiased": width < 1, "zorder": 2}
+        return target.add_collection(PolyCollection(corners, **{**style, **kwargs}))
+    import plotly.graph_objects as go
+
+    bar = go.Bar(
+        {
+            "x": centre,
+            "y": height,
+            "base": low,
+            "width": width,
+            "marker": {"color": color, "line": {"width": 0}},
+            "showlegend": False,
+        }
+        | kwargs
+    )
+    target.add_trace(bar)
+    target.figure.update_layout(barmode="overlay")
+    return bar
+
+
+def image(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    colours: str | Sequence[str] = COLOUR_MAP,
+    low: float = 0.0,
+    high: float = 1.0,
+    bar: str | None = None,
+    square: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """An image of `da` (rows, columns), whose cells are at 0, 1, ... from below and from the left.
+
+    Parameters
+    ----------
+    colours : name of a colour map for values from low to high; or a colour for each of the values 0, 1, ...
+    bar : what the colours mean, beside a colour bar; None for none
+    square : whether the cells are
+    """
+    values = np.asarray(da, float)
+    if not isinstance(colours, str):
+        low, high = -0.5, len(colours) - 0.5
+    if backend_from_object(target, return_module=False) == "matplotlib":
+        from matplotlib.colors import ListedColormap
+
+        style = {
+            "cmap": colours if isinstance(colours, str) else ListedColormap(list(colours)),
+            "interpolation": "nearest",
+            "aspect": "equal" if square else "auto",
+        }
+        artist = target.imshow(values, vmin=low, vmax=high, origin="lower", **{**style, **kwargs})
+        if bar is not None:
+            together = target.get_shared_x_axes().get_siblings(target)
+            target.figure.colorbar(artist, ax=together, label=bar, fraction=0.05, pad=0.02)
+        return artist
+    import plotly.graph_objects as go
+
+    scale: Any = colours
+    if not isinstance(colours, str):
+        ends = np.repeat(np.linspace(0, 1, len(colours) + 1), 2)[1:-1]
+        scale = list(zip(ends.tolist(), np.repeat(colours, 2).tolist(), strict=True))
+    panel = target.figure.get_subplot(target.row, target.col)
+    if square:
+        panel.yaxis.update(scaleanchor=panel.yaxis.anchor, constrain="domain")
+        panel.xaxis.update(constrain="domain")
+    bottom, top = panel.yaxis.domain
+    trace = go.Heatmap(
+        {
+            "z": values,
+            "zmin": low,
+            "zmax": high,
+            "colorscale": scale,
+            "showscale": bar is not None,
+            "colorbar": {
+                "title": {"text": bar, "side": "right"},
+                "thickness": 14,
+                "x": panel.xaxis.domain[1] + 0.01,
+                "y": (bottom + top) / 2,
+                "len": top - bottom,
+            },
+            "hovertemplate": "%{x}, %{y}: %{z:.3g}<extra></extra>",
+        }
+        | kwargs
+    )
+    target.add_trace(trace)
+    return trace
+
+
+def points(da: xr.DataArray, target: Any, *, x: Any = None, **kwargs: Any) -> Any:
+    """Points at the heights `da`, at 0, 1, ... or at x; nan are left out."""
+    y = np.asarray(da, float).ravel()
+    at = np.arange(len(y)) if x is None else np.asarray(x, float).ravel()
+    known = ~np.isnan(y)
+    return backend_from_object(target).scatter(at[known], y[known], target, **kwargs)
+
+
+def line(da: xr.DataArray, target: Any, *, x: Any = None, **kwargs: Any) -> Any:
+    """A line through the heights `da`, at 0, 1, ... or at x, which nan interrupt."""
+    y = np.asarray(da, float).ravel()
+    at = np.arange(len(y)) if x is None else np.asarray(x, float).ravel()
+    return backend_from_object(target).line(at, y, target, **kwargs)
+
+
+def matplotlib_legend(figure: Any, entries: Sequence[Entry], title: str | None, **kwargs: Any) -> None:
+    """A legend on the right of a figure of matplotlib."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    for text, colour, kind in entries:
+        if kind == "patch":
+            handles.append(Patch(facecolor=colour, label=text))
+        elif kind == "line":
+            handles.append(Line2D([], [], color=colour, label=text))
+        else:
+            marker = MARKERS["matplotlib"][kind]
+            handles.append(Line2D([], [], color=colour, label=text, marker=marker, linestyle="none"))
+    figure.legend(handles=handles, title=title, **{"loc": "outside right upper", **kwargs})
+
+
+def plotly_legend(figure: Any, entries: Sequence[Entry], title: str | None, **kwargs: Any) -> None:
+    """A legend on the right of a figure of plotly."""
+    for text, colour, kind in entries:
+        style: dict[str, Any] = {"mode": "markers"}
+        if kind == "line":
+            style = {"mode": "lines", "line": {"color": colour}}
+        elif kind == "patch":
+            style["marker"] = {"color": colour, "symbol": "square", "size": 11}
+        else:
+            symbol = MARKERS["plotly"][kind]
+            style["marker"] = {"color": colour, "symbol": symbol, "size": 8, "line": {"color": colour}}
+        figure.add_scatter(x=[None], y=[None], name=text, showlegend=True, **style)
+    figure.update_layout(showlegend=True, legend={"title": {"text": title}, **kwargs})

@@ -1,0 +1,178 @@
+"""Inclusion probabilities of indicators."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots.visuals import hline
+
+from pymc_discrete.diagnostics.draws import posterior_of
+from pymc_discrete.diagnostics.summary import columns_of
+from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, line, points
+from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
+from pymc_discrete.targets.names import shown
+
+VISUALS = (
+    "chains",
+    "mcse",
+    "mean",
+    "reference",
+    "legend",
+    "title",
+    "xlabel",
+    "ylabel",
+    "xticks",
+)
+ERRORS = 2  # Monte Carlo standard errors that the lines reach to both sides
+APART = 60  # up to this many elements the dots of chains stand side by side
+
+
+def plot_inclusion(
+    idata: Any,
+    var_names: str | list[str] | None = None,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    labeller: BaseLabeller | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """The inclusion probability of each indicator, with its Monte Carlo standard error, and a dot per chain.
+
+    The point is the mean over all chains, the line reaches two Monte Carlo standard errors to both sides.
+    Dots of chains that lie further apart than the line is long are chains that do not agree. The dashed line
+    at 1/2 is the border of the median probability model.
+
+    Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
+    which are more exact than shares of draws; these are drawn where they are there, and the title says which.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    var_names : str or list of str
+        Variables of the values 0 and 1, a panel for each; all such variables by default.
+    coords : dict, optional
+        {dimension: labels} of the elements to draw.
+    labeller : arviz_base.labels.BaseLabeller, optional
+        Makes the labels of the elements of their coordinates.
+    backend : {"matplotlib", "plotly"}, optional
+        By default ``plot.backend`` of ArviZ's ``rcParams``.
+    visuals : dict, optional
+        {visual: keyword arguments for it, or False to leave it out}: chains, mcse, mean, reference (arguments
+        of the backend's functions), legend, title, xlabel, ylabel, xticks.
+    **pc_kwargs
+        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
+        list with a colour for each chain.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``.
+    ValueError
+        If a variable does not exist or has other values than 0 and 1, or for another backend or visual.
+
+    Notes
+    -----
+    The standard error of a share of draws is the root of p (1 - p) / ESS, as in `pmd.summary`, and is left
+    out where all draws are equal. That of a probability which was summed out is the standard deviation of the
+    chains' means, over the root of their number, and needs two chains.
+
+    From 60 elements on the dots of chains are drawn at the place of their element, and of its labels there
+    are as many as there is room for.
+
+    References
+    ----------
+    Barbieri and Berger, Annals of Statistics 32 (2004): the median probability model.
+
+    Examples
+    --------
+    >>> pmd.plot_inclusion(idata, "gamma")  # doctest: +SKIP
+    """
+    tree = tree_of(idata, coords)
+    if var_names is None:
+        drawn = [v for v in variables_of(tree, None, labeller) if is_binary(v)]
+        if not drawn:
+            raise ValueError(
+                "The posterior has no variable with the values 0 and 1. Use pmd.plot_probabilities for "
+                "variables with more values."
+            )
+    else:
+        drawn = variables_of(tree, var_names, labeller)
+        if other := [v.name for v in drawn if not is_binary(v)]:
+            one = next(v for v in drawn if v.name == other[0])
+            raise ValueError(
+                f"{shown(other)} {'is' if len(other) == 1 else 'are'} not of the values 0 and 1 alone "
+                f"({other[0]!r} goes from {int(one.draws.min())} to {int(one.draws.max())}). Use "
+                "pmd.plot_probabilities."
+            )
+    chains = drawn[0].chains
+    shares = {v.name: shares_of(tree, v) for v in drawn}
+    found = {v.name: inclusion(tree, v, shares[v.name]) for v in drawn}
+    given = pc_kwargs.pop("color", None)
+    figure = Figure(
+        xr.Dataset({name: array for name, (array, _) in found.items()}),
+        visuals,
+        VISUALS,
+        backend,
+        (WIDTH, 2.8 * len(drawn)),
+        pc_kwargs,
+    )
+    few = len(chains) <= NAMED
+    colours = list(given or (figure.cycle(len(chains)) if few else [UNCERTAIN] * len(chains)))
+    figure.colour_by("chain", range(len(chains)), colours)
+    for v in drawn:
+        draw(figure, v, shares[v.name], *found[v.name])
+    entries = [Entry("mean", "black", "dot")]
+    if few and len(chains) > 1:
+        entries += [Entry(f"chain {c}", colour, "dot") for c, colour in zip(chains, colours, strict=False)]
+    elif len(chains) > 1:
+        entries.append(Entry("a chain", UNCERTAIN, "dot"))
+    figure.legend(entries)
+    return figure.collection
+
+
+def is_binary(v: Variable) -> bool:
+    """Whether all draws are 0 or 1."""
+    return int(v.draws.min()) >= 0 and int(v.draws.max()) <= 1
+
+
+def inclusion(tree: xr.DataTree, v: Variable, shares: Shares) -> tuple[xr.DataArray, np.ndarray]:
+    """The probabilities of 1 in each chain (chain, element), and their standard errors (elements,)."""
+    one = np.flatnonzero(shares.values == 1)
+    p = shares.p[..., one[0]] if len(one) else np.zeros(shares.p.shape[:2])
+    array = xr.DataArray(p, {"chain": np.arange(len(p))}, ["chain", f"{v.name} element"])
+    if shares.summed:
+        error = p.std(axis=0, ddof=1) / np.sqrt(len(p)) if len(p) > 1 else np.full(v.size, np.nan)
+        return array, error
+    columns = columns_of(posterior_of(tree, v.name), tree, v.name, v.draws)
+    return array, columns.get("mcse P(1)", np.full(v.size, np.nan))
+
+
+def draw(figure: Figure, v: Variable, shares: Shares, p: xr.DataArray, error: np.ndarray) -> None:
+    """The panel of a variable, given the probabilities of 1 in each chain and their standard errors."""
+    name, element = v.name, f"{v.name} element"
+    place = np.arange(v.size)
+    n = len(p)
+    side = np.linspace(-0.25, 0.25, n) if n > 1 and v.size <= APART else np.zeros(n)
+    at = xr.DataArray(place + side[:, None], {"chain": np.arange(n)}, ["chain", element])
+    mean = p.mean("chain").to_dataset(name=name)
+    size = 40 if v.size <= APART else 12
+    figure.draw("reference", hline, xr.Dataset({name: 0.5}), color="B3", linestyle="C1", width=1)
+    if n > 1:
+        figure.draw("chains", points, p.to_dataset(name=name), ["color"], x=at, size=size / 2.5)
+    ends = mean[name].values[:, None] + ERRORS * error[:, None] * [-1.0, 1.0, np.nan]
+    lines = xr.DataArray(ends.ravel(), dims="end")
+    figure.draw("mcse", line, lines.to_dataset(name=name), x=np.repeat(place, 3), color="black", width=1.5)
+    figure.draw("mean", points, mean, color="black", size=size)
+    figure.limits(name, (-0.6, v.size - 0.4), (-0.03, 1.03))
+    figure.ticks("x", name, v.labels)
+    title = f"{name}: inclusion probability ± {ERRORS} Monte Carlo standard errors ({shares.source})"
+    figure.label(name, title, v.axis, f"P({name} = 1)")

@@ -1,0 +1,169 @@
+"""How often the elements of discrete variables move."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+
+from pymc_discrete.diagnostics.draws import counted, per_element, posterior_of
+from pymc_discrete.diagnostics.summary import columns_of, moves_of
+from pymc_discrete.plots.figure import ALARM, UNCERTAIN, WIDTH, Entry, Figure, points
+from pymc_discrete.plots.read import Variable, tree_of, variables_of
+
+VISUALS = (
+    "moved",
+    "expected",
+    "still",
+    "never",
+    "legend",
+    "title",
+    "xlabel",
+    "ylabel",
+    "xticks",
+)
+APART = 60  # up to this many elements the dots of chains stand side by side
+LISTED = 6  # so many elements are named in the title
+
+
+def plot_moves(
+    idata: Any,
+    var_names: str | list[str] | None = None,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    labeller: BaseLabeller | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """How often each element moves in each chain: the share of draws that differ from the one before.
+
+    The dash is the share that independent draws with the same probabilities would have, so that an element
+    whose dots are far below its dash mixes slowly, and one whose dash is low too hardly moves because one
+    value is nearly certain. A chain in which an element never moved is a grey dot where this was to be
+    expected, and a cross where it was not, or where the result does not say; the title names such elements.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    var_names : str or list of str
+        Discrete variables, a panel for each; all of them by default.
+    coords : dict, optional
+        {dimension: labels} of the elements to draw.
+    labeller : arviz_base.labels.BaseLabeller, optional
+        Makes the labels of the elements of their coordinates.
+    backend : {"matplotlib", "plotly"}, optional
+        By default ``plot.backend`` of ArviZ's ``rcParams``.
+    visuals : dict, optional
+        {visual: keyword arguments for it, or False to leave it out}: moved, expected, still, never (arguments
+        of the backend's functions), legend, title, xlabel, ylabel, xticks.
+    **pc_kwargs
+        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``.
+    ValueError
+        If a variable does not exist or is not of integers, or for another backend or visual.
+
+    Notes
+    -----
+    Independent draws differ from the one before with the probability 1 - sum_k p_k^2. A chain that never
+    moved was to be expected where the verdict of `pmd.summary` is ``certain`` or ``fixed``, or, of an element
+    that moved in other chains, where these did not visit other values often enough (neither ``stuck`` nor
+    ``apart``).
+
+    From 60 elements on the dots of chains are drawn at the place of their element, and of its labels there
+    are as many as there is room for.
+
+    Examples
+    --------
+    >>> pmd.plot_moves(idata, "z")  # doctest: +SKIP
+    """
+    tree = tree_of(idata, coords)
+    variables = variables_of(tree, var_names, labeller)
+    found = {v.name: moves(tree, v) for v in variables}
+    figure = Figure(
+        xr.Dataset({name: m for name, (m, _, _) in found.items()}),
+        visuals,
+        VISUALS,
+        backend,
+        (WIDTH, 2.8 * len(variables)),
+        pc_kwargs,
+    )
+    colour = figure.cycle(1)[0]
+    kinds: set[str] = set()
+    for v in variables:
+        kinds |= draw(figure, v, *found[v.name], colour)
+    entries = {
+        "moved": Entry("a chain", colour, "dot"),
+        "expected": Entry("independent draws", "black", "dash"),
+        "still": Entry("never moved,\nas expected", UNCERTAIN, "dot"),
+        "never": Entry("never moved", ALARM, "cross"),
+    }
+    figure.legend([entry for kind, entry in entries.items() if kind in kinds])
+    return figure.collection
+
+
+def moves(tree: xr.DataTree, v: Variable) -> tuple[xr.DataArray, np.ndarray, np.ndarray]:
+    """How an element moved.
+
+    Returns
+    -------
+    (chain, element) the share of draws that differ from the one before
+    expected : (elements,) the same of independent draws
+    suspect : (elements,) bool, whether it was not to be expected that a chain never moves, or is not known
+    """
+    names = {"chain": v.chains}
+    moved = per_element(lambda x: moves_of(x) / (x.shape[2] - 1), v.draws.data, more=names)
+    expected = per_element(lambda x: 1.0 - (counted(x).p ** 2).sum(axis=1), v.draws.data)
+    verdict = columns_of(posterior_of(tree, v.name), tree, v.name, v.draws)["verdict"]
+    array = xr.DataArray(
+        np.asarray(moved).reshape(v.size, -1).T,
+        {"chain": v.chains},
+        ["chain", f"{v.name} element"],
+    )
+    return array, np.asarray(expected).ravel(), np.isin(verdict, ("stuck", "apart", "constant"))
+
+
+def draw(
+    figure: Figure, v: Variable, moved: xr.DataArray, expected: np.ndarray, suspect: np.ndarray, colour: Any
+) -> set[str]:
+    """The panel of a variable; the visuals that it has."""
+    name, few, chains = v.name, v.size <= APART, len(moved)
+    side = np.linspace(-0.25, 0.25, chains) if chains > 1 and few else np.zeros(chains)
+    x = (np.arange(v.size) + side[:, None]).ravel()
+    y = moved.values.ravel()
+    never = (y == 0) & np.tile(suspect, chains)
+    still = (y == 0) & ~never
+    size = 30 if few else 10
+    groups = {
+        "moved": (y > 0, {"color": colour, "size": size, "marker": figure.markers["dot"]}),
+        "still": (still, {"color": UNCERTAIN, "size": size, "marker": figure.markers["dot"]}),
+        "never": (never, {"color": ALARM, "size": 45, "marker": figure.markers["cross"]}),
+    }
+    marks = xr.DataArray(expected, dims=[f"{name} element"]).to_dataset(name=name)
+    dash = {"color": "black", "size": 160 if few else 20, "marker": figure.markers["dash"]}
+    figure.draw("expected", points, marks, **dash)
+    for visual, (chosen, style) in groups.items():
+        if chosen.any():
+            data = xr.DataArray(y[chosen], dims="dot").to_dataset(name=name)
+            figure.draw(visual, points, data, x=x[chosen], **style)
+    top = max(float(y.max()), float(expected.max()), 0.01)
+    figure.limits(name, (-0.6, v.size - 0.4), (-0.06 * top, 1.08 * top))
+    figure.ticks("x", name, v.labels)
+    sites = np.flatnonzero(never.reshape(chains, v.size).any(axis=0))
+    title = f"{name}: how often it moves, {chains} × {v.draws.shape[1]} draws"
+    if len(sites):
+        names = ", ".join(v.labels[i] for i in sites[:LISTED]) + (", ..." if len(sites) > LISTED else "")
+        title += f"\n{len(sites)} of {v.size} never moved in some chain: {names}"
+    figure.label(name, title, v.axis, "share of draws that moved")
+    return {"expected"} | {visual for visual, (chosen, _) in groups.items() if chosen.any()}

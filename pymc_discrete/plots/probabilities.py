@@ -1,0 +1,280 @@
+"""The probability of each value of the elements of discrete variables."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+
+from pymc_discrete.plots.figure import NAMED, ROOM, WIDTH, Entry, Figure, bars, colours_of, image, points
+from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
+from pymc_discrete.targets.names import shown
+
+BARS = 700  # more bars than this would be thinner than a pixel
+APART = 60  # up to this many bars have gaps between them
+MATRIX = 40  # a matrix with more elements is drawn as one
+VISUALS = (
+    "bars",
+    "image",
+    "data",
+    "legend",
+    "title",
+    "xlabel",
+    "ylabel",
+    "xticks",
+    "yticks",
+)
+
+
+def plot_probabilities(
+    idata: Any,
+    var_names: str | list[str] | None = None,
+    *,
+    data: Any = None,
+    coords: Mapping[str, Any] | None = None,
+    labeller: BaseLabeller | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """The probability of each value, a stacked bar for each element: mixture labels, states over time.
+
+    Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
+    which are more exact than shares of draws; these are drawn where they are there, and the title says which.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
+    var_names : str or list of str
+        Discrete variables, a panel for each; all of them by default.
+    data : str or array_like, optional
+        Observed data to draw below the bars, with the same horizontal axis: one or several numbers for each
+        element, or the name of a variable of the groups ``observed_data`` or ``constant_data``. For one
+        variable only.
+    coords : dict, optional
+        {dimension: labels} of the elements to draw.
+    labeller : arviz_base.labels.BaseLabeller, optional
+        Makes the labels of the elements of their coordinates.
+    backend : {"matplotlib", "plotly"}, optional
+        By default ``plot.backend`` of ArviZ's ``rcParams``.
+    visuals : dict, optional
+        {visual: keyword arguments for it, or False to leave it out}: bars, image, data (arguments of the
+        backend's functions), legend, title, xlabel, ylabel, xticks, yticks.
+    **pc_kwargs
+        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
+        list with a colour for each value.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    TypeError
+        If `idata` is no DataTree with a group ``posterior``.
+    ValueError
+        If a variable does not exist or is not of integers, if `data` does not fit, or for another backend or
+        visual.
+
+    Notes
+    -----
+    A variable with more than 10 values, or with more than 700 elements, whose bars would be thinner than a
+    pixel, is drawn as a heat map: the values from below to above, the probability as the colour. A matrix of
+    more than 40 elements is drawn as an image for each value, its first dimension from above to below; of one
+    with the values 0 and 1 only the probability of 1. Bars have no gaps from 60 elements on.
+
+    Examples
+    --------
+    >>> pmd.plot_probabilities(idata, "state", data="y")  # doctest: +SKIP
+    """
+    tree = tree_of(idata, coords)
+    variables = variables_of(tree, var_names, labeller)
+    if data is not None and len(variables) > 1:
+        raise ValueError(
+            f"data belongs to the elements of one variable, and {shown(v.name for v in variables)} are "
+            'drawn. Name one of them: plot_probabilities(idata, "z", data=data).'
+        )
+    below = None if data is None else data_of(tree, data, variables[0])
+    panels = panels_of([(v, shares_of(tree, v)) for v in variables], flat=below is not None)
+    arrays, heights = {name: panel.p for name, panel in panels.items()}, [p.height for p in panels.values()]
+    if below is not None:
+        arrays[below.name] = below
+        heights.append(1.8)
+    columns = min(len(panels), 3) if {p.kind for p in panels.values()} == {"matrix"} else 1
+    rows = [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
+    given = pc_kwargs.pop("color", None)
+    figure = Figure(
+        xr.Dataset(arrays),
+        visuals,
+        VISUALS,
+        backend,
+        (WIDTH, sum(rows)),
+        pc_kwargs,
+        col_wrap=columns,
+        height_ratios=rows,
+        sharex=below is not None,
+    )
+    barred = {name: panel for name, panel in panels.items() if panel.kind == "bars"}
+    if barred:
+        values = next(iter(barred.values())).p["value"].values
+        colours = list(given or colours_of(len(values), figure.collection.backend))
+        figure.colour_by("value", values, colours)
+        for name, panel in barred.items():
+            draw_bars(figure, name, panel)
+        named = [Entry(str(v), c, "patch") for v, c in zip(values, colours, strict=False)]
+        figure.legend(named[::-1], next(iter(barred)) if len(barred) == 1 else "value")
+    for name, panel in panels.items():
+        if panel.kind == "heat map":
+            draw_heat_map(figure, name, panel)
+        elif panel.kind == "matrix":
+            draw_matrix(figure, name, panel)
+    last = variables[-1]
+    if below is not None:
+        draw_data(figure, below, last)
+    return figure.collection
+
+
+class Panel(NamedTuple):
+    """A variable, or for a matrix one of its values, and how it is drawn.
+
+    Attributes
+    ----------
+    kind : "bars", "heat map" or "matrix"
+    p : the probabilities, (element, value), or (row, column) of a matrix
+    """
+
+    variable: Variable
+    shares: Shares
+    kind: str
+    p: xr.DataArray
+
+    @property
+    def height(self) -> float:
+        """inches"""
+        if self.kind == "bars":
+            return 2.6
+        if self.kind == "heat map":
+            return float(np.clip(1.2 + 0.16 * self.p.shape[1], 1.8, 5.0))
+        return float(np.clip(6.0 * self.p.shape[0] / self.p.shape[1], 2.2, 4.5))
+
+
+def panels_of(variables: list[tuple[Variable, Shares]], flat: bool) -> dict[str, Panel]:
+    """{name of the panel: Panel}; `flat` where elements have to be in one row."""
+    kinds = {v.name: kind_of(v, shares, flat) for v, shares in variables}
+    barred = [shares.values for v, shares in variables if kinds[v.name] == "bars"]
+    values = np.unique(np.concatenate(barred)) if barred else np.zeros(0, int)
+    panels = {}
+    for v, shares in variables:
+        name, kind, p = v.name, kinds[v.name], shares.pooled
+        if kind == "bars":  # all on one axis of values, which have the same colours in all panels
+            on_axis = np.zeros((v.size, len(values)))
+            on_axis[:, np.searchsorted(values, shares.values)] = p
+            array = xr.DataArray(on_axis, {"value": values}, [f"{name} element", "value"])
+            panels[name] = Panel(v, shares, kind, array)
+        elif kind == "heat map":
+            axes = [f"{name} element", f"{name} value"]
+            panels[name] = Panel(v, shares, kind, xr.DataArray(p, {axes[1]: shares.values}, axes))
+        else:
+            dims = [f"{name} {d}" for d in v.draws.dims[2:]]
+            for k in range(len(shares.values)):
+                if is_binary(shares) and shares.values[k] != 1:
+                    continue
+                array = xr.DataArray(p[:, k].reshape(v.draws.shape[2:]), dims=dims)
+                panels[f"{name} = {shares.values[k]}"] = Panel(v, shares, kind, array)
+    return panels
+
+
+def is_binary(shares: Shares) -> bool:
+    """Whether the values are 0 and 1."""
+    return 1 in shares.values and set(shares.values) <= {0, 1}
+
+
+def kind_of(v: Variable, shares: Shares, flat: bool) -> str:
+    """How a variable is drawn: "bars", "heat map" or "matrix"."""
+    few = len(shares.values) <= NAMED
+    if few and not flat and v.draws.ndim == 4 and v.size > MATRIX:
+        return "matrix"
+    return "bars" if few and v.size <= BARS else "heat map"
+
+
+def data_of(tree: xr.DataTree, data: Any, v: Variable) -> xr.DataArray:
+    """The observed data of a variable's elements, (element, column), with a name.
+
+    Raises
+    ------
+    ValueError
+        If there is no such variable, or there are not as many rows as elements.
+    """
+    name = str(getattr(data, "name", None) or "data")
+    if isinstance(data, str):
+        groups = [g for g in ("observed_data", "constant_data") if g in tree.children]
+        holding = [g for g in groups if data in tree[g].data_vars]
+        if not holding:
+            there = shown(str(n) for g in groups for n in tree[g].data_vars) or "none"
+            raise ValueError(
+                f"data={data!r} is no variable of the groups observed_data and constant_data, whose "
+                f"variables are: {there}. Pass one of them, or an array."
+            )
+        name, data = data, tree[holding[0]][data]
+    array = np.ma.filled(np.ma.asarray(data, float), np.nan)
+    shape = v.draws.shape[2:]
+    if array.shape[: len(shape)] != shape and array.shape[:1] != (v.size,):
+        raise ValueError(
+            f"data has the shape {array.shape}, and {v.name!r} has the shape {shape}. Pass data with one row "
+            "for each element."
+        )
+    return xr.DataArray(
+        array.reshape(v.size, -1),
+        dims=["data element", "data column"],
+        name=f"{name} (data)" if name == v.name else name,
+    )
+
+
+def draw_bars(figure: Figure, name: str, panel: Panel) -> None:
+    """Stacked bars, one colour for each value."""
+    v, p = panel.variable, panel.p.fillna(0.0)
+    width = 0.9 if v.size <= APART else 1.0
+    bottom = p.cumsum("value") - p
+    figure.draw("bars", bars, p.to_dataset(name=name), ["color"], bottom=bottom, width=width)
+    figure.limits(name, (-0.5, v.size - 0.5), (0.0, 1.0))
+    figure.ticks("x", name, v.labels)
+    title = f"{v.name}: probability of each value ({panel.shares.source})"
+    figure.label(name, title, v.axis, "probability")
+
+
+def draw_heat_map(figure: Figure, name: str, panel: Panel) -> None:
+    """An image with the values from below to above."""
+    v, values = panel.variable, panel.shares.values
+    figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability")
+    figure.limits(name, (-0.5, v.size - 0.5), (-0.5, len(values) - 0.5))
+    figure.ticks("x", name, v.labels)
+    figure.ticks("y", name, [str(k) for k in values], 12)
+    title = f"{v.name}: probability of each value ({panel.shares.source})"
+    figure.label(name, title, v.axis, f"value of {v.name}")
+
+
+def draw_matrix(figure: Figure, name: str, panel: Panel) -> None:
+    """An image with the first dimension from above to below."""
+    v = panel.variable
+    rows, columns = panel.p.shape
+    square = 1 / 3 <= rows / columns <= 3
+    figure.draw("image", image, panel.p.to_dataset(name=name), bar="probability", square=square)
+    figure.limits(name, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
+    alone = figure.collection.viz["plot"].dataset.data_vars
+    room = ROOM / min(len(alone), 3) / 1.5
+    down, across = v.draws.dims[2:]
+    figure.ticks("x", name, [str(c) for c in v.draws[across].values], room)
+    figure.ticks("y", name, [str(c) for c in v.draws[down].values], 12)
+    figure.label(name, f"P({name})\n{panel.shares.source}", str(across), str(down))
+
+
+def draw_data(figure: Figure, data: xr.DataArray, v: Variable) -> None:
+    """The data, below the bars of the elements to which they belong."""
+    x = np.repeat(np.arange(v.size), data.shape[1])
+    size = 30 if v.size <= APART else 8
+    figure.draw("data", points, data.to_dataset(), x=x, color="B2", size=size)
+    figure.ticks("x", str(data.name), v.labels)
+    figure.label(str(data.name), None, v.axis, str(data.name))

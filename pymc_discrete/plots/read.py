@@ -1,0 +1,166 @@
+"""What the plots read from a result: variables, the names of their elements, probabilities of values."""
+
+import re
+from collections.abc import Mapping
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+
+from pymc_discrete.diagnostics.draws import batches, checked, counted, posterior_of
+from pymc_discrete.targets.names import shown
+
+GROUPS = ("posterior", "probabilities", "sample_stats", "observed_data", "constant_data")
+VISIBLE = 1e-4  # of summed out variables, values of a smaller probability in all elements are left out
+
+
+class Variable(NamedTuple):
+    """A discrete variable, its elements in one row.
+
+    Attributes
+    ----------
+    name : str
+    draws : (chain, draw, ...) DataArray of integers
+    labels : the label of each element
+    axis : what the elements are called together: the names of the dimensions, or "element of NAME"
+    """
+
+    name: str
+    draws: xr.DataArray
+    labels: list[str]
+    axis: str
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self.labels)
+
+    @property
+    def chains(self) -> list[str]:
+        """The names of the chains."""
+        return [str(c) for c in self.draws["chain"].values]
+
+
+class Shares(NamedTuple):
+    """The probabilities of the values of a variable.
+
+    Attributes
+    ----------
+    values : (V,) int, ascending
+    p : (chains, elements, V) float; nan where nothing is known
+    source : where they are from, in words
+    summed : whether the variable was summed out, so that they are means of probabilities and no counts
+    """
+
+    values: np.ndarray
+    p: np.ndarray
+    source: str
+    summed: bool
+
+    @property
+    def pooled(self) -> np.ndarray:
+        """(elements, V) float, the means over the chains in which they are known."""
+        known = ~np.isnan(self.p)
+        total = np.where(known, self.p, 0.0).sum(axis=0)
+        return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
+
+
+def tree_of(idata: Any, coords: Mapping[str, Any] | None) -> xr.DataTree:
+    """The groups that plots read, at some coordinates only if such are given.
+
+    Raises
+    ------
+    TypeError
+        If `idata` is neither a DataTree with a group ``posterior`` nor a Dataset.
+    ValueError
+        If `coords` names a dimension that the posterior does not have.
+    """
+    if isinstance(idata, xr.Dataset):
+        idata = xr.DataTree.from_dict({"posterior": idata})
+    if not isinstance(idata, xr.DataTree) or "posterior" not in idata.children:
+        raise TypeError(
+            "idata must be a DataTree with a group 'posterior', as pm.sample and pmd.sample return it, or a "
+            f"Dataset, got a {type(idata).__name__}."
+        )
+    groups = {name: idata[name].to_dataset() for name in GROUPS if name in idata.children}
+    chosen = {
+        d: c if isinstance(c, slice) else np.atleast_1d(np.asarray(c)) for d, c in (coords or {}).items()
+    }
+    if unknown := [d for d in chosen if d not in groups["posterior"].dims]:
+        raise ValueError(
+            f"coords names {shown(unknown)}, and the posterior has the dimensions "
+            f"{shown(map(str, groups['posterior'].dims))}."
+        )
+    return xr.DataTree.from_dict(
+        {name: ds.sel({d: c for d, c in chosen.items() if d in ds.dims}) for name, ds in groups.items()}
+    )
+
+
+def variables_of(
+    tree: xr.DataTree, var_names: str | list[str] | None, labeller: BaseLabeller | None
+) -> list[Variable]:
+    """The discrete variables of the posterior that are to be drawn.
+
+    Raises
+    ------
+    ValueError
+        For names that are not in the posterior, variables that are not integers or have no elements, fewer
+        than 4 draws, and where there are no discrete variables.
+    """
+    labeller = labeller or BaseLabeller()
+    found = []
+    for key, draws in posterior_of(tree, var_names).data_vars.items():
+        name = str(key)
+        checked(draws.data)
+        if not draws.size:
+            raise ValueError(f"{name!r} has no elements to draw: its shape is {draws.shape}.")
+        found.append(Variable(name, draws, labels_of(draws, labeller), axis_of(draws)))
+    return found
+
+
+def labels_of(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:
+    """The label of each element of draws (chain, draw, ...); that of a scalar is its name."""
+    dims = draws.dims[2:]
+    if not dims:
+        return [str(labeller.var_name_to_str(draws.name))]
+    axes = [draws[d].values for d in dims]
+    axes = [np.datetime_as_string(a, unit="auto") if a.dtype.kind == "M" else a for a in axes]
+    places = product(*(range(len(a)) for a in axes))
+    return [
+        labeller.sel_to_str(
+            {d: a[i] for d, a, i in zip(dims, axes, place, strict=True)}, dict(zip(dims, place, strict=True))
+        )
+        for place in places
+    ]
+
+
+def axis_of(draws: xr.DataArray) -> str:
+    """What the elements of draws (chain, draw, ...) are called together."""
+    dims = [str(d) for d in draws.dims[2:]]
+    if not dims:
+        return ""
+    unnamed = re.compile(re.escape(str(draws.name)) + r"_dim_\d+")
+    return f"element of {draws.name}" if any(map(unnamed.fullmatch, dims)) else ", ".join(dims)
+
+
+def shares_of(tree: xr.DataTree, variable: Variable) -> Shares:
+    """The probabilities of a variable's values, of the group `probabilities` or else shares of draws."""
+    name, draws = variable.name, variable.draws
+    number = f"{draws.shape[0]} × {draws.shape[1]} draws"
+    if "probabilities" in tree.children and name in tree["probabilities"].data_vars:
+        of_values = tree["probabilities"][name].transpose("chain", *draws.dims[2:], f"{name} value")
+        p = of_values.data.reshape(of_values.shape[0], variable.size, -1)
+        there = (p >= VISIBLE).any(axis=(0, 1))
+        values = of_values[f"{name} value"].values.astype(int)
+        return Shares(values[there], p[..., there], f"summed out, mean over {number}", True)
+    found = [counted(x) for x in batches(draws.data)]
+    values = np.unique(np.concatenate([c.values for c in found])).astype(int)
+    p = np.zeros((draws.shape[0], variable.size, len(values)))
+    start = 0
+    for c in found:
+        sites = slice(start, start + len(c.of_chains))
+        p[:, sites, np.searchsorted(values, c.values)] = np.moveaxis(c.of_chains, 1, 0) / draws.shape[1]
+        start = sites.stop
+    return Shares(values, p, f"share of {number}", False)
