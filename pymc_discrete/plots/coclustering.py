@@ -14,6 +14,7 @@ from pymc_discrete.plots.figure import Figure, image, line
 from pymc_discrete.plots.read import tree_of, variables_of
 
 SIDE = 6.5  # inches
+ROOM = 50  # characters for which the horizontal axis has room
 NAMED = 40  # up to this many sites are named; of more only the clusters
 VISUALS = ("image", "borders", "title", "xlabel", "ylabel", "xticks", "yticks")
 
@@ -97,8 +98,9 @@ def plot_coclustering(
     figure.limits(var_name, (-0.5, v.size - 0.5), (v.size - 0.5, -0.5))
     if v.size <= NAMED:
         names = [v.labels[i] for i in order]
-        figure.ticks("x", var_name, names, 50)
-        figure.ticks("y", var_name, names, NAMED)
+        upright = {"rotation": 90} if sum(map(len, names)) + 2 * v.size > ROOM else {}
+        figure.marks("x", var_name, range(v.size), names, **upright)
+        figure.marks("y", var_name, range(v.size), names)
         axis = f"{v.axis}, in the order of clusters"
     else:
         large = np.flatnonzero(sizes >= 0.02 * v.size)

@@ -13,7 +13,7 @@ from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, varia
 
 PANELS = 12  # up to this many elements in all have a panel each
 BINS = 100  # a wider range of values is drawn in bins
-DOTS = 60  # up to this many bins have dots
+DOTS = 40  # up to this many bins have dots
 VISUALS = (
     "bars",
     "lines",
@@ -116,17 +116,19 @@ def plot_counts(
     )
     colours = list(given or figure.cycle(len(chains)))
     figure.colour_by("chain", range(len(chains)), colours)
+    sources = {source for _, source, _ in panels.values()}
+    figure.title("probability of each value" + (f" ({min(sources)})" if len(sources) == 1 else ""))
     for name, (array, source, axis) in panels.items():
         values = array[array.dims[1]].values
-        title = f"{name}: probability of each value\n{source}"
         masses = array.to_dataset(name=name)
-        figure.draw("bars", bars, masses.mean("chain"), color="#d0d0d0")
+        few = len(values) <= DOTS
+        figure.draw("bars", bars, masses.mean("chain"), color="#d0d0d0", width=0.9 if few else 1.0)
         figure.draw("lines", line, masses, ["color"], width=1.2)
-        if len(values) <= DOTS:
+        if few:
             figure.draw("dots", points, masses, ["color"], size=14)
         figure.limits(name, (-0.7, len(values) - 0.3), (0.0, 1.06 * float(array.max()) or 1.0))
         figure.ticks("x", name, [str(k) for k in values], 80 / columns)
-        figure.label(name, title, axis, "probability")
+        figure.label(name, name if len(sources) == 1 else f"{name}\n{source}", axis, "probability")
     entries = [Entry("all chains", "#d0d0d0", "patch")]
     if len(chains) <= NAMED:
         entries += [Entry(f"chain {c}", colour, "line") for c, colour in zip(chains, colours, strict=False)]
@@ -193,5 +195,5 @@ def binned(values: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, i
     first = first // width * width
     least = np.arange(first, last + 1, width)
     masses = np.zeros((len(p), len(least)))
-    np.add.at(masses, (slice(None), (values - first) // width), p)
+    np.add.at(masses.T, (values - first) // width, p.T)
     return least, masses, width

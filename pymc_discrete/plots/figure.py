@@ -92,10 +92,13 @@ class Figure:
             layout.setdefault("layout", "constrained")  # which gives legends and colour bars their room
         self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
 
-    def colour_by(self, dim: str, labels: Sequence[Any], colours: Sequence[Any]) -> None:
+    def colour_by(self, dim: str, labels: Iterable[Any], colours: Sequence[Any]) -> None:
         """Map the coordinates of a dimension to colours."""
-        mapping = xr.Dataset({"mapping": (dim, np.asarray(colours, object))}, {dim: list(labels)})
-        self.collection.update_aes_from_dataset("color", mapping)
+        labels = list(labels)
+        array = np.empty(len(labels), object)  # whose elements may be tuples
+        for i, colour in enumerate(colours[: len(labels)]):
+            array[i] = colour
+        self.collection.update_aes_from_dataset("color", xr.Dataset({"mapping": (dim, array)}, {dim: labels}))
 
     def cycle(self, n: int) -> list[Any]:
         """The first n colours of the backend's cycle, repeated where it is shorter."""
@@ -129,6 +132,12 @@ class Figure:
             if text:
                 self.draw(visual, function, data, text=text)
 
+    def title(self, text: str) -> None:
+        """A title above all panels."""
+        chosen = get_visual_kwargs(self.visuals, "title")
+        if chosen is not False:
+            self.collection.add_title(chosen.pop("text", text), **chosen)
+
     def target(self, panel: str) -> Any:
         """The backend's object of a panel."""
         return self.collection.get_target(panel, {})
@@ -148,7 +157,7 @@ class Figure:
         chosen = get_visual_kwargs(self.visuals, f"{axis}ticks")
         if chosen is not False:
             set_ticks = getattr(self.backend, f"{axis}ticks")
-            set_ticks(places, labels, self.target(panel), **{**defaults, **chosen})
+            set_ticks(list(places), labels, self.target(panel), **{**defaults, **chosen})
 
     def limits(self, panel: str, x: tuple[float, float] | None = None, y: Any = None) -> None:
         """Set the ends of the axes of a panel; a reversed pair turns the axis."""
@@ -219,7 +228,7 @@ def bars(
         corners = np.stack([left, low, left, top, right, top, right, low], axis=1).reshape(-1, 4, 2)
         # without antialiasing bars that touch have no pale lines between them
         style = {"facecolor": color, "linewidth": 0, "antialiased": width < 1, "zorder": 2}
-        return target.add_collection(PolyCollection(corners, **{**style, **kwargs}))
+        return target.add_collection(PolyCollection(list(corners), **{**style, **kwargs}))
     import plotly.graph_objects as go
 
     bar = go.Bar(

@@ -174,5 +174,5 @@ def draw(figure: Figure, v: Variable, shares: Shares, p: xr.DataArray, error: np
     figure.draw("mean", points, mean, color="black", size=size)
     figure.limits(name, (-0.6, v.size - 0.4), (-0.03, 1.03))
     figure.ticks("x", name, v.labels)
-    title = f"{name}: inclusion probability ± {ERRORS} Monte Carlo standard errors ({shares.source})"
+    title = f"{name}: inclusion probability ± {ERRORS} Monte Carlo standard errors\n{shares.source}"
     figure.label(name, title, v.axis, f"P({name} = 1)")

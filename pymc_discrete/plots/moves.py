@@ -151,8 +151,8 @@ def draw(
         "never": (never, {"color": ALARM, "size": 45, "marker": figure.markers["cross"]}),
     }
     marks = xr.DataArray(expected, dims=[f"{name} element"]).to_dataset(name=name)
-    dash = {"color": "black", "size": 160 if few else 20, "marker": figure.markers["dash"]}
-    figure.draw("expected", points, marks, **dash)
+    dash, long = figure.markers["dash"], 160 if few else 20
+    figure.draw("expected", points, marks, color="black", size=long, marker=dash)
     for visual, (chosen, style) in groups.items():
         if chosen.any():
             data = xr.DataArray(y[chosen], dims="dot").to_dataset(name=name)

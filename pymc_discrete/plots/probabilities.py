@@ -101,7 +101,7 @@ def plot_probabilities(
     panels = panels_of([(v, shares_of(tree, v)) for v in variables], flat=below is not None)
     arrays, heights = {name: panel.p for name, panel in panels.items()}, [p.height for p in panels.values()]
     if below is not None:
-        arrays[below.name] = below
+        arrays[str(below.name)] = below
         heights.append(1.8)
     columns = min(len(panels), 3) if {p.kind for p in panels.values()} == {"matrix"} else 1
     rows = [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
@@ -123,17 +123,16 @@ def plot_probabilities(
         colours = list(given or colours_of(len(values), figure.collection.backend))
         figure.colour_by("value", values, colours)
         for name, panel in barred.items():
-            draw_bars(figure, name, panel)
+            draw_bars(figure, name, panel, panel.variable.axis if below is None else None)
         named = [Entry(str(v), c, "patch") for v, c in zip(values, colours, strict=False)]
         figure.legend(named[::-1], next(iter(barred)) if len(barred) == 1 else "value")
     for name, panel in panels.items():
         if panel.kind == "heat map":
-            draw_heat_map(figure, name, panel)
+            draw_heat_map(figure, name, panel, panel.variable.axis if below is None else None)
         elif panel.kind == "matrix":
             draw_matrix(figure, name, panel)
-    last = variables[-1]
     if below is not None:
-        draw_data(figure, below, last)
+        draw_data(figure, below, variables[0])
     return figure.collection
 
 
@@ -233,7 +232,7 @@ def data_of(tree: xr.DataTree, data: Any, v: Variable) -> xr.DataArray:
     )
 
 
-def draw_bars(figure: Figure, name: str, panel: Panel) -> None:
+def draw_bars(figure: Figure, name: str, panel: Panel, axis: str | None) -> None:
     """Stacked bars, one colour for each value."""
     v, p = panel.variable, panel.p.fillna(0.0)
     width = 0.9 if v.size <= APART else 1.0
@@ -242,10 +241,10 @@ def draw_bars(figure: Figure, name: str, panel: Panel) -> None:
     figure.limits(name, (-0.5, v.size - 0.5), (0.0, 1.0))
     figure.ticks("x", name, v.labels)
     title = f"{v.name}: probability of each value ({panel.shares.source})"
-    figure.label(name, title, v.axis, "probability")
+    figure.label(name, title, axis, "probability")
 
 
-def draw_heat_map(figure: Figure, name: str, panel: Panel) -> None:
+def draw_heat_map(figure: Figure, name: str, panel: Panel, axis: str | None) -> None:
     """An image with the values from below to above."""
     v, values = panel.variable, panel.shares.values
     figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability")
@@ -253,7 +252,7 @@ def draw_heat_map(figure: Figure, name: str, panel: Panel) -> None:
     figure.ticks("x", name, v.labels)
     figure.ticks("y", name, [str(k) for k in values], 12)
     title = f"{v.name}: probability of each value ({panel.shares.source})"
-    figure.label(name, title, v.axis, f"value of {v.name}")
+    figure.label(name, title, axis, f"value of {v.name}")
 
 
 def draw_matrix(figure: Figure, name: str, panel: Panel) -> None:

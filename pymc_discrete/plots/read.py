@@ -124,7 +124,7 @@ def labels_of(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:
     """The label of each element of draws (chain, draw, ...); that of a scalar is its name."""
     dims = draws.dims[2:]
     if not dims:
-        return [str(labeller.var_name_to_str(draws.name))]
+        return [str(labeller.var_name_to_str(str(draws.name)))]
     axes = [draws[d].values for d in dims]
     axes = [np.datetime_as_string(a, unit="auto") if a.dtype.kind == "M" else a for a in axes]
     places = product(*(range(len(a)) for a in axes))

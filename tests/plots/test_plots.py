@@ -59,7 +59,7 @@ def heights(bars):
     if hasattr(bars, "get_paths"):
         corners = np.array([path.vertices[:4] for path in bars.get_paths()])
         return corners[:, 1, 1] - corners[:, 0, 1], corners[:, 0, 1]
-    return np.asarray(bars.y), np.asarray(bars.base)
+    return np.asarray(bars.y, float), np.asarray(bars.base, float)
 
 
 def cells(image):
