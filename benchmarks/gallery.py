@@ -10,6 +10,7 @@ each unknown by itself, is listed in PAGES.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,13 +174,18 @@ def run_cells(page, *tags):
 
 
 # ---------------------------------------------------------------- tools
-# each: page -> (seconds from the call to the result, DataTree, names of the unknowns)
+# each: page -> (seconds from the call to the result, by processor and clock, DataTree, names of unknowns)
+def now():
+    """Seconds of the processor, with those of processes that have ended, and of the clock."""
+    return np.array([sum(os.times()[:4]), time.perf_counter()])
+
+
 def of_pymc(page, tags, name, sample):
     left = run_cells(page, *tags)
     with left[name] as model:
-        begin = time.perf_counter()
+        begin = now()
         tree = sample()
-        seconds = time.perf_counter() - begin
+        seconds = now() - begin
     return seconds, tree, [rv.name for rv in model.free_RVs]
 
 
@@ -195,9 +201,9 @@ def again(page):
     left = run_cells(page, "model")
     with left["model"]:
         pmd.sample(DRAWS, TUNE, CHAINS, **QUIET)
-        begin = time.perf_counter()
+        begin = now()
         tree = pmd.sample(DRAWS, TUNE, CHAINS, **QUIET | {"random_seed": 2})
-        seconds = time.perf_counter() - begin
+        seconds = now() - begin
     return seconds, tree, [rv.name for rv in left["model"].free_RVs]
 
 
@@ -291,7 +297,7 @@ def measure(args, page, tool):
     if tool == JAGS:
         spec = PAGES[page].jags(run_cells(page, "model"))
         summaries, sampling, before, details = run_jags(spec, spec.jags[""], (), SECONDS, 1, CHAINS, TUNE)
-        seconds, draws = float(before + sampling[0]), CHAINS * next(iter(summaries.values())).shape[1]
+        seconds, draws = before + sampling, CHAINS * next(iter(summaries.values())).shape[1]
         found, moments = judged_arrays(summaries)
     else:
         seconds, tree, names = TOOLS[tool](page)
@@ -301,7 +307,8 @@ def measure(args, page, tool):
     worst = min(found, key=lambda n: found[n]["ess"])
     rhats = [f["rhat"] for f in found.values()]
     return {
-        "seconds": seconds,
+        "seconds": float(seconds[0]),
+        "clock_seconds": float(seconds[1]),
         "draws": draws,
         "judged": len(found),
         "min_ess": found[worst]["ess"],
@@ -317,15 +324,16 @@ def progress(r):
 
 
 # ---------------------------------------------------------------- tables
-COLUMNS = ["tool", "seconds", "draws", "least ESS", "of", "R-hat", "least ESS per second"]
+COLUMNS = ["tool", "processor seconds", "draws", "least ESS", "of", "R-hat", "least ESS per second"]
 
 
 def markdown(args, records):
     versions = next((r["jags"] for r in records if "jags" in r), "not run")
     heads = harness.origins([r | {"versions": r["versions"] | {JAGS: versions}} for r in records])
     lines = ["# The gallery's pages", "", *heads, "", *FOOTNOTE, ""]
-    for page in dict.fromkeys(r["page"] for r in records):
-        mine = [r for r in records if r["page"] == page]
+    order = [*TOOLS, JAGS]
+    for page in sorted({r["page"] for r in records}):
+        mine = sorted((r for r in records if r["page"] == page), key=lambda r: order.index(r["tool"]))
         # comments mark what the page itself shows
         lines += [f"## {page}", "", f"<!-- begin {page} -->", "", *harness.table(COLUMNS, map(row, mine)), ""]
         lines += [*notes(mine), f"<!-- end {page} -->", ""]
@@ -370,13 +378,14 @@ def disagreements(r, ours):
             yield f"- {r['tool']}: the mean of `{name}` **differs** from that of {OURS} (z = {z:.1f})."
 
 
-FOOTNOTE = f"""- Seconds from the call to the result, nothing compiled before; "pmd.sample, again" is the
-  second call in one process. {CHAINS} chains of {TUNE:,} tuning draws and {DRAWS:,} draws.
+FOOTNOTE = f"""- Seconds of the processor, all its cores together, from the call to the result, nothing compiled
+  before; "pmd.sample, again" is the second call in one process. They depend little on what else the machine
+  does; the clock shows less where chains run side by side. {CHAINS} chains of {TUNE:,} tuning draws and
+  {DRAWS:,} draws.
 - pm.sample: PyMC's own steps, as many chains at a time as there are cores. by hand: the page's model with
   its discrete unknowns summed out, by PyMC's NUTS; it draws no discrete unknowns.
 - JAGS: without its module glm, {TUNE:,} draws of adaptation and as many of burn-in, then draws for
-  {SECONDS} s; seconds of the processor, the chains one after another. It is judged by the continuous
-  unknowns, and by discrete ones where the model has only one.
+  {SECONDS} s. It is judged by the continuous unknowns, and by discrete ones where the model has only one.
 - Least ESS: bulk ESS (ArviZ) of each element of each continuous unknown; of each element of a discrete one
   whose commonest value has a probability of at most 95 %, the ESS of its categories (`pmd.summary`). R-hat:
   the largest of the same. Of mixtures: of means and weights in the order of the means.
