@@ -18,8 +18,9 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
 ]
-root_doc = "docs/index"
-include_patterns = ["docs/**", "README.md", "CONTRIBUTING.md", "benchmarks/*.md", "benchmarks/results/**"]
+root_doc = "index"  # which shows the README
+include_patterns = ["*.md", "docs/**", "benchmarks/*.md", "benchmarks/results/**"]
+exclude_patterns = ["README.md"]
 source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
 
 # what GitHub makes of headings, for links to them
