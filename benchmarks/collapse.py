@@ -87,6 +87,7 @@ COLUMNS = [
     "ESS/s",
     "ESS per draw",
     "slowest summary",
+    "R-hat",
     "largest \\|z\\|",
 ]
 
@@ -105,9 +106,10 @@ def markdown(args, records):
             if reference and r is not reference:
                 z = float(np.abs(list(scores.z_scores(r, reference).values())).max())
             per_draw = f"{r['min_ess'] / (CHAINS * r['draws']):.2g}"
-            lines.append(
-                [*start, f"{r['before']:.1f}", f"{r['speed']:.3g}", per_draw, r["worst"], f"{z:.1f}"]
-            )
+            # records of older runs have no R-hat
+            rhat = np.max([each.get("rhat", np.nan) for each in r["summaries"].values()])
+            cells = [f"{r['before']:.1f}", f"{r['speed']:.3g}", per_draw, r["worst"], f"{rhat:.3f}"]
+            lines.append([*start, *cells, f"{z:.1f}"])
         notes.append(f"- {model}: {SPECS[model].title}.")
     return "\n".join(
         [
@@ -126,7 +128,8 @@ def markdown(args, records):
 
 FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: {DRAWS} draws of each, CPU seconds; s before sampling: until
   tuning ends. pmd.sample: as it chooses by itself; as it is: nothing summed or integrated out; collapse: all
-  that can be. JAGS: seconds of a clock. ESS: ArviZ's bulk ESS of all chains, the least of all summaries.
+  that can be. JAGS: seconds of a clock. ESS: ArviZ's bulk ESS of all chains, the least of all summaries;
+  R-hat: ArviZ's, the largest of all summaries.
 - z: difference of a mean or sd from that of pmd.sample, in Monte Carlo errors, the largest."""
 
 

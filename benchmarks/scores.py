@@ -19,9 +19,9 @@ def bulk_ess(summaries):
 
 
 def moments(summaries):
-    """{name: {"mean", "sd", "ess", "mcse_mean", "mcse_sd"}} of {name: (chains, draws)}.
+    """{name: {"mean", "sd", "ess", "rhat", "mcse_mean", "mcse_sd"}} of {name: (chains, draws)}.
 
-    A summary has ESS 0 where one of its chains never moved.
+    A summary has ESS 0, and no R-hat, where one of its chains never moved.
     """
     import arviz as az
 
@@ -29,6 +29,7 @@ def moments(summaries):
     for name, v in summaries.items():
         moves = (np.ptp(v, axis=1) > 0).all()
         values = {"mean": v.mean(), "sd": v.std(), "ess": az.ess(v, method="bulk") if moves else 0.0}
+        values["rhat"] = az.rhat(v) if moves and len(v) > 1 else np.nan
         values |= {f"mcse_{what}": az.mcse(v, method=what) for what in ("mean", "sd")}
         out[name] = {key: float(value) for key, value in values.items()}
     return out

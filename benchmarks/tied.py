@@ -30,7 +30,7 @@ def selection():
 
 
 def selection_summaries(a):
-    return {"active": a["g"].sum(1), "first of its block": a["g"][:, 2], "sd": a["sd"], "tau": a["tau"]}
+    return {"active": a["g"].sum(1), "sd": a["sd"], "tau": a["tau"]}
 
 
 # ---------------------------------------------------------------- HMM with unknown transitions

@@ -36,7 +36,8 @@ def dataset(
     -------
     xarray.Dataset
         For each variable NAME of the model an array (chain, <dims>, "NAME value"), and, where some of its
-        sites are `partial`, "NAME outside" (chain, <dims>), the probability of all other values.
+        sites are `partial`, "NAME outside" (chain, <dims>), the probability of all other values, each of
+        which is nan in the array: what is known may be of other values in another chain.
     """
     arrays: dict[str, xarray.DataArray] = {}
     blocks = space.blocks
@@ -52,7 +53,8 @@ def dataset(
         axis, p = on_one_axis(
             first[:, here],
             mean[:, m.start - start : m.start - start + m.size],
-            None if partial[here].any() else (int(space.lower[here].min()), int(space.upper[here].max())),
+            partial[here],
+            (int(space.lower[here].min()), int(space.upper[here].max())),
         )
         name, chains = f"{m.name} value", np.arange(len(p))
         names = named_dims(m.name, m.shape, dims)
@@ -67,7 +69,7 @@ def dataset(
 
 
 def on_one_axis(
-    first: np.ndarray, p: np.ndarray, bounds: tuple[int, int] | None
+    first: np.ndarray, p: np.ndarray, partial: np.ndarray, bounds: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities of consecutive values, which begin at other values for each site, on one axis of values.
 
@@ -75,19 +77,22 @@ def on_one_axis(
     ----------
     first : (chains, n) int, the first value of each site
     p : (chains, n, K), nan for sites of which nothing is known
-    bounds : the first and the last value of the axis; None for those values that some site takes
+    partial : (n,) bool, sites of which nothing is known of other values; of the others these are impossible
+    bounds : the first and the last value of the axis; where sites are partial it has those that some site
+        takes
 
     Returns
     -------
     axis : (m,) int, the values
-    placed : (chains, n, m)
+    placed : (chains, n, m), nan where nothing is known
     """
     values = first[..., None] + np.arange(p.shape[-1])
     unknown = np.isnan(p)
-    axis = np.unique(values[(p > NEVER) | unknown]) if bounds is None else np.arange(bounds[0], bounds[1] + 1)
+    axis = np.unique(values[(p > NEVER) | unknown]) if partial.any() else np.arange(bounds[0], bounds[1] + 1)
     where = np.minimum(np.searchsorted(axis, values), len(axis) - 1)
     chain, site, k = np.nonzero(axis[where] == values)
     placed = np.zeros((*first.shape, len(axis)))
+    placed[:, partial] = np.nan
     placed[chain, site, where[chain, site, k]] = p[chain, site, k]
     placed[unknown.any(axis=2)] = np.nan
     return axis, placed

@@ -54,7 +54,7 @@ def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Know
     if len(p) != posterior.sizes["chain"]:
         return None
     known = np.moveaxis(p, 0, 1)
-    commonest = known.sum(axis=1).argmax(axis=1)
+    commonest = np.nansum(known, axis=1).argmax(axis=1)
     leaving = 1.0 - p[:, np.arange(p.shape[1]), commonest]
     unbounded = f"{name} outside" in tree["probabilities"].data_vars
     return Known(np.full(p.shape[1], p.shape[2] > 1 or unbounded), np.maximum(leaving, 0.0))

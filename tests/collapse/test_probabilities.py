@@ -79,11 +79,14 @@ def test_probabilities_of_a_stretch_are_added_to_their_values():
 
 def test_values_of_different_sites_on_one_axis():
     first, p = np.array([[0, 3], [1, 3]]), np.array([[[0.4, 0.6], [1.0, 0.0]], [[0.2, 0.8], [0.5, 0.5]]])
-    axis, placed = on_one_axis(first, p, None)
+    axis, placed = on_one_axis(first, p, np.array([True, False]), (0, 6))
     assert axis.tolist() == [0, 1, 2, 3, 4]
-    np.testing.assert_array_equal(placed[1], [[0, 0.2, 0.8, 0, 0], [0, 0, 0, 0.5, 0.5]])
-    np.testing.assert_array_equal(placed[0], [[0.4, 0.6, 0, 0, 0], [0, 0, 0, 1.0, 0]])
-    axis, placed = on_one_axis(first, p, (0, 6))
+    unknown = (
+        np.nan
+    )  # other values of the first site may have some probability, those of the second are impossible
+    np.testing.assert_array_equal(placed[1], [[unknown, 0.2, 0.8, unknown, unknown], [0, 0, 0, 0.5, 0.5]])
+    np.testing.assert_array_equal(placed[0], [[0.4, 0.6, unknown, unknown, unknown], [0, 0, 0, 1.0, 0]])
+    axis, placed = on_one_axis(first, p, np.array([False, False]), (0, 6))
     assert axis.tolist() == [*range(7)]
     np.testing.assert_array_equal(placed.sum(-1), 1.0)
 
