@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any, TypeGuard
 
 import numpy as np
+from xarray import Dataset, DataTree
 
 
 def is_count(value: Any, least: int) -> bool:
@@ -82,3 +83,19 @@ WAYS = ("auto", "exact", "gradient")
 def check_way(differences: Any) -> None:
     """Raise a ValueError for a value of `differences` that is none of `WAYS`."""
     check_choice("differences", differences, WAYS)
+
+
+def check_result(idata: Any, call: str) -> None:
+    """Raise a TypeError unless `idata` is a DataTree with draws; `call` is an example for the message."""
+    if isinstance(idata, DataTree) and "posterior" in idata.children:
+        return
+    if isinstance(idata, DataTree | Dataset):
+        names = [*getattr(idata, "children", ()), *map(str, idata.data_vars)]
+        holds = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5) or "nothing"
+        got = f"a {type(idata).__name__} of {holds}. Pass the whole DataTree, not a group of it"
+    else:
+        got = f"a {type(idata).__name__}"
+    raise TypeError(
+        "idata must be a DataTree with a group 'posterior', as pm.sample and pmd.sample return it, got "
+        f"{got}: {call}."
+    )

@@ -1,8 +1,12 @@
-"""Chooses what is summed out where the user names nothing: counts that are tied to what NUTS moves.
+"""Chooses what is summed out where the user names nothing: what is tied to variables that NUTS moves.
 
 A count N that enters a term by its amount, together with a continuous unknown (a detection probability, a
 rate), nearly determines that unknown and is nearly determined by it: drawn in turn they move along a ridge.
-Labels and switches, which choose by comparison or as an index, are mostly known given the rest, and mix well.
+
+Labels of a mixture whose weights, and two or more parameters of each component, are unknown, such as means
+and standard deviations, are tied to them all: a component that is wide draws in more points, and so remains
+wide. A sum over the labels, which are independent given these, takes as many times the work as there are
+components. Other labels and switches are mostly known given the rest, and mix well.
 """
 
 import logging
@@ -24,9 +28,11 @@ from pymc_discrete.collapse.marginalize import reads
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.logp_graph import LogpGraph
 from pymc_discrete.targets.integrals.integrate import DegreeIn
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import Member, Space
 from pymc_discrete.targets.structure.reads import SELECTORS
 from pymc_discrete.targets.structure.sums import all_summands
 
@@ -57,11 +63,13 @@ def chosen(
         density: Any = target_of(model, list(names), with_numbers=True).density
     except (NotImplementedError, ValueError):  # the step that is then chosen says what cannot be done
         return None
-    found = tied_counts(density, moved)
+    counts, labels = tied_counts(density, moved), tied_labels(density, moved)
+    found = counts | labels
     if not found:
         return None
     by = shown(sorted({name for partners in found.values() for name in partners}))
-    tied = f"counts tied to {by}"
+    kinds = " and ".join(["counts"] * bool(counts) + ["labels"] * bool(labels))
+    tied = f"{kinds} tied to {by}"
     if not width_of_models():
         _log.info(
             f"Not summed out: {shown(found)}, {tied}: with 32 bits, sums over many states lose too much. "
@@ -83,6 +91,8 @@ def chosen(
             "turn seldom pay. Those that are named, in collapse= or CollapsedNUTS, are summed out in parts."
         )
         return None
+    if not counts and any(g.sites.shape[1] > 1 for g in collapsed.sums.elements.groups):
+        return None  # labels that depend on one another
     factor = work(collapsed)
     if factor > DEAREST:
         _log.info(
@@ -112,17 +122,67 @@ def tied_counts(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[s
             for term_name, term in graph.terms:
                 if name in graph.written_as_one.get(term_name, [term_name]):
                     continue
-                above = set(ancestors([term]))
-                partners = [
-                    each
-                    for other in graph.others
-                    if other in above
-                    for each in graph.groups.get(other, [str(other.name)])
-                    if each in moved
-                ]
-                if partners and v in above and by_amount(v, term) and not gaussian(v, term, density):
+                partners = moved_above([term], graph, moved)
+                if (
+                    partners
+                    and v in set(ancestors([term]))
+                    and by_amount(v, term)
+                    and not gaussian(v, term, density)
+                ):
                     found[name] = sorted({*found.get(name, []), *partners})
     return found
+
+
+def tied_labels(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[str]]:
+    """{labels: the continuous variables among `moved` whose elements they choose}.
+
+    They choose elements of two or more of them, and the weights of the labels are unknown too.
+    """
+    graph, space = density.graph, density.space
+    nominal = {m.name for m in space.members if m.size > 1 and is_label(space, m)}
+    found: dict[str, list[str]] = {}
+    for v in graph.values:
+        for name in nominal.intersection(graph.groups.get(v, [str(v.name)])):
+            weights, chosen_from = set(), set()
+            for term_name, term in graph.terms:
+                if v not in set(ancestors([term])):
+                    continue
+                if name in graph.written_as_one.get(term_name, [term_name]):
+                    weights |= moved_above([term], graph, moved)
+                else:
+                    chosen_from |= moved_above(tables_of(v, term), graph, moved)
+            if weights and len(chosen_from - weights) > 1:
+                found[name] = sorted(chosen_from)
+    return found
+
+
+def is_label(space: Space, member: Member) -> bool:
+    """Whether the values of a variable are categories, or 0 and 1."""
+    sites = slice(member.start, member.start + member.size)
+    return bool((space.nominal[sites] | (space.upper[sites] - space.lower[sites] == 1)).all())
+
+
+def tables_of(value: Variable, term: Variable) -> list[Variable]:
+    """The tensors in which a variable is an index."""
+    found = []
+    depends = Depends([value])
+    for node in toposort([term], blockers=[value]):
+        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        if isinstance(op, AdvancedSubtensor) and any(i in depends for i in node.inputs[1:]):
+            found.append(node.inputs[0])
+    return found
+
+
+def moved_above(variables: Sequence[Variable], graph: LogpGraph, moved: Sequence[str]) -> set[str]:
+    """The variables among `moved` that enter the computation of others."""
+    above = set(ancestors(variables))
+    return {
+        each
+        for other in graph.others
+        if other in above
+        for each in graph.groups.get(other, [str(other.name)])
+        if each in moved
+    }
 
 
 def by_amount(value: Variable, term: Variable) -> bool:

@@ -12,7 +12,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from pytensor.graph.traversal import ancestors
 from xarray import DataTree
 
-from pymc_discrete.checks import check_choice
+from pymc_discrete.checks import check_choice, check_result
 from pymc_discrete.collapse.log_likelihood import WAYS, LogLikelihood
 from pymc_discrete.collapse.marginalize import (
     check_truncate,
@@ -87,7 +87,7 @@ def recover(
     ...     idata = pm.sample(cores=1)
     >>> idata = pmd.recover(idata, model)  # doctest: +SKIP
     """
-    check_idata(idata)
+    check_result(idata, "pmd.recover(idata, model)")
     check_truncate(truncate)
     seed = seed_of(random_seed)
     model = model_of(model, vars)
@@ -130,21 +130,6 @@ def recover(
     if log_likelihood is not None:
         found["log_likelihood"] = DataTree(likelihood.of(found))
     return found
-
-
-def check_idata(idata: Any) -> None:
-    """Raise a TypeError unless `idata` is a DataTree with the draws of a model."""
-    if isinstance(idata, DataTree) and "posterior" in idata.children:
-        return
-    if isinstance(idata, DataTree | xarray.Dataset):
-        holds = shown([*getattr(idata, "children", ()), *map(str, idata.data_vars)]) or "nothing"
-        got = f"a {type(idata).__name__} of {holds}. Pass the whole DataTree, not a group of it"
-    else:
-        got = f"a {type(idata).__name__}"
-    raise TypeError(
-        "idata must be a DataTree with a group 'posterior', as pm.sample and pmd.sample return it, got "
-        f"{got}: pmd.recover(idata, model)."
-    )
 
 
 def seed_of(random_seed: Any) -> int:

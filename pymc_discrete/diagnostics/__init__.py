@@ -2,6 +2,7 @@
 
 from pymc_discrete.diagnostics.chi_square import chi_square, share_rejected
 from pymc_discrete.diagnostics.effective import categorical_ess, hamming_ess
+from pymc_discrete.diagnostics.r_star import r_star
 from pymc_discrete.diagnostics.rhat import categorical_rhat, hamming_rhat, nested_rhat
 from pymc_discrete.diagnostics.summary import moved, summary, summary_of_vectors
 
@@ -13,6 +14,7 @@ __all__ = [
     "hamming_rhat",
     "moved",
     "nested_rhat",
+    "r_star",
     "share_rejected",
     "summary",
     "summary_of_vectors",

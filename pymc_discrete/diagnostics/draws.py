@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pymc_discrete.sampling import convergence
+from pymc_discrete.checks import check_result
 from pymc_discrete.targets.names import shown
 
 AT_ONCE = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache
@@ -27,11 +27,15 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
 
     Raises
     ------
+    TypeError
+        If `data` is neither.
     ValueError
         For names that are not in the posterior, variables that are not integers, and where there are none.
     """
-    posterior = data["posterior"].to_dataset() if isinstance(data, xr.DataTree) else data
-    kinds = {str(name): posterior[name].dtype.kind in "biu" for name in posterior.data_vars}
+    if not isinstance(data, xr.Dataset):
+        check_result(data, "pmd.summary(idata)")
+        data = data["posterior"].to_dataset()
+    kinds = {str(name): data[name].dtype.kind in "biu" for name in data.data_vars}
     names = [var_names] if isinstance(var_names, str) else var_names
     if names is None:
         names = [name for name, discrete in kinds.items() if discrete]
@@ -44,10 +48,21 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
     if real := [name for name in names if not kinds[name]]:
         raise ValueError(
             f"{shown(real)} {'is' if len(real) == 1 else 'are'} not of integers "
-            f"({posterior[real[0]].dtype}), and these statistics are about discrete variables. Use "
+            f"({data[real[0]].dtype}), and these statistics are about discrete variables. Use "
             "arviz.summary, or convert whole numbers with astype(int)."
         )
-    return posterior[names].transpose("chain", "draw", ...)
+    return data[names].transpose("chain", "draw", ...)
+
+
+def lp_of(tree: xr.DataTree) -> np.ndarray | None:
+    """(chains, draws) float, the log densities of a result, nats; None where it has none.
+
+    pm.sample records a column for each step that reports one, and fills the last.
+    """
+    if "sample_stats" not in tree.children or "lp" not in tree["sample_stats"]:
+        return None
+    lp = tree["sample_stats"]["lp"].transpose("chain", "draw", ...).data
+    return lp if lp.ndim == 2 else lp.reshape(*lp.shape[:2], -1)[..., -1]
 
 
 def per_element(
@@ -102,9 +117,18 @@ def checked(draws: np.ndarray) -> np.ndarray:
     return draws
 
 
+def some_elements(draws: np.ndarray, at_once: int) -> Iterator[np.ndarray]:
+    """The elements of draws (chains, draws, ...), in arrays (chains, draws, n) of about `at_once` numbers."""
+    chains, count, *shape = draws.shape
+    size, n = int(np.prod(shape, dtype=int)), max(at_once // (chains * count), 1)
+    for first in range(0, size, n):
+        index = np.unravel_index(np.arange(first, min(first + n, size)), shape) if shape else (None,)
+        yield draws[(slice(None), slice(None), *index)]
+
+
 def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
     """The elements of draws (chains, draws, ...), in batches (sites, chains, draws) of bounded size."""
-    for batch in convergence.batches(draws, AT_ONCE):
+    for batch in some_elements(draws, AT_ONCE):
         x = np.ascontiguousarray(np.moveaxis(batch, 2, 0))
         x = x.astype(np.int8) if x.dtype == bool else x
         if int(x.max()) - int(x.min()) < DENSE:

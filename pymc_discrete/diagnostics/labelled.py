@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import xarray
-from xarray import DataTree
 
+from pymc_discrete.checks import check_result
 from pymc_discrete.targets.names import shown
 
 CHUNK = 1 << 20  # labels that are worked on at once, such that they stay in the processor's cache
@@ -23,11 +23,7 @@ def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
         If there is no such variable, if it is a scalar, or if its draws are not integers.
     """
     call = f"{function}(idata, 'z')"
-    if not isinstance(idata, DataTree) or "posterior" not in idata.children:
-        raise TypeError(
-            "idata must be a DataTree with a group 'posterior', as pm.sample and pmd.sample return it, got a "
-            f"{type(idata).__name__}: {call}."
-        )
+    check_result(idata, call)
     if not isinstance(name, str):
         raise TypeError(f"The variable must be given by its name, got {name!r}: {call}.")
     posterior = idata["posterior"]

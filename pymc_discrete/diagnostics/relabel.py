@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from xarray import DataTree
 
 from pymc_discrete.checks import check_choice
+from pymc_discrete.diagnostics.draws import lp_of
 from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of
 from pymc_discrete.targets.names import shown
 
@@ -221,12 +222,13 @@ def most_probable(idata: DataTree, z: str, draws: np.ndarray) -> np.ndarray:
         If there are no log densities, or none that tell draws apart.
     """
     remedy = f'Take method="ecr", which needs none: pmd.relabel(idata, {z!r}).'
-    if "sample_stats" not in idata.children or "lp" not in idata["sample_stats"].data_vars:
+    lp = lp_of(idata)
+    if lp is None:
         raise ValueError(
             "method=\"pivot\" takes the draw of the largest log density, and idata has no 'lp' in a group "
             f"'sample_stats'. {remedy}"
         )
-    lp = idata["sample_stats"]["lp"].transpose("chain", "draw", ...).values.reshape(-1)
+    lp = lp.reshape(-1)
     if lp.shape != draws.shape[:1]:
         raise ValueError(
             f"'lp' of the group 'sample_stats' has {lp.size} values for {len(draws)} draws of {z!r}. {remedy}"

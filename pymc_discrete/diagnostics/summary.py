@@ -8,11 +8,20 @@ import numpy as np
 import xarray as xr
 
 from pymc_discrete.diagnostics.chi_square import chi_square, share_rejected
-from pymc_discrete.diagnostics.draws import Counts, batches, checked, counted, per_element, posterior_of
+from pymc_discrete.diagnostics.draws import (
+    Counts,
+    batches,
+    checked,
+    counted,
+    lp_of,
+    per_element,
+    posterior_of,
+)
 from pymc_discrete.diagnostics.effective import ess_of_indicators, ess_of_mean, hamming_ess
 from pymc_discrete.diagnostics.indicators import indicators
+from pymc_discrete.diagnostics.orders import orders_of
 from pymc_discrete.diagnostics.rhat import hamming_rhat, rhat_of_indicators
-from pymc_discrete.diagnostics.verdicts import Movement, known_of, label_orders, verdicts
+from pymc_discrete.diagnostics.verdicts import Movement, known_of, verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,10 +208,9 @@ def columns_of(
     known = known_of(posterior, tree, str(name))
     found = verdicts(movement, columns["rhat"], columns["ess"], known)
     if np.isin(found, ("apart", "stuck", "slow")).any():
-        lp = None
-        if tree is not None and "sample_stats" in tree.children and "lp" in tree["sample_stats"]:
-            lp = tree["sample_stats"]["lp"].transpose("chain", "draw", ...).data
-        orders = label_orders(data, lp if lp is not None and lp.ndim == 2 else None)
+        lp = None if tree is None else lp_of(tree)
+        lp = np.zeros((len(data), 1)) if lp is None else lp
+        orders = orders_of([data], lp) if data.ndim > 2 else None
         found = verdicts(movement, columns["rhat"], columns["ess"], known, orders)
     return {**columns, "verdict": found}
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from pymc_discrete.sampling import labels
+from pymc_discrete.diagnostics.orders import relabelled
 from pymc_discrete.steps.standing import CHANCE, FEW, FEWEST, by_chance
 
 RHAT = 1.01  # a larger R-hat is slow mixing, as in PyMC's own warning
@@ -42,22 +42,33 @@ class Known(NamedTuple):
 
 
 def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Known | None:
-    """What the group `probabilities` of a result says of a variable, or None.
+    """What a result says of a variable beside its draws, or None.
 
-    A probability of 0 may be a value that is impossible, or one too improbable for floats. So an element has
-    a single possible value only where the group has no other.
+    The group `conditionals` has the probability that a sampled element changes; `probabilities` has those of
+    all values of what was summed out. There a probability of 0 may be a value that is impossible, or one too
+    improbable for floats, so an element has a single possible value only where the group has no other.
     """
-    if tree is None or "probabilities" not in tree.children or name not in tree["probabilities"].data_vars:
+    chains = posterior.sizes["chain"]
+    p = _group(tree, "conditionals", name, chains)
+    if p is not None:
+        several = _group(tree, "conditionals", f"{name} several")
+        return Known(np.ones(p[0].size, bool) if several is None else several.ravel(), p.reshape(chains, -1))
+    p = _group(tree, "probabilities", name, chains)
+    if p is None:
         return None
-    p = tree["probabilities"][name].data.astype(float)
-    p = p.reshape(len(p), -1, p.shape[-1])
-    if len(p) != posterior.sizes["chain"]:
-        return None
-    known = np.moveaxis(p, 0, 1)
-    commonest = np.nansum(known, axis=1).argmax(axis=1)
+    p = p.reshape(chains, -1, p.shape[-1])
+    commonest = np.nansum(p, axis=0).argmax(axis=1)
     leaving = 1.0 - p[:, np.arange(p.shape[1]), commonest]
-    unbounded = f"{name} outside" in tree["probabilities"].data_vars
+    unbounded = _group(tree, "probabilities", f"{name} outside") is not None
     return Known(np.full(p.shape[1], p.shape[2] > 1 or unbounded), np.maximum(leaving, 0.0))
+
+
+def _group(tree: xr.DataTree | None, group: str, name: str, chains: int | None = None) -> np.ndarray | None:
+    """A variable of a group of a result; None if it is not there, or has not so many chains."""
+    if tree is None or group not in tree.children or name not in tree[group].data_vars:
+        return None
+    data = tree[group][name].data
+    return data if chains is None or len(data) == chains else None
 
 
 def verdicts(
@@ -104,7 +115,7 @@ def verdicts(
     found[stuck & ~still] = "stuck"
     found[apart] = "apart"
     if orders is not None:
-        same = labels.relabelled(orders, begin)
+        same = relabelled(orders, begin)
         agree = (same == same[0]).all(axis=0)
         found[~mixes & ~constant & (agree | ~still)] = "labels"
     found[constant] = "constant"
@@ -132,21 +143,3 @@ def stuck_chains(movement: Movement, known: Known | None) -> np.ndarray:
         chance = np.vectorize(lambda p: by_chance(p, draws, FEW / draws), otypes=[bool])(known.leaving)
         stuck = np.where(np.isnan(known.leaving), stuck, immobile & ~chance & (~immobile).any(axis=0))
     return stuck
-
-
-def label_orders(draws: np.ndarray, lp: np.ndarray | None) -> np.ndarray | None:
-    """(chains, K) int, the label in chain 0 of each label; None unless chains differ by labels only.
-
-    Parameters
-    ----------
-    draws : (chains, draws, ...) int, of one variable
-    lp : (chains, draws) float, log densities, nats; None where they are not known
-    """
-    if len(draws) < 2 or draws.ndim < 3 or draws.size == 0:
-        return None
-    x = labels.thinned([draws])
-    K = 1 + int(x.max())
-    if K < 2 or x.min() < 0 or x.shape[2] < max(labels.FEWEST, labels.EACH * K):
-        return None
-    frequencies = np.stack([(x == k).mean(axis=1) for k in range(K)], axis=2)
-    return labels.permutations(frequencies, np.zeros((len(draws), 1)) if lp is None else lp)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -19,6 +19,11 @@ from pymc.stats.convergence import (
 )
 from xarray import DataTree
 
+from pymc_discrete.diagnostics.draws import batches, counted, some_elements
+from pymc_discrete.diagnostics.effective import ess_of_indicators
+from pymc_discrete.diagnostics.indicators import indicators
+from pymc_discrete.diagnostics.orders import relabelled
+from pymc_discrete.diagnostics.rhat import rhat_of_indicators
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
 from pymc_discrete.steps.standing import FEW, FEWEST, Leaving, by_chance, held
@@ -26,9 +31,10 @@ from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
-SHOWN = 3  # largest number of chains that a message names one by one
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
 AT_ONCE = 2**24
+LEAST, LARGEST_RHAT = 100, 1.01  # of effective draws per chain, and of R-hat, as in PyMC's own checks
+SHOWN = 3  # largest number of chains that a message names one by one
 
 
 class Run:
@@ -51,12 +57,22 @@ class Run:
         return labels.switched(self.tree, self.model)
 
     @cached_property
+    def known(self) -> dict[str, Leaving]:
+        """{variable: how probable it is that its elements change}, of those that are sampled."""
+        return {} if self.leaving is None else self.leaving()
+
+    @cached_property
+    def categories(self) -> list[str]:
+        """The variables whose values are categories: of them PyMC's checks would look at the codes."""
+        return labels.categories(self.tree["posterior"], self.model)
+
+    @cached_property
     def warnings_of_pymc(self) -> list[SamplerWarning]:
         """The warnings of PyMC's own checks: divergences, tree depth, R-hat, few effective draws."""
         by_message: dict[str, SamplerWarning] = {}
         # R-hat of an element that never moves divides 0 by 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            for part in parts(self.tree, self.model):
+            for part in parts(self.tree, self.model, self.categories):
                 if part["posterior"].data_vars:
                     warnings = run_convergence_checks(part, self.model)
                 else:
@@ -68,13 +84,24 @@ class Run:
         return [asking_for_tuning(w) for w in warnings] if untuned else warnings
 
     @cached_property
+    def mixing(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """{variable: (elements,) the ESS and the R-hat of categories}, where there are enough draws."""
+        posterior = self.tree["posterior"]
+        if posterior.sizes["draw"] < FEWEST or posterior.sizes["chain"] < 2:
+            return {}
+        found = {name: mixing(posterior[name].data) for name in self.categories if posterior[name].size}
+        for name, (ess, rhat) in found.items():
+            self._slow.add(name, ess / posterior.sizes["chain"], rhat)
+        return found
+
+    @cached_property
     def _slow(self) -> Slow:
         return Slow()
 
     @property
     def slow(self) -> Slow:
-        """The elements that mix slowly by PyMC's checks, which are run first."""
-        _ = self.warnings_of_pymc
+        """The elements that mix slowly by the checks of R-hat and ESS, which are run first."""
+        _ = self.warnings_of_pymc, self.mixing
         return self._slow
 
 
@@ -85,7 +112,7 @@ def switched_labels(run: Run) -> list[str]:
 
 def never_moved(run: Run) -> list[str]:
     """Warnings of discrete variables that never moved, for which R-hat is not defined."""
-    return immobile_variables(run.tree, run.model, run.orders, run.leaving)
+    return immobile_variables(run)
 
 
 def ties(run: Run) -> list[str]:
@@ -98,11 +125,35 @@ def warnings_of_pymc(run: Run) -> list[SamplerWarning]:
     return run.warnings_of_pymc
 
 
+def slow_categories(run: Run) -> list[str]:
+    """A warning of categories whose indicators mix slowly."""
+    chains = run.tree["posterior"].sizes["chain"]
+    bad = {
+        name: (ess, rhat, slow)
+        for name, (ess, rhat) in run.mixing.items()
+        # an element whose R-hat is infinite never moved, of which another check speaks
+        for slow in [((ess < LEAST * chains) | (rhat > LARGEST_RHAT)) & ~np.isinf(rhat)]
+        if slow.any()
+    }
+    if not bad:
+        return []
+    count = sum(int(slow.sum()) for _, _, slow in bad.values())
+    of = sum(slow.size for _, _, slow in bad.values())
+    least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / chains
+    largest = max(float(np.nanmax(rhat[slow])) for _, rhat, slow in bad.values())
+    elements = f"{count} of the {of} elements of {shown(bad)} mix" if of > 1 else f"{shown(bad)} mixes"
+    return [
+        f"{elements} slowly: of a category of the worst there are {least:.0f} effective draws per chain, and "
+        f"R-hat is up to {largest:.2f}. Draw more; pmd.summary has a row for each element."
+    ]
+
+
 # The checks are made in this order, so that a finding comes before the warnings that it may explain. To add a
 # check, write a function of a `Run` and list it here.
 CHECKS: tuple[Callable[[Run], Sequence[str | SamplerWarning]], ...] = (
     switched_labels,
     warnings_of_pymc,
+    slow_categories,
     never_moved,
     ties,
 )
@@ -116,8 +167,10 @@ def check_convergence(
 
     Parameters
     ----------
+    tree : DataTree, to which the group `conditionals` is added if `leaving` was called
     leaving : () -> {discrete variable: Leaving}, optional
-        How probable it is that its sites change, at the last points of the chains. Called only if needed.
+        How probable it is that its sites change, at the last points of the chains. Called only if some
+        element never moved.
     """
     run = Run(tree, model, leaving)
     for check in CHECKS if tree["posterior"].sizes["draw"] > 1 else OF_ONE_DRAW:
@@ -126,33 +179,76 @@ def check_convergence(
                 log_warnings([warning])
             else:
                 _log.warning(warning)
+    if "known" in vars(run) and run.known:
+        tree["conditionals"] = DataTree(conditionals(tree["posterior"], run.known))
 
 
-def parts(tree: DataTree, model: pm.Model) -> Iterator[DataTree]:
-    """The tree; or, if it has too many draws, its statistics first and then trees of a few elements each."""
-    posterior = tree["posterior"]
+def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
+    """What is known of sampled variables given everything else, by which `summary` tells certain from stuck.
+
+    Returns
+    -------
+    xarray.Dataset
+        For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
+        another value than in the last draw of the chain, given everything else, nan where it is not known;
+        and "NAME several" (<dims>) bool, whether it has several possible values.
+    """
+    arrays = {}
+    for name, of_variable in known.items():
+        if name in posterior.data_vars:
+            draws = posterior[name]
+            last = draws.isel(draw=-1, drop=True)
+            p = of_variable.probability
+            p = np.full(last.shape, np.nan) if p is None else p.reshape(last.shape)
+            arrays[name] = last.copy(data=p)
+            arrays[f"{name} several"] = last.isel(chain=0, drop=True).copy(
+                data=of_variable.several.reshape(last.shape[1:])
+            )
+    return xr.Dataset(arrays)
+
+
+def parts(tree: DataTree, model: pm.Model, categories: Sequence[str]) -> Iterator[DataTree]:
+    """What PyMC's checks are to look at: the tree without categories.
+
+    If it has too many draws, its statistics come first and then trees of a few elements each. PyMC also says
+    when chains are too few or too short: where there are categories only, a constant stands for them.
+    """
+    posterior, stats = tree["posterior"], tree["sample_stats"].to_dataset()
     names = [str(v.name) for v in model.free_RVs if v.name in posterior.data_vars]
-    if sum(posterior[name].size for name in names) <= AT_ONCE:
-        yield tree
+    others = [name for name in names if name not in categories]
+    if names and not others:
+        constant = np.zeros((posterior.sizes["chain"], posterior.sizes["draw"]))
+        yield DataTree.from_dict(
+            {
+                "posterior": xr.Dataset({names[0]: (("chain", "draw"), constant)}, posterior.coords),
+                "sample_stats": stats,
+            }
+        )
         return
-    yield DataTree.from_dict({"posterior": xr.Dataset(), "sample_stats": tree["sample_stats"].to_dataset()})
-    for name in names:
-        for batch in batches(posterior[name].data):
+    if sum(posterior[name].size for name in others) <= AT_ONCE:
+        yield DataTree.from_dict({"posterior": posterior.to_dataset()[others], "sample_stats": stats})
+        return
+    yield DataTree.from_dict({"posterior": xr.Dataset(), "sample_stats": stats})
+    for name in others:
+        for batch in some_elements(posterior[name].data, AT_ONCE):
             yield from_dict({"posterior": {name: batch}})
 
 
-def batches(draws: np.ndarray, at_once: int = AT_ONCE) -> Iterator[np.ndarray]:
-    """The elements of an array (chains, draws, ...), in arrays (chains, draws, n) of bounded size."""
-    chains, count, *shape = draws.shape
-    size, n = int(np.prod(shape, dtype=int)), max(at_once // (chains * count), 1)
-    for first in range(0, size, n):
-        index = np.unravel_index(np.arange(first, min(first + n, size)), shape) if shape else (None,)
-        yield draws[(slice(None), slice(None), *index)]
+def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(elements,) the ESS and R-hat of categories (chains, draws, ...), nan where all draws are equal."""
+    ess, rhat = [], []
+    for x in batches(draws):
+        counts = counted(x)
+        found = indicators(counts)
+        ess.append(found.least(ess_of_indicators(x, found), len(x)))
+        rhats = rhat_of_indicators(counts.shares_of_halves, counts.half, found)
+        rhat.append(found.greatest(rhats, len(x)))
+    return np.concatenate(ess), np.concatenate(rhat)
 
 
 def movement(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(chains, elements) bool, which elements never move, and (chains, elements), their first values."""
-    each = [((batch == batch[:, :1]).all(axis=1), batch[:, 0]) for batch in batches(draws)]
+    each = [((batch == batch[:, :1]).all(axis=1), batch[:, 0]) for batch in some_elements(draws, AT_ONCE)]
     empty = np.zeros((draws.shape[0], 0))
     immobile, begin = zip(*each, strict=True) if each else ((empty.astype(bool),), (empty,))
     return np.concatenate(immobile, axis=1), np.concatenate(begin, axis=1)
@@ -180,34 +276,22 @@ def asking_for_tuning(warning: SamplerWarning) -> SamplerWarning:
 
 
 # ---------------------------------------------------------------- variables that never moved
-def immobile_variables(
-    tree: DataTree,
-    model: pm.Model,
-    orders: dict[tuple[str, ...], np.ndarray],
-    leaving: Callable[[], dict[str, Leaving]] | None,
-) -> list[str]:
-    """Warnings about the discrete variables that never moved; variables with the same finding share one.
-
-    Parameters
-    ----------
-    orders : {variables that share labels: permutations}, as `labels.switched` returns them
-    leaving : see `check_convergence`
-    """
+def immobile_variables(run: Run) -> list[str]:
+    """Warnings about the discrete variables that never moved; variables with the same finding share one."""
     findings: dict[Finding, list[str]] = {}
-    known: dict[str, Leaving] | None = None
-    for name in [str(v.name) for v in model.discrete_value_vars if v.name in tree["posterior"].data_vars]:
-        draws = tree["posterior"][name].data
+    posterior = run.tree["posterior"]
+    for name in [str(v.name) for v in run.model.discrete_value_vars if v.name in posterior.data_vars]:
+        draws = posterior[name].data
         immobile, begin = movement(draws)
-        order = labels.order_of(name, orders)
-        relabelled = begin if order is None else labels.relabelled(order, begin)
-        needs_leaving = immobile.all(axis=1).any() or (draws.shape[1] < FEWEST and immobile.all(axis=0).any())
-        if known is None and leaving is not None and needs_leaving:
-            known = leaving()
-        finding = find(immobile, begin, draws.shape[1], (known or {}).get(name), relabelled)
-        if finding is not None and finding.kind == "apart" and not finding.why and leaving is not None:
-            known = leaving() if known is None else known
-            if name not in known or known[name].joint:  # summed out, or drawn as a whole
-                finding = finding._replace(why="modes", lp=mean_lp(tree))
+        order = labels.order_of(name, run.orders)
+        in_order = begin if order is None else relabelled(order, begin)
+        stands_still = immobile.all(axis=0).any() or immobile.all(axis=1).any()
+        known = run.known.get(name) if stands_still else None
+        finding = find(immobile, begin, draws.shape[1], known, in_order)
+        unexplained = finding is not None and finding.kind == "apart" and not finding.why
+        # summed out, or drawn as a whole
+        if unexplained and run.leaving and (name not in run.known or run.known[name].joint):
+            finding = finding._replace(why="modes", lp=mean_lp(run.tree))
         if finding is not None:
             findings.setdefault(finding, []).append(name)
     return [message(names, finding) for finding, names in findings.items()]

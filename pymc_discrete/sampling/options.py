@@ -103,6 +103,19 @@ def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict
     return options
 
 
+def check_superchains(superchains: int | None, chains: int) -> int:
+    """The number of points at which chains start: one for each superchain, or for each chain."""
+    if superchains is None:
+        return chains
+    check_count("superchains", superchains, 2)
+    if chains % superchains or chains == superchains:
+        raise ValueError(
+            f"superchains={superchains} must divide the {chains} chains into groups of two or more. Pass "
+            f"chains={2 * superchains}, or another multiple."
+        )
+    return int(superchains)
+
+
 def check_collapse(collapse: Any, dtype: str, model: pm.Model) -> Any:
     """`collapse`; refuse all but "auto", a switch or names, and names with 32 bits."""
     if isinstance(collapse, str) and collapse != "auto":

@@ -21,7 +21,14 @@ from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS
-from pymc_discrete.sampling.options import check, check_collapse, check_names, nuts_options, refuse
+from pymc_discrete.sampling.options import (
+    check,
+    check_collapse,
+    check_names,
+    check_superchains,
+    nuts_options,
+    refuse,
+)
 from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.sampling.program import Program, recorded
 from pymc_discrete.sampling.progress import Progress
@@ -62,6 +69,7 @@ def sample(
     compute_convergence_checks: bool = True,
     return_inferencedata: bool = True,
     callback: Callable[[dict[str, np.ndarray], int], None] | None = None,
+    superchains: int | None = None,
     **options: Any,
 ) -> DataTree:
     """Sample a model with all its chains in one compiled JAX program.
@@ -132,6 +140,10 @@ def sample(
     callback : callable, optional
         Called after every chunk with the kept draws of the chunk, {name: (chains, n, ...)}, and the number of
         draws done.
+    superchains : int, optional
+        The number of groups of chains of which all start at the same point, for
+        `pmd.diagnostics.nested_rhat`: many chains, too short for R-hat of each. Superchain n has the chains
+        n * chains / superchains and so on. A list of `initvals` has one entry for each superchain.
     **options
         None are accepted: for an argument that only `pm.sample` has, the error says what to do instead.
 
@@ -176,7 +188,8 @@ def sample(
     model = model_of(model)
     collapse = check_collapse(collapse, dtype, model)
     check_names(model, var_names)
-    check_initvals(model, initvals, chains)
+    points_wanted = check_superchains(superchains, chains)
+    check_initvals(model, initvals, points_wanted, "superchain" if superchains else "chain")
     refuse_after_fork()
     with precision(dtype), all_in_jax():
         point = model.initial_point()
@@ -188,6 +201,7 @@ def sample(
             "draws": draws,
             "tune": tune,
             "chains": chains,
+            "superchains": superchains,
             "thin": thin,
             "target_accept": target_accept,
             "nuts": nuts,
@@ -211,7 +225,8 @@ def sample(
                 states = store.load_state(like=program.start([point] * chains))
                 _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
             else:
-                points = starts(model, blocks, packing, initvals, chains, np.random.SeedSequence(seed))
+                points = starts(model, blocks, packing, initvals, points_wanted, np.random.SeedSequence(seed))
+                points = [point for point in points for _ in range(chains // points_wanted)]
                 if dtype == "float32":
                     check_starts_in_32_bits(model, points)
                 states = program.start(points)

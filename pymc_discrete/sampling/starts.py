@@ -89,13 +89,18 @@ def starts(
     return points
 
 
-def check_initvals(model: pm.Model, initvals: Any, chains: int) -> None:
-    """Refuse `initvals` of the wrong type, length or shape, outside a support, or of unknown variables."""
+def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain") -> None:
+    """Refuse `initvals` of the wrong type, length or shape, outside a support, or of unknown variables.
+
+    Parameters
+    ----------
+    points, of : how many starts there are, and of what each is the start
+    """
     several = isinstance(initvals, list | tuple)
-    if several and len(initvals) != chains:
+    if several and len(initvals) != points:
         raise ValueError(
-            f"initvals has {len(initvals)} entries for {chains} chains. Give one dictionary, or one for each "
-            "chain."
+            f"initvals has {len(initvals)} entries for {points} {of}s. Give one dictionary, or one for each "
+            f"{of}."
         )
     if all(values is None for values in (initvals if several else [initvals])):
         return  # the shapes below take PyTensor some time

@@ -38,18 +38,27 @@ class Slow:
                 (w.extra[name], w.message.startswith("The rhat")) for w in measured if name in w.extra
             ]:
                 flat = np.asarray(values, float).reshape(-1)
-                # The score is the number of effective draws per chain. The score of an element
-                # whose R-hat alone is too large is just below the limit, and the lower the larger R-hat.
-                below = np.where(flat > LARGEST_RHAT, FEWEST - 1 + 1 / flat, np.inf)
-                reported = below if rhat else flat / chains
-                score = np.fmin(score, reported)
+                score = np.fmin(score, too_large(flat) if rhat else flat / chains)
             self._scores.setdefault(str(name), []).append(score)
+
+    def add(self, name: str, per_chain: np.ndarray, rhat: np.ndarray) -> None:
+        """Record the effective draws per chain and the R-hats (elements,) of a variable."""
+        self.checked = True
+        self._scores[name] = [np.fmin(per_chain, too_large(rhat))]
 
     def worst(self, name: str) -> list[tuple[float, int]]:
         """[(effective draws per chain, index of the element)] of the slow elements, the slowest first."""
         score = np.concatenate(self._scores.get(name, [np.zeros(0)]))
         slow = np.flatnonzero(score < FEWEST)
         return [(float(score[i]), int(i)) for i in slow[np.argsort(score[slow])][:MOST]]
+
+
+def too_large(rhat: np.ndarray) -> np.ndarray:
+    """A number of effective draws for elements whose R-hat is too large, infinite for others.
+
+    It is just below the limit, and the lower the larger R-hat.
+    """
+    return np.where(rhat > LARGEST_RHAT, FEWEST - 1 + 1 / rhat, np.inf)
 
 
 def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:

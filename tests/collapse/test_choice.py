@@ -54,6 +54,25 @@ def labels():
     pm.Normal("y", mu[z], 1.0, observed=Y.ravel())
 
 
+def mixture():
+    """Weights, means and standard deviations are unknown."""
+    w, mu, sd = pm.Dirichlet("w", np.ones(3)), pm.Normal("mu", shape=3), pm.HalfNormal("sd", shape=3)
+    z = pm.Categorical("z", w, shape=6)
+    pm.Normal("y", mu[z], sd[z], observed=Y.ravel())
+
+
+def two_components():
+    w, mu, sd = pm.Beta("w", 1, 1), pm.Normal("mu", shape=2), pm.HalfNormal("sd", shape=2)
+    z = pm.Bernoulli("z", w, shape=6)
+    pm.Normal("y", mu[z], sd[z], observed=Y.ravel())
+
+
+def known_weights():
+    mu, sd = pm.Normal("mu", shape=3), pm.HalfNormal("sd", shape=3)
+    z = pm.Categorical("z", np.ones(3) / 3, shape=6)
+    pm.Normal("y", mu[z], sd[z], observed=Y.ravel())
+
+
 def occupancy():
     psi, p = pm.Beta("psi", 1, 1), pm.Beta("p", 1, 1)
     z = pm.Bernoulli("z", psi, shape=3, initval=[1, 1, 1])
@@ -94,6 +113,44 @@ def test_counts_that_are_tied_to_continuous_variables(build, wanted):
     density = target_of(model, [str(v.name) for v in model.discrete_value_vars], with_numbers=True).density
     assert choice.tied_counts(density, moved) == wanted
     assert choice.tied_counts(density, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("build", "wanted"),
+    [
+        (mixture, {"z": ["mu", "sd_log__"]}),
+        (two_components, {"z": ["mu", "sd_log__"]}),
+        (known_weights, {}),
+        (labels, {}),
+        (occupancy, {}),
+        (abundance, {}),
+    ],
+)
+def test_labels_of_components_of_which_nothing_is_known(build, wanted):
+    with pm.Model() as model:
+        build()
+    moved = [str(v.name) for v in model.continuous_value_vars]
+    density = target_of(model, [str(v.name) for v in model.discrete_value_vars], with_numbers=True).density
+    assert choice.tied_labels(density, moved) == wanted
+
+
+def test_labels_are_summed_out_unless_they_depend_on_one_another(caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        mixture()
+    steps, collapsed = steps_of(model, None, model.initial_point(), "auto")
+    assert not steps
+    assert collapsed.density.names == ["z"]
+    said = [t for t in messages(caplog) if t.startswith("Summed out")]
+    assert said == [
+        "Summed out while NUTS moves: 'z', labels tied to 'mu', 'sd'. collapse=False samples as it is."
+    ]
+    with model:  # neighbours are alike
+        z = model["z"]
+        pm.Potential("alike", pt.eq(z[1:], z[:-1]).sum())
+    steps, collapsed = steps_of(model, None, model.initial_point(), "auto")
+    assert collapsed is None
+    assert [v.name for s in steps for v in s.vars] == ["z"]
 
 
 def test_what_pmd_sample_does_by_default(caplog, monkeypatch):

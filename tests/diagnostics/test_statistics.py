@@ -93,6 +93,34 @@ def test_nested_rhat_is_that_of_arviz(rng):
     assert diagnostics.nested_rhat(tree, [0, 0, 1, 1], "z")["z"].shape == (2,)
 
 
+def test_r_star_is_1_of_mixed_chains_and_their_number_of_chains_apart(rng):
+    z = rng.integers(0, 3, (4, 200, 3))
+    tree = from_dict({"posterior": {"z": z, "mu": rng.normal(size=(4, 200))}})
+    judged = 4 * 200 * 0.3
+    error = np.sqrt(8 * 7 / judged)  # of 8 times a share of 1 / 8
+    assert diagnostics.r_star(tree, random_seed=1) == pytest.approx(1.0, abs=4 * error)
+    tree["posterior"]["mu"] += 10 * np.arange(4)[:, None]
+    # the halves of a chain cannot be told from one another
+    assert diagnostics.r_star(tree, random_seed=1) == pytest.approx(4.0, abs=4 * np.sqrt(16 / judged))
+    assert diagnostics.r_star(tree, "z", random_seed=1) == pytest.approx(1.0, abs=4 * error)
+
+
+def test_r_star_sees_pairs_of_elements_that_chains_couple_in_another_way(rng):
+    z = rng.integers(0, 2, (4, 500, 2))
+    z[0, :, 1] = z[0, :, 0]
+    tree = from_dict({"posterior": {"z": z}})
+    assert np.nanmax(diagnostics.categorical_rhat(z)) < 1.03
+    assert diagnostics.r_star(tree, random_seed=1) > 1.25
+
+
+def test_r_star_of_bad_input():
+    tree = from_dict({"posterior": {"z": np.zeros((2, 8), int)}})
+    with pytest.raises(ValueError, match="has no 'y'"):
+        diagnostics.r_star(tree, ["y"])
+    with pytest.raises(ValueError, match="At least 10 draws of each chain are needed, got 8"):
+        diagnostics.r_star(tree)
+
+
 # ---------------------------------------------------------------- chi-square
 def test_chi_square_of_independent_draws_is_that_of_their_table(rng):
     z = rng.choice(3, size=(4, 2000, 1), p=[0.5, 0.3, 0.2])

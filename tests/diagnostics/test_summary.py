@@ -148,12 +148,32 @@ def test_bad_names(rng, names, message):
         pmd.summary(tree_of(independent(rng), mu=rng.normal(size=(CHAINS, DRAWS))), names)
 
 
-def test_a_result_of_pmd_sample():
+def certain_fixed_and_ordinary():
     with pm.Model(coords={"who": ["a", "b"]}) as model:
         pm.Bernoulli("z", [0.3, 1e-12], dims="who")
+        pm.DiscreteUniform("k", [0, 2], [4, 2])
         pm.Normal("mu", 0, 1)
-        idata = pmd.sample(200, tune=50, chains=2, random_seed=1, model=model, **QUIET)
+    return model
+
+
+def test_a_result_of_pmd_sample_tells_certain_and_fixed():
+    quiet = QUIET | {"compute_convergence_checks": True}
+    idata = pmd.sample(200, tune=50, chains=4, random_seed=1, model=certain_fixed_and_ordinary(), **quiet)
     table = pmd.summary(idata)
-    assert list(table.index) == ["z[a]", "z[b]"]
-    assert table.loc["z[a]", "verdict"] == "ok"
-    assert table.loc["z[b]", "verdict"] in ("certain", "constant")
+    assert list(table.index) == ["z[a]", "z[b]", "k[0]", "k[1]"]
+    assert list(table["verdict"]) == ["ok", "certain", "ok", "fixed"]
+    known = idata["conditionals"]
+    np.testing.assert_allclose(known["z"].sel(who="b"), 1e-12, rtol=1e-6)
+    np.testing.assert_array_equal(known["k several"], [True, False])
+    # without them nothing is known of the values that were not seen
+    del idata["conditionals"]
+    assert list(pmd.summary(idata)["verdict"]) == ["ok", "constant", "ok", "constant"]
+
+
+def test_a_result_of_pm_sample():
+    with certain_fixed_and_ordinary():
+        idata = pm.sample(200, tune=50, chains=4, cores=1, random_seed=1, step=pmd.BlockGibbs(), **QUIET)
+    table = pmd.summary(idata)
+    assert list(table.index) == ["z[a]", "z[b]", "k[0]", "k[1]"]
+    assert list(table["verdict"]) == ["ok", "constant", "ok", "constant"]
+    assert table.loc["z[a]", "P(1)"] == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / 800))

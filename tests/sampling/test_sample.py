@@ -19,6 +19,7 @@ from pymc_discrete.sampling.convergence import check_convergence, complaints, mo
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import REFUSED
 from pymc_discrete.sampling.points import Points
+from pymc_discrete.sampling.program import Program
 from pymc_discrete.sampling.starts import check_initvals
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
@@ -296,6 +297,10 @@ BAD = [
     ({"model": 3}, TypeError, "model must be a pm.Model"),
     ({"initvals": 5}, TypeError, "initvals must be a dictionary"),
     ({"initvals": [{}]}, ValueError, "initvals has 1 entries for 4 chains"),
+    ({"superchains": 1}, ValueError, "superchains must be an integer of at least 2"),
+    ({"superchains": 4}, ValueError, "superchains=4 must divide the 4 chains.*Pass chains=8"),
+    ({"superchains": 3, "chains": 8}, ValueError, "superchains=3 must divide the 8 chains.*Pass chains=6"),
+    ({"superchains": 2, "initvals": [{}] * 4}, ValueError, "initvals has 4 entries for 2 superchains"),
     ({"initvals": {"nope": 1}}, ValueError, "initvals names 'nope', which is no free variable"),
     ({"initvals": {"n": 2.5}}, ValueError, r"initvals\['n'\] must hold integers"),
     ({"initvals": {"mu": [1.0]}}, ValueError, r"has the shape \(1,\), and the variable \(2,\)"),
@@ -317,6 +322,22 @@ BAD = [
 def test_bad_options(options, error, message):
     with labels_and_count(), pytest.raises(error, match=message):
         pmd.sample(**{"draws": 5, "tune": 5, **options}, **QUIET)
+
+
+def test_chains_of_a_superchain_start_together(monkeypatch):
+    starts, of_program = [], Program.start
+    monkeypatch.setattr(
+        Program, "start", lambda self, points: starts.append(points) or of_program(self, points)
+    )
+    with labels_and_count():
+        idata = pmd.sample(8, tune=5, chains=4, superchains=2, random_seed=1, **QUIET)
+    (a, b, c, d) = starts[-1]
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+        np.testing.assert_array_equal(c[name], d[name])
+    assert any((a[name] != c[name]).any() for name in a)
+    assert (idata["posterior"]["mu"][0] != idata["posterior"]["mu"][1]).any()
+    assert np.isfinite(pmd.diagnostics.nested_rhat(idata, [0, 0, 1, 1], "mu")["mu"]).all()
 
 
 def test_bad_steps():

@@ -1,0 +1,89 @@
+"""R*: whether a classifier can tell from which chain a draw comes."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_discrete.targets.names import shown
+
+TRAINED = 0.7  # the share of the draws from which the classifier learns; it is judged by the others
+CATEGORIES = 20  # a discrete variable with up to this many values is given to it as indicators
+
+
+def r_star(
+    data: Any, var_names: str | list[str] | None = None, classifier: Any = None, random_seed: Any = None
+) -> float:
+    """R*: the accuracy with which a classifier tells the chains of draws apart, times their number.
+
+    It is about 1 where chains have mixed, and their number where each can be told from all others.
+    It sees what no single element shows, such as chains that differ in the correlation of two of them. Chains
+    are split into halves, which are told apart as chains are: R* is at most twice their number.
+
+    Parameters
+    ----------
+    data : DataTree with a group posterior, or Dataset; discrete variables of up to 20 values enter as
+        indicators of these, all others as numbers
+    var_names : names of variables; all of the posterior by default
+    classifier : with methods `fit` and `predict` as scikit-learn's; a forest of 200 trees by default
+    random_seed : int or numpy Generator, for the split of the draws, and of the default classifier
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ImportError
+        If scikit-learn is not installed and no classifier is given.
+    ValueError
+        For names that are not in the posterior, and fewer than 10 draws of each chain.
+
+    References
+    ----------
+    Lambert and Vehtari 2022, R*: A robust MCMC convergence diagnostic with uncertainty using decision tree
+    classifiers, Bayesian Analysis 17(2).
+    """
+    posterior = data["posterior"].to_dataset() if isinstance(data, xr.DataTree) else data
+    names = [var_names] if isinstance(var_names, str) else var_names
+    if missing := [name for name in names or () if name not in posterior.data_vars]:
+        raise ValueError(f"The posterior has no {shown(missing)}. It has {shown(list(posterior.data_vars))}.")
+    posterior = (posterior if names is None else posterior[names]).transpose("chain", "draw", ...)
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    if draws < 10:
+        raise ValueError(f"At least 10 draws of each chain are needed, got {draws}. Sample longer.")
+    rng = np.random.default_rng(random_seed)
+    if classifier is None:
+        classifier = default_classifier(int(rng.integers(2**31)))
+    half = draws // 2
+    features = np.concatenate([columns_of(v.data) for v in posterior.data_vars.values()], axis=2)
+    features = np.concatenate([features[:, :half], features[:, -half:]])
+    chain = np.repeat(np.arange(2 * chains), half)
+    order = rng.permutation(len(chain))
+    to_train, to_judge = np.split(order, [int(TRAINED * len(order))])
+    features = features.reshape(len(chain), -1)
+    classifier.fit(features[to_train], chain[to_train])
+    right = classifier.predict(features[to_judge]) == chain[to_judge]
+    return float(2 * chains * right.mean())
+
+
+def columns_of(draws: np.ndarray) -> np.ndarray:
+    """(chains, draws, columns) float, what the classifier is given of draws (chains, draws, ...)."""
+    flat = draws.reshape(*draws.shape[:2], -1)
+    if flat.dtype.kind not in "biu":
+        return flat.astype(float)
+    values = np.unique(flat)
+    if len(values) > CATEGORIES:
+        return flat.astype(float)
+    return (flat[..., None] == values[1:]).reshape(*flat.shape[:2], -1).astype(float)
+
+
+def default_classifier(seed: int) -> Any:
+    try:
+        from sklearn.ensemble import RandomForestClassifier
+    except ImportError as error:
+        raise ImportError(
+            "r_star trains a classifier of scikit-learn, which is not installed. Install it (pip install "
+            "scikit-learn), or pass classifier= with methods fit and predict."
+        ) from error
+    return RandomForestClassifier(200, min_samples_leaf=3, random_state=seed)
