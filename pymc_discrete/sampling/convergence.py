@@ -288,12 +288,12 @@ def immobile_variables(run: Run) -> list[str]:
         stands_still = immobile.all(axis=0).any() or immobile.all(axis=1).any()
         known = run.known.get(name) if stands_still else None
         finding = find(immobile, begin, draws.shape[1], known, in_order)
-        unexplained = finding is not None and finding.kind == "apart" and not finding.why
-        # summed out, or drawn as a whole
-        if unexplained and run.leaving and (name not in run.known or run.known[name].joint):
-            finding = finding._replace(why="modes", lp=mean_lp(run.tree))
-        if finding is not None:
-            findings.setdefault(finding, []).append(name)
+        if finding is None:
+            continue
+        if finding.kind == "apart" and not finding.why and run.leaving is not None:
+            exact = name not in run.known or run.known[name].joint  # summed out, or drawn as a whole
+            finding = finding._replace(why="modes", lp=mean_lp(run.tree)) if exact else finding
+        findings.setdefault(finding, []).append(name)
     return [message(names, finding) for finding, names in findings.items()]
 
 
