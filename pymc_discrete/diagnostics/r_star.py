@@ -47,7 +47,8 @@ def r_star(
     posterior = data["posterior"].to_dataset() if isinstance(data, xr.DataTree) else data
     names = [var_names] if isinstance(var_names, str) else var_names
     if missing := [name for name in names or () if name not in posterior.data_vars]:
-        raise ValueError(f"The posterior has no {shown(missing)}. It has {shown(map(str, posterior.data_vars))}.")
+        there = shown(map(str, posterior.data_vars))
+        raise ValueError(f"The posterior has no {shown(missing)}. It has {there}.")
     posterior = (posterior if names is None else posterior[names]).transpose("chain", "draw", ...)
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if draws < 10:
