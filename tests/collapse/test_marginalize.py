@@ -14,6 +14,7 @@ import pytest
 
 import pymc_discrete as pmd
 from tests.collapse.models import MODELS, TRUNCATED, Y, counts, labels, occupancy, prior_of_a_coefficient
+from tests.tools.running import saved_and_loaded
 from tests.tools.statistics import g_test
 
 
@@ -129,7 +130,7 @@ def test_data_that_have_changed_give_no_number():
     assert np.isnan(logp(point))
 
 
-def test_pymc_samples_the_model_and_draws_come_back(caplog):
+def test_pymc_samples_the_model_and_draws_come_back(caplog, tmp_path):
     model, _ = occupancy()
     with pmd.marginalize(model):
         idata = pm.sample(
@@ -142,8 +143,9 @@ def test_pymc_samples_the_model_and_draws_come_back(caplog):
             compute_convergence_checks=False,
         )
     with caplog.at_level(logging.WARNING, logger="pymc.discrete"):
-        both = pmd.recover(idata, model, random_seed=2)
+        both = pmd.recover(saved_and_loaded(idata, tmp_path), model, random_seed=2)
     assert not caplog.records
+    saved_and_loaded(both, tmp_path)
     observed = {str(rv.name): model.rvs_to_values[rv].eval() for rv in model.observed_RVs}
     assert set(both["observed_data"].data_vars) == set(observed)
     for name, values in observed.items():

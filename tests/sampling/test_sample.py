@@ -23,7 +23,7 @@ from pymc_discrete.sampling.program import Program
 from pymc_discrete.sampling.starts import check_initvals
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
-from tests.tools.running import FAST, QUIET, assert_same_draws
+from tests.tools.running import FAST, QUIET, assert_same_draws, saved_and_loaded
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
 STEPS = {
@@ -253,7 +253,7 @@ def test_tree_is_that_of_pm_sample():
 
 
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")  # of so few draws and data
-def test_what_arviz_and_pymc_do_with_it():
+def test_what_arviz_and_pymc_do_with_it(tmp_path):
     import matplotlib
 
     matplotlib.use("agg")
@@ -274,6 +274,7 @@ def test_what_arviz_and_pymc_do_with_it():
     assert steps.startswith("NUTS(")
     assert "__" not in steps  # the names that users know
     assert idata["posterior"].attrs["random_seed"] == 1
+    assert pmd.summary(saved_and_loaded(idata, tmp_path)).equals(pmd.summary(idata))
 
 
 # ---------------------------------------------------------------- what it says

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import xarray
 
 import pymc_discrete as pmd
 from tests.models import spin_chain
@@ -16,6 +17,14 @@ def assert_same_draws(a, b):
         assert set(a[group].data_vars) == set(b[group].data_vars)
         for name in a[group].data_vars:
             np.testing.assert_array_equal(a[group][name].values, b[group][name].values, err_msg=name)
+
+
+def saved_and_loaded(idata, folder):
+    """A result after a way through a file, in which nothing of it changes."""
+    idata.to_netcdf(folder / "run.nc")
+    with xarray.open_datatree(folder / "run.nc") as loaded:
+        xarray.testing.assert_identical(idata, loaded.load())
+    return loaded
 
 
 def sample_with_pymc(
