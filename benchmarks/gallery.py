@@ -345,7 +345,8 @@ def row(r):
     if r["status"] != "ok":
         return [name, r["reason"] if r["reason"].startswith(harness.NO_RESULT) else r["status"]]
     rhat = "infinite" if np.isinf(r["rhat"]) else f"{r['rhat']:.3f}"
-    speed = f"{r['min_ess'] / r['seconds']:.3g}"
+    per_second = r["min_ess"] / r["seconds"]
+    speed = f"{per_second:.3g}" if per_second < 100 else f"{per_second:,.0f}"
     return [
         name,
         f"{r['seconds']:.1f}",
@@ -378,10 +379,10 @@ def disagreements(r, ours):
             yield f"- {r['tool']}: the mean of `{name}` **differs** from that of {OURS} (z = {z:.1f})."
 
 
-FOOTNOTE = f"""- Seconds of the processor, all its cores together, from the call to the result, nothing compiled
-  before; "pmd.sample, again" is the second call in one process. They depend little on what else the machine
-  does; the clock shows less where chains run side by side. {CHAINS} chains of {TUNE:,} tuning draws and
-  {DRAWS:,} draws.
+FOOTNOTE = f"""- Seconds of the processor, all its cores together, from the call to the result, with nothing
+  compiled before; "pmd.sample, again" is the second call in one process. They depend little on what else the
+  machine does; the clock shows less where chains run side by side. {CHAINS} chains of {TUNE:,}
+  tuning draws and {DRAWS:,} draws.
 - pm.sample: PyMC's own steps, as many chains at a time as there are cores. by hand: the page's model with
   its discrete unknowns summed out, by PyMC's NUTS; it draws no discrete unknowns.
 - JAGS: without its module glm, {TUNE:,} draws of adaptation and as many of burn-in, then draws for

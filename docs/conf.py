@@ -4,6 +4,7 @@ The pages are Markdown that reads as well where it lies; the reference is made o
 gallery are notebooks in Markdown, which are run when the site is built.
 """
 
+import os
 from importlib.metadata import version as version_of
 from pathlib import Path
 
@@ -37,6 +38,8 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 # the lines that samplers log, of one cell in one piece
 nb_merge_streams = True
+# progress bars are not shown, and need no widgets
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
 
 autosummary_generate = True
 autosummary_imported_members = True
@@ -52,4 +55,6 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
 }
+html_static_path = ["_static"]
+html_css_files = ["gallery.css"]
 html_show_sourcelink = False
