@@ -48,7 +48,7 @@ def earthquakes() -> pm.Model:
     years, counts = table("earthquakes.csv")
     start = np.quantile(counts, [0.2, 0.5, 0.9])
     nearest = np.abs(counts[:, None] - start).argmin(axis=1)
-    with pm.Model(coords={"year": years.astype(int), "rank": range(3)}) as model:
+    with pm.Model(coords={"year": years.astype(int), "rank": range(3), "next_rank": range(3)}) as model:
         rate = pm.Gamma(
             "rate", 4, 0.2, dims="rank", transform=pm.distributions.transforms.ordered, initval=start
         )
@@ -79,7 +79,7 @@ def save(name: str, collection) -> None:
 def main() -> None:
     with earthquakes():
         idata = pmd.sample(**SAMPLING)
-        by_pymc = pm.sample(cores=1, compute_convergence_checks=False, **SAMPLING)
+        by_pymc = pm.sample(500, tune=500, cores=1, compute_convergence_checks=False, **SAMPLING)
     save("probabilities", pmd.plot_probabilities(idata, "state", data="earthquakes"))
     save("moves", pmd.plot_moves(by_pymc, "state"))
 
@@ -95,7 +95,7 @@ def main() -> None:
 
     with example("quickstart").coal_mining(*table("coal_mining_disasters.csv")):
         idata = pmd.sample(**SAMPLING)
-    save("counts", pmd.plot_counts(idata))
+    save("counts", pmd.plot_counts(idata, ["switchpoint", "disasters_unobserved"]))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from arviz_plots import PlotCollection
 from pymc_discrete.plots.figure import NAMED, WIDTH, Entry, Figure, colours_of, image, line
 from pymc_discrete.plots.read import Variable, tree_of, variables_of
 
-ROWS, COLUMNS = 500, 1200  # an image has at most so many rows and columns
+ROWS, COLUMNS = 500, 800  # an image has at most so many rows and columns
 VISUALS = ("image", "borders", "legend", "title", "xlabel", "ylabel", "xticks", "yticks")
 
 
@@ -64,7 +64,7 @@ def plot_chains(
     Notes
     -----
     Up to 10 values have a colour each, with a legend; more are drawn with a colour bar. An image has at most
-    500 rows and 1200 columns: of more elements, or draws, every second, third, ... is drawn, and the labels
+    500 rows and 800 columns: of more elements, or draws, every second, third, ... is drawn, and the labels
     of the axes say so.
 
     Examples
@@ -141,7 +141,7 @@ def draw(figure: Figure, v: Variable, drawn: xr.DataArray, values: np.ndarray | 
 
 def height(elements: int) -> float:
     """inches, of the panel of so many elements"""
-    return float(np.clip(1.3 + 0.12 * elements, 1.6, 5.0))
+    return float(np.clip(1.3 + 0.12 * elements, 1.6, 6.5))
 
 
 def th(n: int) -> str:

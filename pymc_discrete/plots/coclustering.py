@@ -70,7 +70,7 @@ def plot_coclustering(
     Notes
     -----
     Up to 40 sites are named along the axes; with more, each cluster of more than 2 % of the sites has a mark
-    in its middle, with its number in `pmd.partition` and its size.
+    in its middle, with its number in `pmd.partition`, and its size on the left.
 
     Examples
     --------
@@ -105,13 +105,12 @@ def plot_coclustering(
     else:
         large = np.flatnonzero(sizes >= 0.02 * v.size)
         middles = (np.cumsum(sizes) - sizes / 2 - 0.5)[large]
-        names = [f"{k} ({sizes[k]})" for k in large]
-        for side in ("x", "y"):
-            figure.marks(side, var_name, middles.tolist(), names)
-        axis = f"{v.axis}, by cluster (its size)"
+        figure.marks("x", var_name, middles.tolist(), [str(k) for k in large])
+        figure.marks("y", var_name, middles.tolist(), [f"{k} ({sizes[k]})" for k in large])
+        axis = f"{v.axis}, by cluster"
     draws = f"share of {v.draws.shape[0]} × {v.draws.shape[1]} draws"
     title = f"{var_name}: probability of the same label ({draws})\n{v.size} sites, {len(sizes)} clusters"
-    figure.label(var_name, title, axis, axis)
+    figure.label(var_name, title, axis, axis if v.size <= NAMED else f"{axis} (its size)")
     return figure.collection
 
 

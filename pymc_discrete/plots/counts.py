@@ -101,7 +101,7 @@ def plot_counts(
             array = xr.DataArray(p, {"chain": np.arange(len(p)), axis: values}, ["chain", axis])
             bins = f", in bins of {width} values, named by the least" if width > 1 else ""
             panels[name] = array, s.source, f"value{bins}"
-    columns = min(len(panels), 1 if len(panels) == 1 else 2 if len(panels) <= 4 else 3)
+    columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = -(-len(panels) // columns)
     chains = variables[0].chains
     given = pc_kwargs.pop("color", None)
@@ -116,12 +116,12 @@ def plot_counts(
     )
     colours = list(given or figure.cycle(len(chains)))
     figure.colour_by("chain", range(len(chains)), colours)
+    few = max(array.shape[1] for array, _, _ in panels.values()) <= DOTS
     sources = {source for _, source, _ in panels.values()}
     figure.title("probability of each value" + (f" ({min(sources)})" if len(sources) == 1 else ""))
     for name, (array, source, axis) in panels.items():
         values = array[array.dims[1]].values
         masses = array.to_dataset(name=name)
-        few = len(values) <= DOTS
         figure.draw("bars", bars, masses.mean("chain"), color="#d0d0d0", width=0.9 if few else 1.0)
         figure.draw("lines", line, masses, ["color"], width=1.2)
         if few:

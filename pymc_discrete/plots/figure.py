@@ -22,7 +22,8 @@ BACKENDS = ("matplotlib", "plotly")
 WIDTH = 9.0  # inches, of a figure
 PIXELS = 100  # to an inch, with plotly
 ROOM = 85  # characters for which an axis has room
-UPRIGHT = 45  # upright labels for which an axis has room
+UPRIGHT, SMALL = 45, 64  # upright labels for which an axis has room, and small ones
+LABEL = 0.075, 2.2  # inches below an axis that a character of an upright label takes, and that all may take
 NAMED = 10  # up to this many colours are named in a legend; of more there is a colour bar
 COLOUR_MAP = "viridis"  # rises in brightness, so that it can be read in grey and by colour-blind people
 UNCERTAIN, ALARM = "#8c8c8c", "#d55e00"  # grey, and vermilion of the Okabe-Ito palette
@@ -91,6 +92,8 @@ class Figure:
         if backend == "matplotlib":
             layout.setdefault("layout", "constrained")  # which gives legends and colour bars their room
         self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
+        if backend == "plotly":  # whose own margins are wider than what stands there
+            self.collection.get_viz("figure").update_layout(margin={"l": 70, "r": 20, "t": 70, "b": 60})
 
     def colour_by(self, dim: str, labels: Iterable[Any], colours: Sequence[Any]) -> None:
         """Map the coordinates of a dimension to colours."""
@@ -147,8 +150,16 @@ class Figure:
 
         `room` is a number of characters for the horizontal axis, of labels for the vertical one.
         """
-        places, upright = thinned(labels, room) if axis == "x" else (spaced(labels, int(room)), False)
-        self.marks(axis, panel, places, [labels[i] for i in places], **({"rotation": 90} if upright else {}))
+        style: dict[str, Any] = {}
+        if axis == "x":
+            places, upright = thinned(labels, room)
+            if upright:
+                style["rotation"] = 90
+                if len(places) > UPRIGHT:
+                    style["size"] = 8 if self.collection.backend == "matplotlib" else 10
+        else:
+            places = spaced(labels, int(room))
+        self.marks(axis, panel, places, [labels[i] for i in places], **style)
 
     def marks(
         self, axis: str, panel: str, places: Sequence[float], labels: Sequence[str], **defaults: Any
@@ -196,7 +207,13 @@ def thinned(labels: Sequence[str], room: float) -> tuple[list[int], bool]:
     widest = max(map(len, labels))
     if len(labels) * (widest + 2) <= room or widest <= 6:
         return spaced(labels, int(room // (widest + 2))), False
-    return spaced(labels, int(UPRIGHT * room / ROOM)), True
+    return spaced(labels, int(SMALL * room / ROOM)), True
+
+
+def below(labels: Sequence[str]) -> float:
+    """Inches that upright labels of a horizontal axis take below it; 0 where they do not stand upright."""
+    character, most = LABEL
+    return min(character * max(map(len, labels)), most) if thinned(labels, ROOM)[1] else 0.0
 
 
 def colours_of(n: int, backend: str) -> list[str]:
@@ -255,6 +272,7 @@ def image(
     low: float = 0.0,
     high: float = 1.0,
     bar: str | None = None,
+    beside: Sequence[Any] | None = None,
     square: bool = False,
     **kwargs: Any,
 ) -> Any:
@@ -264,6 +282,7 @@ def image(
     ----------
     colours : name of a colour map for values from low to high; or a colour for each of the values 0, 1, ...
     bar : what the colours mean, beside a colour bar; None for none
+    beside : the panels at whose right the colour bar stands; by default those with the same horizontal axis
     square : whether the cells are
     """
     values = np.asarray(da, float)
@@ -279,8 +298,8 @@ def image(
         }
         artist = target.imshow(values, vmin=low, vmax=high, origin="lower", **{**style, **kwargs})
         if bar is not None:
-            together = target.get_shared_x_axes().get_siblings(target)
-            target.figure.colorbar(artist, ax=together, label=bar, fraction=0.05, pad=0.02)
+            panels = beside or target.get_shared_x_axes().get_siblings(target)
+            target.figure.colorbar(artist, ax=panels, label=bar, fraction=0.05, pad=0.02)
         return artist
     import plotly.graph_objects as go
 

@@ -7,11 +7,10 @@ import numpy as np
 import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
-from arviz_plots.visuals import hline
 
 from pymc_discrete.diagnostics.draws import posterior_of
 from pymc_discrete.diagnostics.summary import columns_of
-from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, line, points
+from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, below, line, points
 from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
 from pymc_discrete.targets.names import shown
 
@@ -122,7 +121,7 @@ def plot_inclusion(
         visuals,
         VISUALS,
         backend,
-        (WIDTH, 2.8 * len(drawn)),
+        (WIDTH, sum(2.8 + below(v.labels) for v in drawn)),
         pc_kwargs,
     )
     few = len(chains) <= NAMED
@@ -165,14 +164,16 @@ def draw(figure: Figure, v: Variable, shares: Shares, p: xr.DataArray, error: np
     at = xr.DataArray(place + side[:, None], {"chain": np.arange(n)}, ["chain", element])
     mean = p.mean("chain").to_dataset(name=name)
     size = 40 if v.size <= APART else 12
-    figure.draw("reference", hline, xr.Dataset({name: 0.5}), color="B3", linestyle="C1", width=1)
+    half = xr.DataArray([0.5, 0.5], dims="end").to_dataset(name=name)
+    ends = (-0.6, v.size - 0.4)
+    figure.draw("reference", line, half, x=ends, color="B3", linestyle="C1", width=1)
     if n > 1:
         figure.draw("chains", points, p.to_dataset(name=name), ["color"], x=at, size=size / 2.5)
-    ends = mean[name].values[:, None] + ERRORS * error[:, None] * [-1.0, 1.0, np.nan]
-    lines = xr.DataArray(ends.ravel(), dims="end")
+    reach = mean[name].values[:, None] + ERRORS * error[:, None] * [-1.0, 1.0, np.nan]
+    lines = xr.DataArray(reach.ravel(), dims="end")
     figure.draw("mcse", line, lines.to_dataset(name=name), x=np.repeat(place, 3), color="black", width=1.5)
     figure.draw("mean", points, mean, color="black", size=size)
-    figure.limits(name, (-0.6, v.size - 0.4), (-0.03, 1.03))
+    figure.limits(name, ends, (-0.03, 1.03))
     figure.ticks("x", name, v.labels)
     title = f"{name}: inclusion probability ± {ERRORS} Monte Carlo standard errors\n{shares.source}"
     figure.label(name, title, v.axis, f"P({name} = 1)")

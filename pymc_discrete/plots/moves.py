@@ -10,7 +10,7 @@ from arviz_plots import PlotCollection
 
 from pymc_discrete.diagnostics.draws import counted, per_element, posterior_of
 from pymc_discrete.diagnostics.summary import columns_of, moves_of
-from pymc_discrete.plots.figure import ALARM, UNCERTAIN, WIDTH, Entry, Figure, points
+from pymc_discrete.plots.figure import ALARM, UNCERTAIN, WIDTH, Entry, Figure, below, points
 from pymc_discrete.plots.read import Variable, tree_of, variables_of
 
 VISUALS = (
@@ -96,7 +96,7 @@ def plot_moves(
         visuals,
         VISUALS,
         backend,
-        (WIDTH, 2.8 * len(variables)),
+        (WIDTH, sum(2.8 + below(v.labels) for v in variables)),
         pc_kwargs,
     )
     colour = figure.cycle(1)[0]
@@ -105,7 +105,7 @@ def plot_moves(
         kinds |= draw(figure, v, *found[v.name], colour)
     entries = {
         "moved": Entry("a chain", colour, "dot"),
-        "expected": Entry("independent draws", "black", "dash"),
+        "expected": Entry("if draws were\nindependent", "black", "dash"),
         "still": Entry("never moved,\nas expected", UNCERTAIN, "dot"),
         "never": Entry("never moved", ALARM, "cross"),
     }
@@ -165,5 +165,5 @@ def draw(
     if len(sites):
         names = ", ".join(v.labels[i] for i in sites[:LISTED]) + (", ..." if len(sites) > LISTED else "")
         title += f"\n{len(sites)} of {v.size} never moved in some chain: {names}"
-    figure.label(name, title, v.axis, "share of draws that moved")
+    figure.label(name, title, v.axis, "share that moved")
     return {"expected"} | {visual for visual, (chosen, _) in groups.items() if chosen.any()}

@@ -8,12 +8,24 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.plots.figure import NAMED, ROOM, WIDTH, Entry, Figure, bars, colours_of, image, points
+from pymc_discrete.plots.figure import (
+    NAMED,
+    ROOM,
+    WIDTH,
+    Entry,
+    Figure,
+    bars,
+    below,
+    colours_of,
+    image,
+    points,
+)
 from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
 from pymc_discrete.targets.names import shown
 
 BARS = 700  # more bars than this would be thinner than a pixel
 APART = 60  # up to this many bars have gaps between them
+ABREAST = 3  # so many images of matrices stand side by side
 MATRIX = 40  # a matrix with more elements is drawn as one
 VISUALS = (
     "bars",
@@ -97,13 +109,17 @@ def plot_probabilities(
             f"data belongs to the elements of one variable, and {shown(v.name for v in variables)} are "
             'drawn. Name one of them: plot_probabilities(idata, "z", data=data).'
         )
-    below = None if data is None else data_of(tree, data, variables[0])
-    panels = panels_of([(v, shares_of(tree, v)) for v in variables], flat=below is not None)
+    observed = None if data is None else data_of(tree, data, variables[0])
+    panels = panels_of([(v, shares_of(tree, v)) for v in variables], flat=observed is not None)
     arrays, heights = {name: panel.p for name, panel in panels.items()}, [p.height for p in panels.values()]
-    if below is not None:
-        arrays[str(below.name)] = below
+    if observed is not None:
+        arrays[str(observed.name)] = observed
         heights.append(1.8)
-    columns = min(len(panels), 3) if {p.kind for p in panels.values()} == {"matrix"} else 1
+    columns, width = 1, WIDTH
+    if {p.kind for p in panels.values()} == {"matrix"}:
+        columns = min(len(panels), ABREAST)
+        sizes = [p.size(columns) for p in panels.values()]
+        width, heights = 1.0 + columns * max(w for w, _ in sizes), [h for _, h in sizes]
     rows = [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
     given = pc_kwargs.pop("color", None)
     figure = Figure(
@@ -111,11 +127,11 @@ def plot_probabilities(
         visuals,
         VISUALS,
         backend,
-        (WIDTH, sum(rows)),
+        (width, sum(rows)),
         pc_kwargs,
         col_wrap=columns,
         height_ratios=rows,
-        sharex=below is not None,
+        sharex=observed is not None,
     )
     barred = {name: panel for name, panel in panels.items() if panel.kind == "bars"}
     if barred:
@@ -123,16 +139,21 @@ def plot_probabilities(
         colours = list(given or colours_of(len(values), figure.collection.backend))
         figure.colour_by("value", values, colours)
         for name, panel in barred.items():
-            draw_bars(figure, name, panel, panel.variable.axis if below is None else None)
+            draw_bars(figure, name, panel, panel.variable.axis if observed is None else None)
         named = [Entry(str(v), c, "patch") for v, c in zip(values, colours, strict=False)]
         figure.legend(named[::-1], next(iter(barred)) if len(barred) == 1 else "value")
+    matrices = [name for name, panel in panels.items() if panel.kind == "matrix"]
     for name, panel in panels.items():
         if panel.kind == "heat map":
-            draw_heat_map(figure, name, panel, panel.variable.axis if below is None else None)
+            draw_heat_map(figure, name, panel, panel.variable.axis if observed is None else None)
         elif panel.kind == "matrix":
-            draw_matrix(figure, name, panel)
-    if below is not None:
-        draw_data(figure, below, variables[0])
+            beside = [figure.target(other) for other in matrices] if name == matrices[-1] else None
+            draw_matrix(figure, name, panel, beside)
+    if matrices:
+        sources = dict.fromkeys(f"{panels[name].shares.source}" for name in matrices)
+        figure.title(f"probability of each value ({'; '.join(sources)})")
+    if observed is not None:
+        draw_data(figure, observed, variables[0])
     return figure.collection
 
 
@@ -154,10 +175,17 @@ class Panel(NamedTuple):
     def height(self) -> float:
         """inches"""
         if self.kind == "bars":
-            return 2.6
+            return 2.6 + below(self.variable.labels)
         if self.kind == "heat map":
-            return float(np.clip(1.2 + 0.16 * self.p.shape[1], 1.8, 5.0))
-        return float(np.clip(6.0 * self.p.shape[0] / self.p.shape[1], 2.2, 4.5))
+            return float(np.clip(1.2 + 0.16 * self.p.shape[1], 1.8, 5.0)) + below(self.variable.labels)
+        return self.size(1)[1]
+
+    def size(self, columns: int) -> tuple[float, float]:
+        """The width and the height of the panel of a matrix among so many in a row, inches."""
+        rows, cells = self.p.shape
+        width = (WIDTH - 1.0) / columns - 0.7
+        height = float(np.clip(width * rows / cells, 1.5, 4.2))
+        return (min(width, height * cells / rows) if is_square(self.p) else width) + 0.7, height + 0.9
 
 
 def panels_of(variables: list[tuple[Variable, Shares]], flat: bool) -> dict[str, Panel]:
@@ -184,6 +212,11 @@ def panels_of(variables: list[tuple[Variable, Shares]], flat: bool) -> dict[str,
                 array = xr.DataArray(p[:, k].reshape(v.draws.shape[2:]), dims=dims)
                 panels[f"{name} = {shares.values[k]}"] = Panel(v, shares, kind, array)
     return panels
+
+
+def is_square(p: xr.DataArray) -> bool:
+    """Whether the cells of a matrix are drawn as squares, unless it is much longer than it is wide."""
+    return 1 / 3 <= p.shape[0] / p.shape[1] <= 3
 
 
 def is_binary(shares: Shares) -> bool:
@@ -247,7 +280,8 @@ def draw_bars(figure: Figure, name: str, panel: Panel, axis: str | None) -> None
 def draw_heat_map(figure: Figure, name: str, panel: Panel, axis: str | None) -> None:
     """An image with the values from below to above."""
     v, values = panel.variable, panel.shares.values
-    figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability")
+    most = 1.0 if len(values) <= NAMED else float(panel.p.max()) or 1.0
+    figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability", high=most)
     figure.limits(name, (-0.5, v.size - 0.5), (-0.5, len(values) - 0.5))
     figure.ticks("x", name, v.labels)
     figure.ticks("y", name, [str(k) for k in values], 12)
@@ -255,19 +289,23 @@ def draw_heat_map(figure: Figure, name: str, panel: Panel, axis: str | None) -> 
     figure.label(name, title, axis, f"value of {v.name}")
 
 
-def draw_matrix(figure: Figure, name: str, panel: Panel) -> None:
-    """An image with the first dimension from above to below."""
-    v = panel.variable
+def draw_matrix(figure: Figure, name: str, panel: Panel, beside: list[Any] | None) -> None:
+    """An image with the first dimension from above to below.
+
+    Parameters
+    ----------
+    beside : the panels that share the colour bar, if this is the one which has it
+    """
     rows, columns = panel.p.shape
-    square = 1 / 3 <= rows / columns <= 3
-    figure.draw("image", image, panel.p.to_dataset(name=name), bar="probability", square=square)
+    bar = None if beside is None else "probability"
+    square = is_square(panel.p)
+    figure.draw("image", image, panel.p.to_dataset(name=name), bar=bar, beside=beside, square=square)
     figure.limits(name, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
-    alone = figure.collection.viz["plot"].dataset.data_vars
-    room = ROOM / min(len(alone), 3) / 1.5
-    down, across = v.draws.dims[2:]
-    figure.ticks("x", name, [str(c) for c in v.draws[across].values], room)
-    figure.ticks("y", name, [str(c) for c in v.draws[down].values], 12)
-    figure.label(name, f"P({name})\n{panel.shares.source}", str(across), str(down))
+    down, across = panel.variable.draws.dims[2:]
+    names = {d: [str(c) for c in panel.variable.draws[d].values] for d in (down, across)}
+    figure.ticks("x", name, names[across], ROOM / ABREAST / 1.5)
+    figure.ticks("y", name, names[down], 10)
+    figure.label(name, f"P({name})", str(across), str(down))
 
 
 def draw_data(figure: Figure, data: xr.DataArray, v: Variable) -> None:

@@ -257,7 +257,8 @@ def test_many_sites_are_named_by_their_clusters(rng, backend):
     cluster = np.repeat([0, 1, 2], [40, 9, 1])
     z = np.broadcast_to(rng.permutation(cluster), (2, 10, 50))
     drawn = pmd.plot_coclustering(tree_of(z.copy()), "z", backend=backend)
-    assert tick_labels(drawn) == ["0 (40)", "1 (9)", "2 (1)"]
+    assert tick_labels(drawn) == ["0", "1", "2"]
+    assert tick_labels(drawn, axis="y") == ["0 (40)", "1 (9)", "2 (1)"]
 
 
 @pytest.mark.parametrize("chains", [1, 3])
@@ -330,12 +331,12 @@ def test_chains_are_the_draws(rng, backend, shape):
 def test_images_of_chains_are_thinned_and_say_so(rng, backend):
     z = rng.integers(0, 2, (4, 901, 1001))
     drawn = pmd.plot_chains(tree_of(z), "z", backend=backend)
-    expected = np.concatenate(z[:, ::4, ::3]).T
+    expected = np.concatenate(z[:, ::5, ::3]).T
     np.testing.assert_array_equal(cells(drawn.get_viz("image", "z")), expected)
     texts = [drawn.get_viz(v, "z") for v in ("xlabel", "ylabel")]
     if backend == "matplotlib":
         assert [t.get_text() for t in texts] == [
-            "draws 0 to 900 of each chain, every 4th",
+            "draws 0 to 900 of each chain, every 5th",
             "element of z, every 3rd",
         ]
 
@@ -385,4 +386,4 @@ def test_labels_are_thinned_to_what_there_is_room_for():
     assert thinned(["a", "b"], 85) == ([0, 1], False)
     places, upright = thinned([f"Ardennes {i}" for i in range(500)], 85)
     assert upright
-    assert len(places) <= 45
+    assert len(places) <= 64
