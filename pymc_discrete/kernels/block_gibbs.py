@@ -12,6 +12,7 @@ from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.interactions import Sets
 from pymc_discrete.targets.space import Variable
 
 # Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
@@ -29,6 +30,10 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
         \quad s \sim U(\text{strides}).
 
     The same set has the same probability from each of its values, so no acceptance test is needed.
+
+    Sites that change only together (`FixedSums`) are drawn in pairs, by a random matching of the sites of
+    each set that does not look at the state. The conditional of a pair given its sum has one degree of
+    freedom, the value of its first site, which is drawn as above.
 
     A step reverses the order of its sweep with probability 1/2, which makes it reversible and not only
     invariant. The sweeps of a draw (`sweeper`) keep one order: after a reversal the last sites would be drawn
@@ -67,7 +72,10 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
             if len(colours) <= UNROLLED
             else [visit_colours(target, n, colours, drawing)]
         )
-    return visits + [scan(target, n, sites, drawing) for n, sites in target.scanned]
+    visits += [visit_sets(target, *sets) for sets in target.coloured_sets if pairs_of(target, sets)]
+    visits += [scan(target, n, sites, drawing) for n, sites in target.scanned]
+    visits += [scan_sets(target, *sets) for sets in target.scanned_sets if pairs_of(target, sets)]
+    return visits or [lambda key, x, backward: x]  # vectors of one count have one value
 
 
 def visit_colour(target, n: int, sites: np.ndarray, drawing: Callable):
@@ -165,6 +173,103 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
         )[1]
 
     return visit
+
+
+def pairs_of(target, sets: Sets) -> int:
+    """The number of pairs into which the sites of a set are matched."""
+    constraint = target.space.variables[sets.n].constraint
+    return constraint.sites.shape[1] // 2
+
+
+def visit_sets(target, n: int, sets: np.ndarray, inner: bool):
+    """A visit that draws pairs of the sites of each set, given their sum.
+
+    Parameters
+    ----------
+    n : the number of the variable
+    sets : (R,) int, sets that do not interact
+    inner : whether the pairs of a set may interact, and are drawn in turn
+    """
+    sites = target.space.variables[n].constraint.sites[sets]
+
+    def visit(key, x, backward):
+        key_match, key_draws = jax.random.split(key)
+        pairs = matching(key_match, sites)
+
+        def of_pairs(key, x, pairs):
+            return drawn_pairs(
+                key, target, n, pairs, x, lambda values: target.pair_differences(n, pairs, values, x)
+            )
+
+        if not inner:
+            return of_pairs(key_draws, x, pairs.reshape(-1, 2))
+        # The order of the pairs is random, and as probable as its reverse: a sweep back need not reverse it.
+        return jax.lax.fori_loop(
+            0, pairs.shape[0], lambda t, x: of_pairs(jax.random.fold_in(key_draws, t), x, pairs[t]), x
+        )
+
+    return visit
+
+
+def scan_sets(target, n: int, sets: np.ndarray, inner: bool):
+    """A visit that draws single pairs of sites in turn, set by set; parameters as of `visit_sets`."""
+    start, v = target.space.blocks[n]
+    sites = v.constraint.sites[sets]
+
+    def visit(key, x, backward):
+        key_match, key_draws = jax.random.split(key)
+        pairs = jnp.moveaxis(matching(key_match, sites), 0, 1).reshape(-1, 2)
+
+        def body(t, carried):
+            x, joined = carried
+            place = jnp.where(backward, len(pairs) - 1 - t, t)
+            pair = pairs[place]
+            y = drawn_pairs(
+                jax.random.fold_in(key_draws, place),
+                target,
+                n,
+                pair[None],
+                x,
+                lambda values: target.pair_differences(n, pair[None], values, x, joined),
+            )
+            for site in pair:
+                value = y[start + site]
+                joined = target.carried_after(n, site, value, x, joined)
+                x = x.at[start + site].set(value)
+            return x, joined
+
+        return jax.lax.fori_loop(0, len(pairs), body, (x, target.carried(x)))[0]
+
+    return visit
+
+
+def matching(key, sites: np.ndarray):
+    """(c // 2, R, 2) int, sites (R, c) matched in pairs at random; of an odd number, one is left out."""
+    shape = (*sites.shape[:-1], sites.shape[-1] // 2, 2)
+    order = jnp.argsort(uniforms(key, sites.shape), axis=1)
+    shuffled = jnp.take_along_axis(jnp.asarray(sites), order, axis=1)
+    return jnp.moveaxis(shuffled[:, : 2 * shape[1]].reshape(shape), 1, 0)
+
+
+def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
+    """x after pairs of sites of variable n were drawn, each given its sum and all other sites.
+
+    Parameters
+    ----------
+    pairs : (r, 2) int, sites counted within the variable
+    differences : (values (r, C, 2)) -> (r, C) nats
+    """
+    start, v = target.space.blocks[n]
+    now, u = x[start + pairs], uniforms_for(key, v, pairs.shape[0])
+    if v.finite:
+        first = jnp.asarray(v.lower)[pairs[:, :1]] + np.arange(v.K)
+    else:
+        first = stretch(u[1:], v, now[:, 0])
+    values = jax.lax.optimization_barrier(v.constraint.together(first.astype(x.dtype), now))
+    d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
+    k = choose(u[0], d)[:, None, None]
+    drawn = jnp.take_along_axis(values, k, axis=1, mode="clip")[:, 0]
+    return x.at[start + pairs].set(jnp.where(k[:, 0] < values.shape[1], drawn, now))
 
 
 def uniforms_for(key, v: Variable, r: int):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.targets.jax_settings import default_settings
@@ -70,6 +71,21 @@ def evaluate(x, target, carry: Callable) -> State:
     """The state at x, with its log density, differences and carried quantities computed from scratch."""
     differences = target.differences(x)
     return State(x, target.logdensity(x), differences, carry(x, differences, target.space))
+
+
+def refuse_constrained(space: Any) -> None:
+    """Refuse a space in which some sites change only together, for kernels that change them one by one.
+
+    Raises
+    ------
+    ValueError
+    """
+    if space.constrained.any():
+        names = ", ".join(map(repr, space.names_at(np.flatnonzero(space.constrained))))
+        raise ValueError(
+            f"This kernel changes sites one by one, and that breaks the fixed sums of {names}. Use "
+            "block_gibbs, the kernel of pmd.BlockGibbs, which moves units from one count to another."
+        )
 
 
 @default_settings()

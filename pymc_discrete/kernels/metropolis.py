@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pymc_discrete.kernels.adaptation import Tuned
-from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
+from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate, refuse_constrained
 from pymc_discrete.targets.jax_settings import default_settings
 
 
@@ -44,6 +44,7 @@ def metropolis(
 
     @default_settings()
     def init(x, target) -> State:
+        refuse_constrained(target.space)
         return evaluate(jnp.asarray(x), target, carry)
 
     @default_settings()

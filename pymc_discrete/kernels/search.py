@@ -63,7 +63,8 @@ def at_levels(space: Space, x):
     widest = int(np.max(space.column, where=space.windowed[:, None], initial=1))
     levels = np.concatenate([[0], 2 ** np.arange(int(np.log2(widest)) + 1)])
     at_level = np.clip(levels[:, None], space.lower, space.upper)
-    return jnp.concatenate([x[None], jnp.where(space.windowed, at_level, x)]).astype(x.dtype)
+    free = space.windowed & ~space.constrained
+    return jnp.concatenate([x[None], jnp.where(free, at_level, x)]).astype(x.dtype)
 
 
 def among_neighbours(u, v: Variable, rows, now, differences):

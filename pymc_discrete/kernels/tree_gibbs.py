@@ -6,7 +6,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from pymc_discrete.kernels.block_gibbs import visits_of
-from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.kernel import Kernel, refuse_constrained
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.forests import Forest
@@ -43,6 +43,7 @@ def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
 
 def tree_visits(target) -> list:
     """List of the visits that make up a sweep, each (key, x, backward) -> x."""
+    refuse_constrained(target.space)
     joined = np.zeros(target.space.d, bool)
     for forest in target.forests[0]:
         joined |= forest.sites

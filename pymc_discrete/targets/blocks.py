@@ -37,7 +37,9 @@ def model_of(model: Any, vars: Any = None) -> pm.Model:
         raise TypeError("There is no model: call this within `with model:`, or pass model=...") from error
 
 
-def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "vars") -> list[str]:
+def block_of(
+    model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "vars", constrained: bool = False
+) -> list[str]:
     """Names of the value variables of a block.
 
     Parameters
@@ -47,6 +49,7 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "
         None means all free variables of the kind that can be sampled.
     kind : {"discrete", "continuous"}
     argument : what the user calls `vars`, for messages
+    constrained : whether vectors of counts with fixed sums can be sampled
 
     Raises
     ------
@@ -57,9 +60,9 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "
     if vars is None:
         refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
         all_names = free(model, kind)
-        names = [n for n in all_names if not refused(model, n)]
+        names = [n for n in all_names if not refused(model, n, constrained)]
         if not names:
-            why = "; ".join(f"{n!r} is {refused(model, n)}" for n in all_names)
+            why = "; ".join(f"{n!r} is {refused(model, n, constrained)}" for n in all_names)
             why = why or f"it has no {kind} free variable"
             raise ValueError(
                 f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the "
@@ -98,7 +101,7 @@ def block_of(model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "
             raise ValueError(
                 f"{untransformed(name)!r} is {other.format(dtype)}, and leave it out of {argument}."
             )
-        reason = refused(model, name)
+        reason = refused(model, name, constrained)
         if reason:
             raise ValueError(f"{name!r} is {reason}.")
         chosen.append(name)

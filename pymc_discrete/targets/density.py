@@ -21,13 +21,14 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import Number
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.graph.rounding import rounding_of
-from pymc_discrete.targets.graph.support import Bounds, deviations, is_nominal, support_of
+from pymc_discrete.targets.graph.support import Bounds, deviations, fixed_sums, is_nominal, support_of
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
+from pymc_discrete.targets.parts.elements import Pairs
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
@@ -58,6 +59,12 @@ class Context(NamedTuple):
     untouched: Any
     parts: list[Any]
     since: list[Any] | None = None
+
+
+def sums_of(model: pm.Model, names: list[str]) -> dict[str, np.ndarray]:
+    """{name: (...) int} the sums of those variables whose vectors, along the last axis, have fixed ones."""
+    sums = {str(v.name): fixed_sums(rv) for rv, v in model.rvs_to_values.items() if v.name in names}
+    return {name: totals for name, totals in sums.items() if totals is not None}
 
 
 def sites_of(
@@ -123,12 +130,12 @@ class ModelDensity(Density):
         supports, scale = sites_of(model, names, point, support)
         shapes = {name: np.shape(point[name]) for name in names}
         nominal = [name for name in names if is_nominal(model, name)]
+        sums = sums_of(model, names)
 
-        each = Space.build(supports, shapes, window, scale, nominal)
+        each = Space.build(supports, shapes, window, scale, nominal, sums=sums)
         written = model if structure is None else with_numbers(model, structure)
-        self.graph = logp_graph(
-            written, names, point, supports, {v.name: v.kind for v in each.variables} if join else None
-        )
+        kinds = {v.name: v.kind for v in each.variables if v.constraint is None} if join else None
+        self.graph = logp_graph(written, names, point, supports, kinds, with_sums=sums)
         if not width_of_models():
             self.graph = narrowed(self.graph, model, supports)
         labels = [str(v.name) for v in self.graph.values]
@@ -141,7 +148,7 @@ class ModelDensity(Density):
         self.plan = Plan(dependence, self.space, differences)
         other = self._other_windows(window)
         if other:
-            options = {"window": window, "scale": scale, "nominal": nominal, **other}
+            options = {"window": window, "scale": scale, "nominal": nominal, "sums": sums, **other}
             self.space = Space.build(supports, shapes, **options).grouped(groups, labels)
             self.plan = Plan(dependence, self.space, differences)
         self.parts: list[Part] = self.plan.parts
@@ -306,13 +313,16 @@ class ModelDensity(Density):
 
     # ------------------------------------------------------------ the log density
     def logdensity(self, x, context: Context):
-        """() nats, the sum of the terms that depend on the block.
+        """() nats, the sum of the terms that depend on the block, -inf where vectors do not have their sums.
 
         In a centred context, the log density at the state where it is centred is subtracted.
         """
         if context.since is not None:
-            return change(self._summands(*self._values(x, context)), context.since)
-        return jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
+            total = change(self._summands(*self._values(x, context)), context.since)
+        else:
+            total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
+        # the terms of the graph no longer say so, see `logp_graph`
+        return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
 
     def rest(self, context: Context):
         return context.untouched
@@ -489,6 +499,30 @@ class ModelDensity(Density):
         return tuple(then.values()), tuple(
             part.at_after(n, site[None], before, after, at, c) for part, at, c in known
         )
+
+    # ------------------------------------------------------------ sites that change together
+    @property
+    def constrained(self) -> bool:
+        """Whether there are sites that change only together with another one."""
+        return bool(self.space.constrained.any())
+
+    def pair_differences(self, n: int, pairs, values, x, context: Context, carried=None):
+        if carried is None:
+            state, ats = self.state(x, context), [()] * len(self.parts)
+        else:
+            tensors, ats = carried
+            state = self.state(x, context, tensors)
+        v, total = self.space.variables[n], jnp.zeros(values.shape[:2])
+        lower, upper = (jnp.asarray(bound)[pairs][:, None] for bound in (v.lower, v.upper))
+        # what is computed beyond the bounds is masked below, and its terms need not be defined there
+        moves = Pairs(pairs, jnp.clip(values, lower, upper))
+        for part, at, c in zip(self.parts, ats, context.parts, strict=True):
+            if n in part.variables and not (part.mixing and carried is None):
+                total = total + part.pair_differences(n, state, at, c, moves)
+        now = x[self.space.starts[n] + pairs]
+        inside = self.space.inside_pairs(n, pairs, values, now)
+        total = jnp.where(inside & ~jnp.isnan(total), total, -jnp.inf)
+        return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, total)
 
     # ------------------------------------------------------------ what is integrated out
     @cached_property

@@ -56,7 +56,10 @@ class FunctionDensity(Density):
         return {**(point or {}), **self.space.unravel(x)}
 
     def logdensity(self, x: Array, context: Any) -> Array:
-        return jnp.asarray(self.function(x, *context)).reshape(())
+        value = jnp.asarray(self.function(x, *context)).reshape(())
+        if not self.space.constrained.any():
+            return value
+        return jnp.where(self.space.meets_constraints(x), value, -jnp.inf)
 
     def centred(self, x: Array, context: Any) -> Any:
         return context  # not centred: that takes a sum of known terms, and this is an arbitrary function
@@ -118,6 +121,18 @@ class FunctionDensity(Density):
         self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
     ) -> tuple[Any, ...]:
         return ()
+
+    def pair_differences(
+        self, n: int, pairs: Array, values: Array, x: Array, context: Any, carried: Any = None
+    ) -> Array:
+        sites = self.space.starts[n] + pairs
+        at = lambda pair, both: self.logdensity(x.at[pair].set(both), context)
+        then = jax.vmap(jax.vmap(at, (None, 0)))(sites, values)
+        now, logp = x[sites], self.logdensity(x, context)
+        inside = self.space.inside_pairs(n, pairs, values, now)
+        d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
+        d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
+        return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, d)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         exact = self.how != "gradient"

@@ -7,7 +7,7 @@ import pymc as pm
 
 from pymc_discrete.checks import check_way
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of, model_of, value_name
-from pymc_discrete.targets.density import ModelDensity, sites_of
+from pymc_discrete.targets.density import ModelDensity, sites_of, sums_of
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.integrals.integrate import quadratic_in
 from pymc_discrete.targets.kept_for_models import KeptForModels
@@ -83,15 +83,17 @@ def target_of(
     initial_point: dict[str, np.ndarray] | None = None,
     integrate: Any = None,
     with_numbers: bool,
+    constrained: bool = False,
 ) -> Target:
     """As `target_from_model`.
 
     Parameters
     ----------
+    constrained : whether the block may have vectors of counts with fixed sums
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ by these
     """
-    names = block_of(model, vars)
+    names = block_of(model, vars, constrained=constrained)
     check_way(differences)
     if support is not None and not isinstance(support, dict):
         raise TypeError(f"support must be a dictionary {{name: (lower, upper)}}, got {support!r}.")
@@ -181,7 +183,7 @@ def density_of(
         differences,
         integrate,
         whole,
-        key_of_object([window, sites_of(model, names, point, support)]),
+        key_of_object([window, sites_of(model, names, point, support), sums_of(model, names)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
     )
 

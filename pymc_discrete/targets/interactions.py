@@ -2,16 +2,34 @@
 
 Sites that only sparse terms depend on are coloured: those of one colour do not interact and are drawn
 together. Sites that tables join in pairs form a graph, whose forests are drawn together. Sites of a part in
-which every site interacts with every other are scanned one at a time.
+which every site interacts with every other are scanned one at a time. Of sites that change together, whole
+sets are coloured or scanned.
 """
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_discrete.targets.colours import colour_classes, links_of, neighbourhoods
 from pymc_discrete.targets.forests import Forest, coverings, is_forest
 from pymc_discrete.targets.space import Space
+
+
+class Sets(NamedTuple):
+    """Sets of sites that change together (see `Variable.constraint`), to be drawn in one way.
+
+    Attributes
+    ----------
+    n : the number of their variable
+    sets : (R,) int, numbers of the sets, counted within the variable; if they are coloured, sites of
+        different sets do not interact
+    inner : whether sites of the same set may interact, so that one pair of each set is drawn at a time
+    """
+
+    n: int
+    sets: np.ndarray
+    inner: bool
 
 
 class Interactions:
@@ -37,10 +55,12 @@ class Interactions:
     def colours(self) -> list[tuple[int, np.ndarray]]:
         """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
 
-        [(variable number, (r,) int sites counted within it)]
+        Without sites that change together. [(variable number, (r,) int sites counted within it)]
         """
         colours = []
         for n, (start, v) in enumerate(self.space.blocks):
+            if v.constraint is not None:
+                continue
             members = start + np.flatnonzero(~self._mixed[start : start + v.size])
             colours += [(n, sites - start) for sites in colour_classes(self._links, members)]
         return colours
@@ -49,10 +69,42 @@ class Interactions:
     def scanned(self) -> list[tuple[int, np.ndarray]]:
         """The sites of parts in which every site interacts with every other.
 
-        [(variable number, (r,) int sites counted within it)]
+        Without sites that change together. [(variable number, (r,) int sites counted within it)]
         """
-        by_variable = [np.flatnonzero(self._mixed[start : start + v.size]) for start, v in self.space.blocks]
+        mixed = self._mixed & ~self.space.constrained
+        by_variable = [np.flatnonzero(mixed[start : start + v.size]) for start, v in self.space.blocks]
         return [(n, sites) for n, sites in enumerate(by_variable) if len(sites)]
+
+    @cached_property
+    def coloured_sets(self) -> list[Sets]:
+        """Groups of sets that do not interact, which together hold all sets except the `scanned_sets`."""
+        coloured = []
+        for n, (start, v) in enumerate(self.space.blocks):
+            if v.constraint is None:
+                continue
+            inside = ((self._links >= start) & (self._links < start + v.size)).all(axis=1)
+            ends = v.constraint.set_of[self._links[inside] - start]
+            within = ends[:, 0] == ends[:, 1]
+            links = np.unique(ends[~within], axis=0)
+            members = np.setdiff1d(np.arange(len(v.constraint.sites)), self._mixed_sets(n))
+            coloured += [
+                Sets(n, sets, bool(np.isin(sets, ends[within, 0]).any()))
+                for sets in colour_classes(links, members)
+            ]
+        return coloured
+
+    @cached_property
+    def scanned_sets(self) -> list[Sets]:
+        """The sets with sites of parts in which every site interacts with every other."""
+        constrained = [n for n, v in enumerate(self.space.variables) if v.constraint is not None]
+        mixed = [(n, self._mixed_sets(n)) for n in constrained]
+        return [Sets(n, sets, True) for n, sets in mixed if len(sets)]
+
+    def _mixed_sets(self, n: int) -> np.ndarray:
+        """(R,) int, the sets of variable n of which some site is `mixed`."""
+        start, v = self.space.blocks[n]
+        assert v.constraint is not None
+        return np.unique(v.constraint.set_of[self._mixed[start : start + v.size]])
 
     @cached_property
     def neighbourhoods(self) -> list[np.ndarray] | None:

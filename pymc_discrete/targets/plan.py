@@ -73,7 +73,8 @@ class Plan:
         constant: list[Term] = []
         integral = self.graph.integral
         self.swept: list[Swept] = []
-        if integral and Swept.holds(integral, dependence) and how != "gradient":
+        alone = not space.constrained.any()  # a swept tableau has no differences of pairs of sites
+        if integral and alone and Swept.holds(integral, dependence) and how != "gradient":
             self.swept = [Swept(integral, dependence, space)]
             names = ", ".join(map(repr, integral.shapes))
             for part in self.swept:
@@ -157,6 +158,11 @@ class Plan:
             elements = elements_per_variable(sites[members, :1], space, members)[int(n)]
             unary.append(Unary(term, elements, int(n), dependence, space))
         two = np.flatnonzero(count == 2)
+        # Sites of one set move together: an element of two of them is evaluated where both have moved.
+        sets = space.set_of[sites[two, :2]]
+        together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
+        remaining[two[together]] = True
+        two = two[~together]
         for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
             members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]

@@ -1,14 +1,18 @@
 """The discrete space of a block: its sites, their supports and their neighbours."""
 
+import functools
 import math
+import operator
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from pymc_discrete.targets.constraints import FixedSums
 from pymc_discrete.targets.indexing import picked
 
 # In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
@@ -39,6 +43,8 @@ class Variable:
     width : int
         Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
         of which one is the current value.
+    constraint : FixedSums, optional
+        Sets of sites that change together; None where every site may change alone.
     """
 
     name: str
@@ -48,6 +54,7 @@ class Variable:
     offsets: np.ndarray | None
     nominal: bool = False
     width: int = WIDTH
+    constraint: FixedSums | None = None
 
     @property
     def size(self) -> int:
@@ -126,6 +133,9 @@ class Space:
         Sites whose neighbours are given by offsets.
     nominal : (d,) bool
         Sites whose values have no order.
+    constrained : (d,) bool
+        Sites that change only together with another one, see `Variable.constraint`. Of their own values only
+        the current one is inside the support.
     column : (d, K) int
         For each neighbour its offset, or its value less the lower bound where the variable is finite.
     exists : (d, K) bool
@@ -150,6 +160,7 @@ class Space:
         self.upper = np.concatenate([v.upper for v in variables]).astype(np.int64)
         self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
         self.nominal = np.concatenate([np.full(v.size, v.nominal) for v in variables])
+        self.constrained = np.concatenate([np.full(v.size, v.constraint is not None) for v in variables])
         self.column = np.zeros((self.d, self.K), np.int64)
         self.exists = np.zeros((self.d, self.K), bool)
         self.opposite = np.zeros((self.d, self.K), np.int64)
@@ -173,6 +184,7 @@ class Space:
         nominal: Collection[str] = (),
         whole: Collection[str] = (),
         widths: Mapping[str, int] | None = None,
+        sums: Mapping[str, Any] | None = None,
     ) -> "Space":
         """A space from supports.
 
@@ -194,6 +206,9 @@ class Space:
             Names of variables with a bounded support of which every value is a neighbour, however many.
         widths : {name: int}, optional
             See `Variable.width`.
+        sums : {name: int or array}, optional
+            Variables whose vectors, along the last axis, have fixed sums: one for all vectors, or an array of
+            the variable's shape without its last axis.
 
         Raises
         ------
@@ -205,7 +220,7 @@ class Space:
             raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
         if isinstance(nominal, str):
             raise TypeError(f"nominal must be a list of names, got {nominal!r}. One name is [{nominal!r}].")
-        arguments = {"window": window, "shapes": shapes, "nominal": dict.fromkeys(nominal)}
+        arguments = {"window": window, "shapes": shapes, "nominal": dict.fromkeys(nominal), "sums": sums}
         for argument, value in arguments.items():
             for name in value if isinstance(value, Mapping) else ():
                 if name not in supports:
@@ -243,6 +258,10 @@ class Space:
                     f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
                     f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
                 )
+            constraint = None
+            if sums is not None and name in sums:
+                constraint = FixedSums.build(name, sums[name], shape, lower, upper)
+                lower, upper = constraint.tightened(lower, upper)
             window_of_name = window.get(name, "auto") if isinstance(window, dict) else window
             widest = int((upper - lower).max(initial=0)) + 1
             reach = 2.0 * (scale or {}).get(name, 0.0) if unbounded else widest / 4
@@ -250,8 +269,9 @@ class Space:
             offsets = offsets_of(name, window_of_name, max(SMALLEST, reach))
             finite = widest <= LARGEST_SUPPORT or (name in whole and not unbounded)
             width = (widths or {}).get(name, WIDTH)
+            offsets_or_all = None if finite else offsets
             variables.append(
-                Variable(name, shape, lower, upper, None if finite else offsets, name in nominal, width)
+                Variable(name, shape, lower, upper, offsets_or_all, name in nominal, width, constraint)
             )
         return cls(variables)
 
@@ -261,7 +281,8 @@ class Space:
         Parameters
         ----------
         groups : list of lists of str
-            The names of the variables in each group, which have the same `Variable.kind`.
+            The names of the variables in each group, which have the same `Variable.kind`. A variable with a
+            constraint is alone in its group.
         names : list of str
             The name of the variable that takes the place of each group.
         """
@@ -367,13 +388,15 @@ class Space:
         """
         # on the host NumPy is faster than JAX, which compiles each operation
         xp = np if isinstance(x, np.ndarray) and sites is None else jnp
-        arrays = (self.column, self.exists, self.lower, self.upper, self.windowed)
+        arrays = (self.column, self.exists, self.lower, self.upper, self.windowed, self.constrained)
         if sites is not None:
             x = jnp.asarray(x)[sites]
             arrays = tuple(jnp.asarray(a)[sites] for a in arrays)
-        column, exists, lower, upper, windowed = arrays
+        column, exists, lower, upper, windowed, constrained = arrays
         values = xp.where(windowed[:, None], x[:, None], lower[:, None]) + column
         inside = exists & (values >= lower[:, None]) & (values <= upper[:, None])
+        if self.constrained.any():
+            inside = inside & (~constrained[:, None] | (values == x[:, None]))
         return values, inside
 
     def neighbours_of(
@@ -403,13 +426,49 @@ class Space:
         lower, upper = picked(v.lower, rows)[:, None], picked(v.upper, rows)[:, None]
         if v.finite:
             values = lower + np.arange(v.K)
-            return values, values <= upper, now
-        values = now[:, None] + jnp.asarray(v.offsets, x.dtype) if candidates is None else candidates
-        return values, (values >= lower) & (values <= upper), now
+        else:
+            values = now[:, None] + jnp.asarray(v.offsets, x.dtype) if candidates is None else candidates
+        inside = (values >= lower) & (values <= upper)
+        return values, inside if v.constraint is None else inside & (values == now[:, None]), now
 
     def contains(self, x: np.ndarray) -> np.ndarray:
-        """(d,) bool, which sites of x lie in their support."""
+        """(d,) bool, which sites of x are between their bounds."""
         return (x >= self.lower) & (x <= self.upper)
+
+    # ------------------------------------------------------------ sites that change together
+    @cached_property
+    def set_of(self) -> np.ndarray:
+        """(d,) int, a number for the set that each constrained site belongs to, -1 for the other sites."""
+        sets, last = np.full(self.d, -1), 0
+        for start, v in self.blocks:
+            if v.constraint is not None:
+                sets[start : start + v.size] = last + v.constraint.set_of
+                last += len(v.constraint.sites)
+        return sets
+
+    def meets_constraints(self, x: Any) -> Any:
+        """() bool, whether all sets of sites have their sums."""
+        met = [v.constraint.met(x[a : a + v.size]).all() for a, v in self.blocks if v.constraint is not None]
+        return functools.reduce(operator.and_, met, True)
+
+    def inside_pairs(self, n: int, pairs: Any, values: Any, now: Any) -> Any:
+        """(r, C) bool, whether both sites of pairs are between their bounds at values that keep their sum.
+
+        Parameters
+        ----------
+        n : int
+            The number of the variable.
+        pairs : (r, 2) int
+            Sites of one set each, counted within the variable.
+        values : (r, C, 2) int
+            The values that they would take.
+        now : (r, 2) int
+            Their current values.
+        """
+        v = self.variables[n]
+        lower, upper = (jnp.asarray(bound)[pairs][:, None] for bound in (v.lower, v.upper))
+        inside = ((values >= lower) & (values <= upper)).all(axis=-1)
+        return inside & (values.sum(axis=-1) == now.sum(axis=-1)[:, None])
 
 
 def masked(d: Array, values: Array, inside: Array, now: Array) -> Array:

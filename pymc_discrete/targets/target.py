@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from pymc_discrete.targets.forests import Forest
-from pymc_discrete.targets.interactions import Interactions
+from pymc_discrete.targets.interactions import Interactions, Sets
 from pymc_discrete.targets.jax_settings import REPEATED, SELDOM, is_traced, jitted
 from pymc_discrete.targets.space import Space
 
@@ -136,6 +136,9 @@ class Density(ABC):
     def carried_after(
         self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
     ) -> Any: ...
+
+    def pair_differences(self, n: int, pairs, values, x, context, carried=None):
+        raise TypeError(f"A {type(self).__name__} has no differences of pairs of sites.")
 
     @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
@@ -329,6 +332,16 @@ class Target:
         return self.density.interactions.scanned
 
     @property
+    def coloured_sets(self) -> list[Sets]:
+        """Groups of sets of sites that change together, whose sites interact within their set at most."""
+        return self.density.interactions.coloured_sets
+
+    @property
+    def scanned_sets(self) -> list[Sets]:
+        """Sets of sites that change together, of which some are in dense terms."""
+        return self.density.interactions.scanned_sets
+
+    @property
     def forests(self) -> list[list[Forest]]:
         """Coverings of the sites that tables of pairs join.
 
@@ -407,6 +420,25 @@ class Target:
     def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any) -> Any:
         """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
         return self.density.carried_after(n, site, value, x, carried, self.ready())
+
+    def pair_differences(self, n: int, pairs, values, x, carried=None):
+        """(r, C) nats: log density with both sites of each pair at a candidate, less that at x.
+
+        0 at the current values, -inf where the values are outside the support or do not keep their sum.
+
+        Parameters
+        ----------
+        n : int
+            The number of a variable whose sites change together.
+        pairs : (r, 2) int
+            Two sites of one set each, counted within the variable.
+        values : (r, C, 2) int
+            The candidates.
+        x : (d,) int
+        carried : as `carried(x)` returns it, optional
+            Without it the terms in which every site interacts with every other are left out.
+        """
+        return self.density.pair_differences(n, pairs, values, x, self.ready(), carried)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{variable: {"way", "exact", "K", "reason"}}, how the differences are computed."""

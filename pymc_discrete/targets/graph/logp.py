@@ -1,7 +1,7 @@
 """The log density of a model, written for a block of its variables."""
 
 import weakref
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import AND
+from pytensor.scalar.basic import AND, LT, NEQ, OR, Switch
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import All
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All, Sum
+from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
@@ -55,6 +56,7 @@ def logp_graph(
     supports: dict[str, Any],
     kinds: dict[str, Hashable] | None = None,
     vectors: dict[str, list[str]] | None = None,
+    with_sums: Collection[str] = (),
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -69,6 +71,8 @@ def logp_graph(
     kinds : {name: key}; only variables of the block with equal keys may become parts of one vector, and a
         variable without a key stays by itself
     vectors : {name: variables outside the block that become parts of one vector of this name}
+    with_sums : names of variables of the block that are counts with the sums of their distribution, at every
+        state at which the graph is evaluated: it no longer compares them
 
     Raises
     ------
@@ -97,7 +101,8 @@ def logp_graph(
     replace.update({v: numbers[str(v.name)] for v in graph_inputs(raw) if isinstance(v, Number)})
     block = {str(v.name): v for v in typed.values() if v.name in names}
     others = [*(v for v in typed.values() if v.name not in names), *numbers.values()]
-    named = without_checks(labels, raw, replace)
+    summed = {v for v in model.value_vars if v.name in with_sums}
+    named = without_checks(labels, raw, replace, summed)
     named = fixed_in_size(named, list(block.values()), others)
     stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
     terms, decisions = decided([t for _, t in stacked.terms])
@@ -169,7 +174,10 @@ def refuse_unknown_indices(outputs: list[Variable], moving: Depends, derived: di
 
 
 def without_checks(
-    labels: list[str], terms_with_checks: list[Variable], replace: dict[Variable, Variable]
+    labels: list[str],
+    terms_with_checks: list[Variable],
+    replace: dict[Variable, Variable],
+    summed: Collection[Variable] = (),
 ) -> list[tuple[str, Variable]]:
     """[(name, term)] of the log density, in terms of other inputs and without checks of parameters.
 
@@ -180,14 +188,19 @@ def without_checks(
     ----------
     labels : the names of the terms
     replace : {input: what stands in its place}
+    summed : values of vectors of counts that are known to have the sums of their distribution: what compares
+        them is left out, since it would join all counts of a vector
     """
     guards: list[tuple[Apply, Variable]] = []
+    never: set[Variable] = set()  # conditions that hold for no counts with the right sum
 
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if isinstance(node.op, OpFromGraph | SymbolicOp):
             return opened(node, inputs, replaced)
         if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
             return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
+        if (kept := without_comparison(node, inputs, summed, never)) is not None:
+            return [kept]
         if not isinstance(node.op, CheckAndRaise):
             return None
         expr, *checked = inputs
@@ -212,6 +225,66 @@ def without_checks(
         *zip(labels, terms, strict=True),
         *((first.get(node, labels[0]), guard) for node, guard in guards),
     ]
+
+
+def without_comparison(
+    node: Apply, inputs: list[Variable], summed: Collection[Variable], never: set[Variable]
+) -> Variable | None:
+    """What is left of `switch(any(x < 0) or sum(x) != n, -inf, logp)` where x >= 0 has the sum n.
+
+    Parameters
+    ----------
+    node : a node of the graph
+    inputs : those of its copy
+    summed : vectors x, along the last axis
+    never : conditions of the copy that never hold, to which those that are found here are added
+
+    Returns
+    -------
+    The output of the copy; None for other nodes.
+    """
+    if not summed:
+        return None
+    op = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
+    shapes = [getattr(i.type, "shape", (None,)) for i in inputs]
+    if isinstance(op, NEQ) and any(is_sum_of(i, summed) for i in node.inputs):
+        shape = shapes
+    elif isinstance(op, AnyOp) and is_negative(node.inputs[0], summed):
+        shape = [shapes[0][:-1]]
+    elif isinstance(op, OR) and all(i in never for i in inputs):
+        shape = shapes
+    elif isinstance(op, Switch) and inputs[0] in never and shapes[0] == shapes[2]:
+        return inputs[2]
+    else:
+        return None
+    if any(None in s for s in shape):
+        return None
+    condition = pt.constant(np.zeros(np.broadcast_shapes(*shape), bool))
+    never.add(condition)
+    return condition
+
+
+def is_sum_of(v: Variable, summed: Collection[Variable]) -> bool:
+    """Whether a tensor is the sum of one of some variables along its last axis."""
+    if v.owner is not None and isinstance(v.owner.op, DimShuffle):
+        return is_sum_of(v.owner.inputs[0], summed)
+    if v.owner is None or not isinstance(v.owner.op, Sum) or v.owner.inputs[0] not in summed:
+        return False
+    last = v.owner.inputs[0].type.ndim - 1
+    return v.owner.op.axis == (last,) or (v.owner.op.axis is None and last == 0)
+
+
+def is_negative(v: Variable, summed: Collection[Variable]) -> bool:
+    """Whether a tensor compares one of some variables with 0, and holds where it is less."""
+    less = v.owner is not None and isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, LT)
+    return less and v.owner.inputs[0] in summed and bool((value_of(v.owner.inputs[1]) == 0).all())
+
+
+def value_of(v: Variable) -> np.ndarray:
+    """The value of a constant, also one with more dimensions added; nan for other variables."""
+    while v.owner is not None and isinstance(v.owner.op, DimShuffle):
+        v = v.owner.inputs[0]
+    return np.asarray(v.data if isinstance(v, Constant) else np.nan)
 
 
 def canonical(

@@ -12,7 +12,13 @@ from pymc.distributions.censored import CensoredRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
 from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV
 from pymc.distributions.mixture import _BaseMixtureRV
-from pymc.distributions.multivariate import LKJCorrRV, StickBreakingWeightsRV, WishartRV, ZeroSumNormalRV
+from pymc.distributions.multivariate import (
+    DirichletMultinomialRV,
+    LKJCorrRV,
+    StickBreakingWeightsRV,
+    WishartRV,
+    ZeroSumNormalRV,
+)
 from pymc.distributions.truncated import TruncatedRV
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
@@ -28,7 +34,8 @@ _rules: dict[type | str, Callable[[Variable], Bounds | None]] = {}
 # Ops whose values are labels without an order
 _nominal: set[type | str] = set()
 
-CONSTRAINED = (prb.MultinomialRV,)
+# vectors of counts, each with the sum n, their first parameter
+CONSTRAINED = (prb.MultinomialRV, DirichletMultinomialRV)
 # continuous arrays under a constraint: their support has volume 0 in their own coordinates
 FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, WishartRV)
 
@@ -128,6 +135,12 @@ def _(rv):
 @rule(prb.BinomialRV, prb.BetaBinomialRV)
 def _(rv):
     return 0, bound(parameters(rv)[0], largest=True)
+
+
+@rule(*CONSTRAINED)
+def _(rv):
+    n = known(parameters(rv)[0])
+    return 0, None if n is None else n[..., None]
 
 
 @rule(DiscreteUniformRV)
@@ -329,7 +342,16 @@ def is_constrained(rv: Variable) -> bool:
     """Whether a discrete random variable is a vector with a fixed sum."""
     if isinstance(rv.owner.op, PartialObservedRV):
         return is_constrained(rv.owner.inputs[0])
-    return isinstance(rv.owner.op, CONSTRAINED) or "DirichletMultinomial" in type(rv.owner.op).__name__
+    return isinstance(rv.owner.op, CONSTRAINED)
+
+
+def fixed_sums(rv: Variable) -> np.ndarray | None:
+    """(...) int, the sums that vectors of counts have along their last axis.
+
+    None for variables without a fixed sum or with an unknown one, and for missing elements of a variable.
+    """
+    constrained = rv.owner is not None and isinstance(rv.owner.op, CONSTRAINED)
+    return known(parameters(rv)[0]) if constrained else None
 
 
 def can_take(rv: Variable) -> bool:
@@ -338,12 +360,17 @@ def can_take(rv: Variable) -> bool:
     return discrete and rv.owner is not None and not is_constrained(rv) and bounds_of(rv) is not None
 
 
-def refused(model: pm.Model, name: str) -> str | None:
-    """Why a variable cannot be changed one coordinate at a time, or None if it can."""
+def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None:
+    """Why a variable cannot be changed one coordinate at a time, or None if it can.
+
+    Parameters
+    ----------
+    constrained : whether two coordinates of a vector with a fixed sum can be changed together
+    """
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
         return None
-    if is_constrained(rv):
+    if is_constrained(rv) and (not constrained or fixed_sums(rv) is None):
         return (
             f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')}): its counts have a "
             "fixed sum, so a change of one site leaves the support. Write it as Categorical draws, or as a "

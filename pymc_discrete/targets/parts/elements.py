@@ -1,7 +1,7 @@
 """Elements of a tensor, grouped by the sites that they depend on, and sums of their changes."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -100,7 +100,8 @@ def elements_per_variable(
     elements : (n,) int
         Flat indices of the elements; by default 0, ..., n - 1.
     pad : bool
-        Whether every site of a variable gets one entry, see `SiteElements.complete`.
+        Whether every site of a variable gets one entry, see `SiteElements.complete`. Sites that move in pairs
+        always do.
     """
     elements = np.arange(len(sites)) if elements is None else elements
     owner, element = sites[sites >= 0], np.repeat(elements, (sites >= 0).sum(1))
@@ -108,7 +109,10 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            by_variable[n] = SiteElements.build(owner[of_variable], element[of_variable], start, v.size, pad)
+            padded = pad or v.constraint is not None  # pairs of sites are looked up by their sites
+            by_variable[n] = SiteElements.build(
+                owner[of_variable], element[of_variable], start, v.size, padded
+            )
     return by_variable
 
 
@@ -137,6 +141,60 @@ def after_moves(
     reader = Reader(dependence, state.arrays, rows, Moves([elements.site], [candidates]))
     values = reader.read(var, elements.index)
     return jnp.broadcast_to(values, (candidates.shape[0], elements.index.shape[1], candidates.shape[1]))
+
+
+class Pairs(NamedTuple):
+    """Pairs of sites of one variable that move together, each pair within one of the variable's sets.
+
+    Attributes
+    ----------
+    sites : (r, 2) int
+        The sites, counted within the variable.
+    values : (r, C, 2) int
+        The values that they move to, at each of C candidates.
+    """
+
+    sites: Any
+    values: Any
+
+    @property
+    def swapped(self) -> "Pairs":
+        """The same pairs with the second site first."""
+        return Pairs(self.sites[:, ::-1], self.values[..., ::-1])
+
+
+def after_moves_of_pairs(
+    var: Variable,
+    elements: SiteElements,
+    n: int,
+    state: BlockState,
+    dependence: Dependence,
+    space: Space,
+    pairs: Pairs,
+):
+    """(r, m, C), the elements of a tensor that depend on the first site of each pair, after both have moved.
+
+    Parameters
+    ----------
+    elements : the elements that depend on each site of variable n, one entry for every site
+    """
+    first, second = pairs.sites.T
+    moves = Moves([elements.site, space.starts[n] + second], [pairs.values[..., 0], pairs.values[..., 1]])
+    values = Reader(dependence, state.arrays, first, moves).read(var, elements.index)
+    return jnp.broadcast_to(values, (first.shape[0], elements.index.shape[1], pairs.values.shape[1]))
+
+
+def alone(var: Variable, elements: SiteElements, n: int, dependence: Dependence, space: Space, pairs: Pairs):
+    """(r, m) bool, which elements of the second site of each pair do not depend on the first site.
+
+    The others are among the elements of the first site. Padding is False.
+    """
+    first, second = pairs.sites.T
+    mask = jnp.asarray(elements.mask)[second]
+    sites = dependence.sparse(var)[elements.index]
+    if sites.shape[-1] < 2:
+        return mask
+    return mask & ~(jnp.asarray(sites)[second] == (space.starts[n] + first)[:, None, None]).any(axis=-1)
 
 
 @dataclass

@@ -19,7 +19,8 @@ class Moves(NamedTuple):
     Attributes
     ----------
     sites : [(R,) int]
-        The site that moves in each entry of the index tables, known when the program is compiled.
+        The site that moves in each entry of the index tables, known when the program is compiled. Or (r,)
+        int, known at run time only: the site that moves in each of the r entries that are evaluated.
     candidates : [(r, k) int]
         The values that it takes, for the r entries that are evaluated.
     """
@@ -245,10 +246,15 @@ class Reader:
             return values
         tail = (1,) * (index.ndim - 1)
         for site, candidates in zip(*self.moves, strict=True):
+            moved = candidates.reshape(candidates.shape[0], *tail, candidates.shape[1])
+            if not isinstance(site, np.ndarray):  # known at run time only
+                read = take(index.reshape(-1), np.arange(index.size).reshape(index.shape), self.positions)
+                where = read + self._starts[var] == site.reshape(-1, *tail)
+                values = jnp.where(where[..., None], moved, values)
+                continue
             moves = index + self._starts[var] == site.reshape(-1, *tail)
             if not moves.any():
                 continue
-            moved = candidates.reshape(candidates.shape[0], *tail, candidates.shape[1])
             if moves.all():
                 values = moved
             else:

@@ -13,7 +13,10 @@ from pytensor.graph.traversal import toposort
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.parts.elements import (
+    Pairs,
     TermElements,
+    after_moves_of_pairs,
+    alone,
     difference,
     elements_per_variable,
     leaves_of,
@@ -131,6 +134,28 @@ class Pointwise(TermElements):
         """(r, m, moves) nats, the change of the log density when elements go from `now` to `then`."""
         return difference(weighted(then, self.term, state.arrays), weighted(now, self.term, state.arrays))
 
+    def moves_of_pairs(self, state: BlockState, pairs: Pairs):
+        """(r, C) nats, the change of the sum of the elements of both sites of each pair.
+
+        Elements that depend on both sites count once.
+        """
+        others = alone(self.term.var, self.elements, self.n, self.dependence, self.space, pairs)
+        of_first = self._moves_of_first(state, pairs, None)
+        return of_first + self._moves_of_first(state, pairs.swapped, others)
+
+    def _moves_of_first(self, state: BlockState, pairs: Pairs, mask):
+        """(r, C) nats, as `moves_of_pairs`, of the elements of the first site that `mask` (r, m) selects."""
+        elements, first = self.elements, pairs.sites[:, 0]
+        now = Reader(self.dependence, state.arrays, first).read(self.term.var, elements.index)
+        then = after_moves_of_pairs(
+            self.term.var, elements, self.n, state, self.dependence, self.space, pairs
+        )
+        change = self.change(then, now, state, first)
+        if mask is None:
+            mask = elements.mask if elements.mask.all() else jnp.asarray(elements.mask)[first]
+        shape = (first.shape[0], pairs.values.shape[1])
+        return jnp.broadcast_to(masked_sum(change, mask), shape)
+
     @cached_property
     def cost_of_value(self) -> float:
         """Counted operations of evaluating all elements once, at one value of every site.
@@ -207,6 +232,9 @@ class InPlace(Part):
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
         total = sum_of(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
         return self.space.by_value(state.x, n, total, rows)
+
+    def pair_differences(self, n: int, state: BlockState, at: Any, context: Any, pairs: Pairs):
+        return sum_of(p.moves_of_pairs(state, pairs) for p in self.pointwise if p.n == n)
 
     # ------------------------------------------------------------ factors
     @cached_property

@@ -22,8 +22,11 @@ from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp_graph import adds_up
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.parts.elements import (
+    Pairs,
     SiteElements,
     after_moves,
+    after_moves_of_pairs,
+    alone,
     difference,
     elements_per_variable,
 )
@@ -174,17 +177,37 @@ class Incremental(Part):
 
     def _moves(self, n: int, state: BlockState, at: Any, context: Any, rows, candidates):
         """(r, moves) nats, as `differences`, with a column for each move of a site and not for each value."""
-        v, inputs = self.space.variables[n], self._input_values(state.arrays)
+        v, (after, now) = self.space.variables[n], self._rest_at(state, at)
+
+        def after_moves(rows, candidates=None):
+            return after(
+                [
+                    self._changed(f, n, state, rows, candidates) if n in f.elements else None
+                    for f in self.frontier
+                ]
+            )
+
+        if rows is not None:
+            return difference(after_moves(rows, candidates), now)
+        size = 8 * v.size * v.moves * max(self.row_elements, int(self.rest_cost), 1)
+        if size <= MEMORY_CAP:
+            return difference(after_moves(None), now)
+        batch = max(1, int(MEMORY_CAP // (size / v.size)))
+        return difference(in_batches(after_moves, v.size, batch), now)
+
+    def _rest_at(self, state: BlockState, at: Any) -> tuple[Callable, Any]:
+        """The rest as a function of changed frontiers, and its value at the current one.
+
+        The function takes a list with an array (r, C, *shape) for every tensor of the frontier, None for one
+        that does not change, and returns (r, C) nats. Both values are up to the same constant.
+        """
+        inputs = self._input_values(state.arrays)
         reference_summands = reference(at) if isinstance(at, tuple) else None
 
         def total(rest):
             return rest.reshape(()) if reference_summands is None else change(rest, reference_summands)
 
-        def after_moves(rows, candidates=None):
-            changed = [
-                self._changed(f, n, state, rows, candidates) if n in f.elements else None
-                for f in self.frontier
-            ]
+        def after(changed):
             frontier = [
                 state.tensors[f.var] if c is None else c for f, c in zip(self.frontier, changed, strict=True)
             ]
@@ -192,13 +215,14 @@ class Incremental(Part):
             rest = jax.vmap(jax.vmap(lambda *f: total(self._rest(list(f), inputs)), axes), axes)
             return rest(*frontier)
 
-        if rows is not None:
-            return difference(after_moves(rows, candidates), total(at))
-        size = 8 * v.size * v.moves * max(self.row_elements, int(self.rest_cost), 1)
-        if size <= MEMORY_CAP:
-            return difference(after_moves(None), total(at))
-        batch = max(1, int(MEMORY_CAP // (size / v.size)))
-        return difference(in_batches(after_moves, v.size, batch), total(at))
+        return after, total(at)
+
+    def pair_differences(self, n: int, state: BlockState, at: Any, context: Any, pairs: Pairs):
+        after, now = self._rest_at(state, at)
+        changed = [
+            self._changed_by_pairs(f, n, state, pairs) if n in f.elements else None for f in self.frontier
+        ]
+        return difference(after(changed), now)
 
     def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
         return {
@@ -249,6 +273,38 @@ class Incremental(Part):
         where = where if rows is None else jnp.asarray(where)[rows]
         tensor = base.at[jnp.arange(count)[:, None], where].set(then, mode="drop")
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
+
+    def _changed_by_pairs(self, f: Frontier, n: int, state: BlockState, pairs: Pairs):
+        """(r, C, *shape), as `_changed`, after both sites of each pair have moved."""
+        current, (first, second) = state.tensors[f.var], pairs.sites.T
+        if f.node is not None:
+            integer = not jnp.issubdtype(current.dtype, jnp.floating)
+            dtype = current.dtype if integer and floats_are_32_bit() else float
+            tensor, changes = current, self._pair_change(f, n, state, pairs, dtype)
+            for rows, delta in zip((first, second), changes, strict=True):
+                update = f.update(delta, f.elements[n].index, rows, self._operands(f, state.arrays))
+                tensor = tensor + update
+            return jnp.round(tensor).astype(current.dtype) if integer else tensor
+        size, (count, k) = self.graph.size(f.var), pairs.values.shape[:2]
+        tensor = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k))
+        for these in (pairs, pairs.swapped):
+            then = after_moves_of_pairs(f.source, f.elements[n], n, state, self.dependence, self.space, these)
+            where = np.where(f.elements[n].mask, f.elements[n].index, size)
+            where = jnp.asarray(where)[these.sites[:, 0]]
+            tensor = tensor.astype(then.dtype).at[jnp.arange(count)[:, None], where].set(then, mode="drop")
+        return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
+
+    def _pair_change(self, f: Frontier, n: int, state: BlockState, pairs: Pairs, dtype=float) -> list[Any]:
+        """[(r, m, C)], changes of the source: the elements of the first site, then the second's others."""
+        elements, changes = f.elements[n], []
+        first = jnp.asarray(elements.mask)[pairs.sites[:, 0]]
+        second = alone(f.source, elements, n, self.dependence, self.space, pairs)
+        for these, mask in ((pairs, first), (pairs.swapped, second)):
+            now = Reader(self.dependence, state.arrays, these.sites[:, 0]).read(f.source, elements.index)
+            then = after_moves_of_pairs(f.source, elements, n, state, self.dependence, self.space, these)
+            delta = jnp.asarray(then, dtype) - jnp.asarray(now, dtype)
+            changes.append(jnp.where(mask[..., None], delta, 0))
+        return changes
 
     def _operands(self, f: Frontier, arrays: dict[Variable, Any]) -> list[Any]:
         """The inputs of a linear map, None for the one that depends on the block."""

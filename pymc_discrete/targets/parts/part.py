@@ -149,6 +149,22 @@ class Part(ABC):
             The values to move to; None means the neighbours.
         """
 
+    def pair_differences(self, n: int, state: BlockState, at: Any, context: Any, pairs: Any):
+        """(r, C) nats, the changes of the log density when both sites of `pairs` of variable n move.
+
+        With T an element that depends on sites a and b, the change is T(x_a', x_b') - T(x_a, x_b). It is not
+        put together from single changes, since a state between the two may be impossible.
+
+        Parameters
+        ----------
+        n, state, at : as in `differences`
+        context : the result of `context`
+        pairs : Pairs
+        """
+        raise TypeError(
+            f"{type(self).__name__} has no differences of pairs of sites. Pass differences='exact'."
+        )
+
     def log_weights(self, n: int, state: BlockState, at: Any, context: Any, inside: np.ndarray):
         """(r, K) nats at each value of the sites of variable n, up to a constant for each site.
 

@@ -17,6 +17,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.rebuild import context_inputs, rebuild, rewritten
+from pymc_discrete.targets.parts.elements import Pairs
 from pymc_discrete.targets.parts.incremental import Frontier, Incremental, frontier_of
 from pymc_discrete.targets.parts.part import BlockState
 from pymc_discrete.targets.space import Space
@@ -77,11 +78,14 @@ class Quadratic(Incremental):
 
     def context(self, arrays: dict[Variable, Any]) -> dict[int, Any]:
         """{variable number: (sites,) half the curvature along each site's column}, the same at every x."""
-        f, inputs = self.frontier[0], self._input_values(arrays)
-        shape = self.graph.shape(f.var)
-        h = jnp.asarray(self._curvature(jnp.zeros(shape), *inputs)[0])
-        h = jnp.broadcast_to(h, shape).reshape(-1)
-        return {n: 0.5 * self._columns(n, arrays) ** 2 @ h for n in f.elements}
+        h = self._curvatures(arrays)
+        return {n: 0.5 * self._columns(n, arrays) ** 2 @ h for n in self.frontier[0].elements}
+
+    def _curvatures(self, arrays: dict[Variable, Any]):
+        """(|u|,) the curvature of the term along each element of the map, the same at every x."""
+        shape = self.graph.shape(self.frontier[0].var)
+        h = jnp.asarray(self._curvature(jnp.zeros(shape), *self._input_values(arrays))[0])
+        return jnp.broadcast_to(h, shape).reshape(-1)
 
     def at(self, state: BlockState, context: Any) -> Any:
         return ()
@@ -95,6 +99,19 @@ class Quadratic(Incremental):
         u = state.tensors[f.var].astype(self._u.type.dtype)
         slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)
         return delta * (columns @ slope)[:, None] + delta**2 * half_curvature[:, None]
+
+    def pair_differences(self, n: int, state: BlockState, at: Any, context: dict[int, Any], pairs: Pairs):
+        f, inputs = self.frontier[0], self._input_values(state.arrays)
+        columns = jnp.asarray(self._columns(n, state.arrays))
+        changes = self._pair_change(f, n, state, pairs)
+        # (r, C, |u|), how the map changes
+        du = sum(
+            jnp.moveaxis(delta, 1, -1) * columns[rows][:, None]
+            for rows, delta in zip(pairs.sites.T, changes, strict=True)
+        )
+        u = state.tensors[f.var].astype(self._u.type.dtype)
+        slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)
+        return du @ slope + 0.5 * du**2 @ self._curvatures(state.arrays)
 
     @cached_property
     def cost_of_all(self) -> float:

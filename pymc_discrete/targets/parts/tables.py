@@ -17,11 +17,13 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.targets.float32 import relative_to_largest
 from pymc_discrete.targets.indexing import picked, take
 from pymc_discrete.targets.parts.elements import (
+    Pairs,
     SiteElements,
     TermElements,
     difference,
     leaves_of,
     masked_sum,
+    sum_of,
     weighted,
 )
 from pymc_discrete.targets.parts.evaluate import Moves, Reader
@@ -323,6 +325,17 @@ class Tables(Part):
         else:
             current = jnp.take_along_axis(weights, index, axis=1, mode="clip")
         return difference(weights, current)
+
+    def pair_differences(self, n: int, state: BlockState, at: Any, context: TablesContext, pairs: Pairs):
+        # No table joins two sites of one set (see `Plan`), so that the changes of both sites add up.
+        (start, v), changes = self.space.blocks[n], []
+        for rows, values in zip(pairs.sites.T, jnp.moveaxis(pairs.values, -1, 0), strict=True):
+            weights = self._log_weights(n, state.x, self.context_of(n, context, rows))
+            lower = picked(v.lower, rows)[:, None]
+            then = jnp.take_along_axis(weights, values - lower, axis=1, mode="clip")
+            now = jnp.take_along_axis(weights, state.x[start + rows][:, None] - lower, axis=1, mode="clip")
+            changes.append(difference(then, now))
+        return sum_of(changes)
 
     def log_weights(self, n: int, state: BlockState, at: Any, context: SiteTables, inside: np.ndarray):
         return self._log_weights(n, state.x, context, inside)

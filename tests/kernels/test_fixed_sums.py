@@ -1,0 +1,229 @@
+"""Block Gibbs on vectors with fixed sums, against the enumerated matrix of its sweep."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.kernels import (
+    block_gibbs,
+    discrete_langevin,
+    gibbs_with_gradients,
+    loop,
+    path_auxiliary,
+    tree_gibbs,
+)
+from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.targets.parts import in_place
+from pymc_discrete.targets.structure.dependence import Dependence
+from tests.tools.enumeration import Enumerated, check_kernel, check_runs, enumerate_target, run_steps
+from tests.tools.transition_matrices import site_matrix
+
+
+# ---------------------------------------------------------------- small models
+def two_cells():
+    pm.Multinomial("x", 6, np.array([0.3, 0.7]))
+    return [range(7)] * 2, {}
+
+
+def three_cells():
+    x = pm.Multinomial("x", 5, np.array([0.2, 0.3, 0.5]))
+    pm.Potential("e", 0.2 * x[0] * x[1] - 0.3 * x[1] * x[2])
+    return [range(6)] * 3, {}
+
+
+def four_cells():
+    x = pm.DirichletMultinomial("x", n=3, a=np.array([0.5, 1.0, 2.0, 0.7]))
+    pm.Potential("e", 0.6 * (x[0] * x[1] - x[2] * x[3]))
+    return [range(4)] * 4, {}
+
+
+def one_way():
+    """Four cells that do not interact, so that both pairs of a matching are drawn together."""
+    pm.Multinomial("x", 3, np.array([0.1, 0.2, 0.3, 0.4]))
+    return [range(4)] * 4, {}
+
+
+def vectors():
+    """Sums of 0, 2 and 3, of which the last two interact."""
+    x = pm.DirichletMultinomial("x", n=np.array([0, 2, 3]), a=np.array([0.5, 1.0]), shape=(3, 2))
+    pm.Potential("e", 0.4 * x[1, 0] * x[2, 1])
+    return [range(1)] * 2 + [range(3)] * 2 + [range(4)] * 2, {}
+
+
+def bounded():
+    pm.Multinomial("x", 4, np.array([0.2, 0.3, 0.5]))
+    return [range(3), range(2), range(4)], {"support": {"x": (0, np.array([2, 1, 3]))}}
+
+
+def beside_free_sites():
+    x = pm.Multinomial("x", 3, np.array([0.2, 0.3, 0.5]))
+    b = pm.Bernoulli("b", 0.4)
+    pm.Potential("e", 0.9 * b * x[0] - 0.4 * b * x[1] * x[2])
+    return [range(4)] * 3 + [range(2)], {}
+
+
+def only_by_two():
+    """States between two that are possible are impossible."""
+    x = pm.Multinomial("x", 4, np.array([0.3, 0.3, 0.4]), initval=[1, 1, 2])
+    pm.Potential("e", pt.switch(pt.eq(x[0], x[1]) | pt.eq(x[0] + x[1], 2), 0.0, -np.inf))
+    return [range(5)] * 3, {}
+
+
+def stretches():
+    pm.Multinomial("x", 300, np.array([0.4, 0.6]))
+    return [range(301)] * 2, {"window": "geometric"}
+
+
+SMALL = (two_cells, three_cells, four_cells, one_way, vectors, bounded, beside_free_sites, only_by_two)
+FORMS = ("as it is", "scan", "function")
+CASES = [*itertools.product(SMALL, FORMS), (stretches, "as it is")]
+IDS = [f"{build.__name__}-{form}" for build, form in CASES]
+
+
+# ---------------------------------------------------------------- the sweep, enumerated
+def pair_matrix(e: Enumerated, a: int, b: int) -> np.ndarray:
+    """(S, S): sites a and b drawn given their sum and all others, on stretches where they have a window."""
+    space, others = e.target.space, [i for i in range(e.states.shape[1]) if i not in (a, b)]
+    same = (e.states[:, None, others] == e.states[None][..., others]).all(-1)
+    if not space.windowed[a]:
+        P = np.where(same, e.pi, 0.0)
+        return P / P.sum(1, keepdims=True)
+    steps = space.column[a][space.exists[a] & (space.column[a] > 0)]
+    strides = [s for s in steps if 8 * s <= steps[-1]]
+    total = np.zeros_like(same, float)
+    for stride, place in itertools.product(strides, range(9)):
+        stretch = e.states[:, a][:, None] + stride * (np.arange(9) - place)
+        near = (e.states[None, :, a, None] == stretch[:, None]).any(-1)
+        P = np.where(same & near, e.pi, 0.0)
+        total += P / P.sum(1, keepdims=True) / (9 * len(strides))
+    return total
+
+
+def set_matrix(e: Enumerated, sites: np.ndarray) -> np.ndarray:
+    """(S, S): the pairs of a random matching of a set, one after another, averaged over all matchings."""
+    orders, total = list(itertools.permutations(sites)), 0.0
+    for order in orders:
+        P = np.eye(len(e.states))
+        for a, b in zip(order[::2], order[1::2], strict=False):
+            P = P @ pair_matrix(e, a, b)
+        total = total + P / len(orders)
+    return total
+
+
+def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
+    """(S, S) a sweep in either order, by a fair coin; (S, S) a sweep in order."""
+    target, starts = e.target, e.target.space.starts
+
+    def of_sites(groups):
+        return [site_matrix(e, starts[n] + int(i)) for n, sites in groups for i in sites]
+
+    def of_sets(groups):
+        constraints = [v.constraint for v in target.space.variables]
+        return [set_matrix(e, starts[n] + constraints[n].sites[i]) for n, sets, _ in groups for i in sets]
+
+    # in the order of a sweep
+    parts = [*of_sites(target.colours), *of_sets(target.coloured_sets)]
+    parts += [*of_sites(target.scanned), *of_sets(target.scanned_sets)]
+    forward = functools.reduce(np.matmul, parts)
+    backward = functools.reduce(np.matmul, parts[::-1])
+    return (forward + backward) / 2, forward
+
+
+@functools.cache
+def small(build, form):
+    with pm.Model() as model:
+        ranges, options = build()
+        if form == "scan":
+            together = pt.cumsum(pt.concatenate([v.flatten() for v in model.free_RVs]))
+            pm.Potential("dense", -0.1 * pt.sqr(together - 2).sum())
+    names = [v.name for v in model.discrete_value_vars]
+    with pytest.MonkeyPatch.context() as patch:
+        if form == "scan":  # so few sites would not count as dense
+            patch.setattr(Dependence, "largest", 0)
+        options = {"with_numbers": False, "constrained": True, "differences": "exact", **options}
+        target = target_of(model, names, **options)
+    if form == "function":
+        target = pmd.target_from_logdensity(target.logdensity, target.space)
+    e = enumerate_target(target, ranges)
+    return e, *sweep_matrices(e)
+
+
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("three_cells-as it is", "vectors-as it is", "four_cells-scan", "only_by_two-as it is")
+def test_sweep_is_reversible_and_irreducible(build, form):
+    e, P, forward = small(build, form)
+    assert bool(e.target.scanned_sets) == (form != "as it is")
+    flow = e.pi[:, None] * P
+    assert np.abs(P.sum(1) - 1).max() <= 1e-12
+    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
+    assert np.abs(e.pi @ forward - e.pi).max() <= 1e-12
+    for matrix in (P, forward):
+        assert (np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum() == 1
+
+
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("beside_free_sites-as it is", "four_cells-scan")
+def test_compiled_sweeps_do_what_was_enumerated(build, form):
+    e, P, _ = small(build, form)
+    check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
+
+
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("vectors-as it is")
+def test_sweeps_of_a_draw_keep_their_order(build, form):
+    e, _, forward = small(build, form)
+    kernel, params = block_gibbs()
+
+    def step(key, state, target, params):
+        return loop(kernel, key, state, target, params, 1)
+
+    seed = 100 + CASES.index((build, form))
+    check_runs(run_steps(e, kernel._replace(step=step), params, seed=seed), forward)
+
+
+@pytest.mark.parametrize("build", SMALL, ids=lambda build: build.__name__)
+@pytest.mark.by_default("three_cells")
+def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
+    check_kernel(small(build, "as it is")[0], *block_gibbs())
+
+
+# ---------------------------------------------------------------- planted errors
+def test_the_checks_see_elements_that_count_twice(monkeypatch):
+    """What two counts of a pair share, as if it were of the second one alone too."""
+    monkeypatch.setattr(
+        in_place, "alone", lambda var, elements, n, *rest: elements.mask[rest[-1].sites[:, 1]]
+    )
+    with pm.Model() as model:
+        ranges, _ = three_cells()
+    target = target_of(model, ["x"], with_numbers=False, constrained=True, differences="exact")
+    e = enumerate_target(target, ranges)
+    with pytest.raises(AssertionError, match="row"):
+        check_runs(run_steps(e, *block_gibbs()), sweep_matrices(e)[0])
+
+
+def test_the_checks_see_a_matching_that_looks_at_the_state(monkeypatch):
+    """The two largest counts together: the next state would be matched in another way."""
+    e, P, _ = small(one_way, "as it is")
+    Q = np.zeros_like(P)
+    for s, state in enumerate(e.states):
+        a, b, *rest = np.argsort(-state, kind="stable")
+        Q[s] = (pair_matrix(e, a, b) @ pair_matrix(e, *rest))[s]
+    assert np.abs(e.pi @ Q - e.pi).max() > 1e-3
+    assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
+
+
+# ---------------------------------------------------------------- the others
+@pytest.mark.parametrize(
+    "kernel", [gibbs_with_gradients(), path_auxiliary(), discrete_langevin(), tree_gibbs()]
+)
+def test_kernels_that_move_single_sites_refuse(kernel):
+    target = small(two_cells, "as it is")[0].target
+    with pytest.raises(ValueError, match=r"breaks the fixed sums of 'x'.*pmd.BlockGibbs"):
+        loop(kernel[0], jax.random.key(0), kernel[0].init(jnp.array([2, 4]), target), target, kernel[1], 1)
