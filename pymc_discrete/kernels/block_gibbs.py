@@ -12,7 +12,6 @@ from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
-from pymc_discrete.targets.interactions import Sets
 from pymc_discrete.targets.space import Variable
 
 # Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
@@ -72,9 +71,9 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
             if len(colours) <= UNROLLED
             else [visit_colours(target, n, colours, drawing)]
         )
-    visits += [visit_sets(target, *sets) for sets in target.coloured_sets if pairs_of(target, sets)]
+    visits += [visit_sets(target, *sets) for sets in target.coloured_sets if pairs_of(target, sets.n)]
     visits += [scan(target, n, sites, drawing) for n, sites in target.scanned]
-    visits += [scan_sets(target, *sets) for sets in target.scanned_sets if pairs_of(target, sets)]
+    visits += [scan_sets(target, *sets) for sets in target.scanned_sets if pairs_of(target, sets.n)]
     return visits or [lambda key, x, backward: x]  # vectors of one count have one value
 
 
@@ -175,10 +174,9 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
     return visit
 
 
-def pairs_of(target, sets: Sets) -> int:
-    """The number of pairs into which the sites of a set are matched."""
-    constraint = target.space.variables[sets.n].constraint
-    return constraint.sites.shape[1] // 2
+def pairs_of(target, n: int) -> int:
+    """The number of pairs into which the sites of each set of variable n are matched."""
+    return target.space.variables[n].constraint.sites.shape[1] // 2
 
 
 def visit_sets(target, n: int, sets: np.ndarray, inner: bool):

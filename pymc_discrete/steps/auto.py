@@ -14,7 +14,7 @@ from pymc_discrete.collapse import choice
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
-from pymc_discrete.steps.suited import steps_for, variables_without_jax
+from pymc_discrete.steps.suited import steps_for, variables_without_jax, with_fixed_sums
 from pymc_discrete.targets.blocks import block_of, model_of, value_name
 from pymc_discrete.targets.graph.support import can_take
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
@@ -37,15 +37,16 @@ class AutoStep(DiscreteStep):
     - coefficients that discrete variables gate, in a regression with indicators: `CollapsedNUTS` with
       `integrate` takes both and the other continuous variables.
 
-    All other discrete variables get `BlockGibbs` where conditionals are exact, or `TreeGibbs` where the sites
-    that interact are chains or trees (hidden Markov chains); `DiscreteLangevin` in continuous time where
-    differences are gradient estimates. Variables that enter a term with an Op without a JAX version get
-    PyMC's own step. A model that needs several steps has them in a `CompoundStep`.
+    Vectors of counts with a fixed sum (Multinomial) get a `BlockGibbs` of their own, which draws two counts
+    at a time. All other discrete variables get `BlockGibbs` where conditionals are exact, or `TreeGibbs`
+    where the sites that interact are chains or trees (hidden Markov chains); `DiscreteLangevin` in continuous
+    time where differences are gradient estimates. Variables that enter a term with an Op without a JAX
+    version get PyMC's own step. A model that needs several steps has them in a `CompoundStep`.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        Discrete variables to sample, as they are; by default every one that is not a constrained vector.
+        Discrete variables to sample, as they are; by default every one.
     differences, transitions, support, window, start, integrate
         As in `GibbsWithGradients`. Where one of these is given, discrete variables are sampled as it says and
         nothing else is chosen; `support` does so for the variables that it names.
@@ -75,7 +76,7 @@ class AutoStep(DiscreteStep):
     def __new__(cls, vars: Any = None, **options: Any) -> Any:
         cls.check_options(options)
         model = model_of(options.pop("model", None), vars)
-        names = block_of(model, vars)
+        names = block_of(model, vars, constrained=True)
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         first = None if vars is not None or asked else not_sampled(model, names, options)
         if first is None:
@@ -102,7 +103,8 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
     options : of `AutoStep`
     """
     named = {value_name(model, v) for v in options.get("support") or ()}
-    names = [name for name in names if name not in named]
+    counts = with_fixed_sums(model, names)
+    names = [name for name in names if name not in named and name not in counts]
     if not names or not model.continuous_value_vars or pytensor.config.floatX != "float64":
         return None
     moved = for_nuts(model)

@@ -49,6 +49,7 @@ class JaxStep(BlockedStep):
     Attributes
     ----------
     kind : which of the model's variables the step takes, "discrete" or "continuous"
+    constrained : whether it takes vectors of counts with fixed sums
     columns : {sampler statistic: (title, format, value before the first draw)}, columns of the progress bar
     checked : whether the start of the chain has been checked
     learned : what tuning has learned of the chain
@@ -58,6 +59,7 @@ class JaxStep(BlockedStep):
     """
 
     kind: ClassVar[str] = DISCRETE
+    constrained: ClassVar[bool] = False
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {}
     learned: Any
 
@@ -72,7 +74,7 @@ class JaxStep(BlockedStep):
         values = {v.name: v for v in model.value_vars}
         # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)
-        names = block_of(model, vars, cls.kind)
+        names = block_of(model, vars, cls.kind, constrained=cls.constrained)
         more = cls.also_moved(model, names, options)
         return super().__new__(cls, [values[name] for name in [*names, *more]], **options)
 
@@ -88,7 +90,7 @@ class JaxStep(BlockedStep):
     ):
         del compile_kwargs
         self.model, self.blocked = model_of(model), blocked
-        self._names = block_of(self.model, vars, self.kind)
+        self._names = block_of(self.model, vars, self.kind, constrained=self.constrained)
         values = {v.name: v for v in self.model.value_vars}
         self.vars = [values[name] for name in self._names]
         self.rng = get_random_generator(rng)

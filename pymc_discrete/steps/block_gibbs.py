@@ -4,7 +4,7 @@ from typing import Any
 
 from pymc.step_methods.state import dataclass_state
 
-from pymc_discrete.kernels.block_gibbs import block_gibbs
+from pymc_discrete.kernels.block_gibbs import block_gibbs, pairs_of
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
@@ -21,12 +21,13 @@ class BlockGibbs(DiscreteStep):
     of a colour are drawn at once: a mixture, an occupancy or an outlier model has one colour, a hidden Markov
     model or a lattice two. Sites of a dense term (spike-and-slab, a Boltzmann machine) are drawn in turn, and
     the linear map that joins them is updated by one column per site. Integers with a window instead of a full
-    support are drawn from a random set of equally spaced values that contains the current one.
+    support are drawn from a random set of equally spaced values that contains the current one. The counts of
+    a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its sum.
 
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is not a constrained vector.
+        What to sample; by default every discrete free variable.
     differences : {"auto", "exact"}
         Where the conditionals come from; "exact" evaluates every neighbour where "auto" takes a gradient.
         See `target_from_model`.
@@ -75,6 +76,7 @@ class BlockGibbs(DiscreteStep):
     """
 
     name = "block_gibbs"
+    constrained = True
     _state_class = BlockGibbsState
 
     def __init__(self, vars: Any = None, **options: Any):
@@ -105,5 +107,8 @@ class BlockGibbs(DiscreteStep):
 
     @property
     def _rounds(self) -> int:
-        scanned = sum(len(sites) for _, sites in self.target.scanned)
-        return max(len(self.target.colours) + scanned, 1)
+        target = self.target
+        in_turn = sum(len(sites) for _, sites in target.scanned)
+        in_turn += sum(len(sets) * pairs_of(target, n) for n, sets, _ in target.scanned_sets)
+        in_turn += sum(pairs_of(target, n) if inner else 1 for n, _, inner in target.coloured_sets)
+        return max(len(target.colours) + in_turn, 1)

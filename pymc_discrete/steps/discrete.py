@@ -156,7 +156,7 @@ class DiscreteStep(JaxStep):
         point = self._initial_point
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
         try:
-            options = {**self._target_options, "with_numbers": self.with_numbers}
+            options = {**self._target_options, "with_numbers": self.with_numbers, "constrained": True}
             return target_of(self.model, self._names, initial_point=point, **options)
         except NotImplementedError as e:
             raise no_jax_version(self._names, e) from e

@@ -59,7 +59,8 @@ def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: 
         step can keep those of this one from moving
     """
     space = target.space
-    several = space.lower < space.upper
+    # what two counts with a fixed sum may become is not in the differences of single ones
+    several = (space.lower < space.upper) & ~space.constrained
     probability = np.stack([another_value(target, point) for point in points]) if target.exact else None
     by_variable = {}
     for m in space.members:

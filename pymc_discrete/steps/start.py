@@ -12,7 +12,7 @@ from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.rounding import NOT_WORTH_IT, room
-from pymc_discrete.targets.space import UNBOUNDED, Space
+from pymc_discrete.targets.space import UNBOUNDED, Space, Variable
 from pymc_discrete.targets.target import Target
 
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
@@ -37,15 +37,27 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     cast(ModelDensity, target.density).check_integral(point)
     values, inside = (np.asarray(a) for a in space.neighbours(x))
     site, column = np.nonzero(inside & (values != x[:, None]))
-    pick = np.random.default_rng(0).permutation(len(site))[:CHECKED_NEIGHBOURS]
+    rng = np.random.default_rng(0)
+    pick = rng.permutation(len(site))[:CHECKED_NEIGHBOURS]
     site, value = site[pick], values[site[pick], column[pick]]
+    names = [space.sites[s][0] for s in site]
+    neighbours = [with_value(x, s, v) for s, v in zip(site, value, strict=True)]
+    transfers = random_transfers(space, x, rng) if target.exact else {}
+    for n, (pairs, values_of_pairs) in transfers.items():
+        names += [space.variables[n].name] * len(pairs)
+        neighbours += [
+            with_value(x, space.starts[n] + pair, v)
+            for pair, v in zip(pairs, values_of_pairs[:, 0], strict=True)
+        ]
     try:
         _, target = target.at(point)
         logp = float(target.logdensity(x))
         claimed = np.asarray(target.differences(x))[site, column[pick]]
+        if transfers:
+            of_pairs = [np.asarray(d)[:, 0] for d in target.transfers(x, transfers).values()]
+            claimed = np.concatenate([claimed, *of_pairs])
         # These are separate calls of a function that is compiled already. One call for all of them would be
         # another program to compile.
-        neighbours = [with_value(x, s, v) for s, v in zip(site, value, strict=True)]
         logp_at_neighbours = np.array([float(target.logdensity(y)) for y in neighbours])
     except NotImplementedError as e:
         raise no_jax_version([m.name for m in space.members], e) from e
@@ -53,7 +65,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         density = cast(ModelDensity, target.density)
         raise_not_finite(density.graph, density.numbers | target.point(x), logp)
     if logp > -np.inf:
-        check_differences(target, x, logp, claimed, logp_at_neighbours - logp, site, value)
+        actual = logp_at_neighbours - logp
+        check_differences(target, x, logp, claimed, actual, np.array(names, str), neighbours)
 
 
 def check_support(space: Space, x: np.ndarray) -> None:
@@ -62,8 +75,10 @@ def check_support(space: Space, x: np.ndarray) -> None:
     Raises
     ------
     pymc.exceptions.SamplingError
-        For the first site outside its support.
+        For the first vector of counts with a wrong sum, and the first site outside its support.
     """
+    for start, v in space.blocks:
+        check_sums(v, x[start : start + v.size])
     for site in np.flatnonzero(~space.contains(x))[:1]:
         name, flat = space.sites[site]
         beyond = abs(x[site]) > UNBOUNDED and UNBOUNDED in (space.upper[site], -space.lower[site])
@@ -75,14 +90,51 @@ def check_support(space: Space, x: np.ndarray) -> None:
         )
 
 
+def check_sums(v: Variable, values: np.ndarray) -> None:
+    """Refuse values (n,) of a variable whose vectors do not have their fixed sums.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+    """
+    if v.constraint is None:
+        return
+    for vector in np.flatnonzero(~v.constraint.met(values))[:1]:
+        counts, total = values[v.constraint.sites[vector]], v.constraint.totals[vector]
+        which = f"vector {vector}, {counts.tolist()}," if len(v.shape) > 1 else f"{counts.tolist()}"
+        raise SamplingError(
+            f"{v.name!r} starts outside its support: {which} adds up to {counts.sum()}, and n is {total}. "
+            f"Pass initvals={{{v.name!r}: ...}} whose sums are n, or leave it out of initvals."
+        )
+
+
+def random_transfers(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[int, tuple[Any, Any]]:
+    """{variable number: (pairs (r, 2), values (r, 1, 2))}, random changes of two counts that keep their sum.
+
+    At most `CHECKED_NEIGHBOURS` of each variable with fixed sums.
+    """
+    moves = {}
+    for n, (start, v) in enumerate(space.blocks):
+        if v.constraint is None or v.constraint.sites.shape[1] < 2 or not v.size:
+            continue
+        sets = rng.choice(v.constraint.sites, CHECKED_NEIGHBOURS)
+        pairs = rng.permuted(sets, axis=1)[:, :2]
+        (first, second), total = pairs.T, x[start + pairs].sum(axis=1)
+        least = np.maximum(v.lower[first], total - v.upper[second])
+        most = np.minimum(v.upper[first], total - v.lower[second])
+        value = rng.integers(least, most + 1)
+        moves[n] = pairs, np.stack([value, total - value], axis=1)[:, None]
+    return moves
+
+
 def check_differences(
     target: Target,
     x: np.ndarray,
     logp: float,
     claimed: np.ndarray,
     actual: np.ndarray,
-    site: np.ndarray,
-    value: np.ndarray,
+    names: np.ndarray,
+    neighbours: list[np.ndarray],
 ) -> None:
     """Compare differences with log densities: exact ones must agree, and gradients must be correlated.
 
@@ -90,17 +142,16 @@ def check_differences(
     ----------
     x : (d,) int, a state
     logp : its log density
-    claimed : (n,) nats, differences of the target where `site` goes to `value`
+    claimed : (n,) nats, differences of the target between x and `neighbours`
     actual : (n,) nats, the same differences computed from log densities
-    site : (n,) int
-    value : (n,) int
+    names : (n,) str, the variable that changes
+    neighbours : list of n states (d,) int
 
     Raises
     ------
     pymc.exceptions.SamplingError
         If differences that are called exact are not.
     """
-    names = np.array([target.space.sites[s][0] for s in site])
     actual = np.where(np.isnan(actual), -np.inf, actual)
     eps = np.finfo(claimed.dtype if claimed.size else float).eps
     for name, description in target.describe().items():
@@ -115,14 +166,14 @@ def check_differences(
             # Larger errors may come from the rounding of large terms that cancel in the log density, so they
             # are compared with a bound that takes the size of each term into account.
             large = np.flatnonzero(~(error <= usual))
-            neighbours = {n: with_value(x, site[of_variable][n], value[of_variable][n]) for n in large}
-            if not all(error[n] <= rounding_room(target, x, y, eps) for n, y in neighbours.items()):
+            far = {n: neighbours[np.flatnonzero(of_variable)[n]] for n in large}
+            if not all(error[n] <= rounding_room(target, x, y, eps) for n, y in far.items()):
                 raise SamplingError(
                     f"The differences of {name!r} were taken for exact ({description['way']}: "
                     f"{description['reason']}) and miss the log density by {error.max():.2g} nats. This is a "
                     "bug in pymc_discrete: please report the model. differences='gradient' avoids it."
                 )
-            blurred = max((blur(target, x, y, a[n]) for n, y in neighbours.items()), default=0.0)
+            blurred = max((blur(target, x, y, a[n]) for n, y in far.items()), default=0.0)
             if blurred > BLURRED:
                 warnings.warn(
                     f"Floats of {np.finfo(claimed.dtype).bits} bits are too short for the log density of "
@@ -162,8 +213,8 @@ def rounding_room(target: Target, x: np.ndarray, y: np.ndarray, eps: float) -> f
     return sum(float(room(density.rounding(target.point(state)), eps)) for state in (x, y))
 
 
-def with_value(x: np.ndarray, site: int, value: int) -> np.ndarray:
-    """A copy of x (d,) with one site at another value."""
+def with_value(x: np.ndarray, site: Any, value: Any) -> np.ndarray:
+    """A copy of x (d,) with one site, or several, at another value."""
     y = x.copy()
     y[site] = value
     return y
@@ -172,13 +223,15 @@ def with_value(x: np.ndarray, site: int, value: int) -> np.ndarray:
 def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
     """A random state (d,) of positive density.
 
-    Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours. If
+    Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours, and
+    vectors with fixed sums as wholes. If
     `ATTEMPTS` such states have density zero, sites are drawn from those values that have positive density
     while all other sites are as in x: all of them, and then random sets of half as many, until the state is
     possible or no site is left. If x has density zero too, the state is x.
     """
     for drawn, share in attempts(x, target):
-        y = np.where(rng.random(len(x)) < share, drawn(x, target.space, rng), x)
+        chosen = together(rng.random(len(x)), target.space) < share
+        y = np.where(chosen, drawn(x, target.space, rng), x)
         if float(target.logdensity(y)) > -np.inf:
             return y
     return x
@@ -196,12 +249,24 @@ def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable[..., Any]
 
 def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarray:
     """(d,) int, each site drawn uniformly: from its support, or from its neighbours if it is windowed."""
-    y, finite, windowed = x.copy(), ~space.windowed, np.flatnonzero(space.windowed)
+    y, free = x.copy(), ~space.constrained
+    finite, windowed = free & ~space.windowed, np.flatnonzero(free & space.windowed)
     y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
     if len(windowed):
         new = x[windowed] + space.column[windowed, one_of(space.exists[windowed], rng)]
         y[windowed] = np.clip(new, space.lower[windowed], space.upper[windowed])
+    for start, v in space.blocks:
+        if v.constraint is not None:
+            y[start : start + v.size] = v.constraint.random(v.lower, v.upper, rng)
     return y
+
+
+def together(uniforms: np.ndarray, space: Space) -> np.ndarray:
+    """Uniforms (d,), in which all sites of a vector with a fixed sum have that of its first site."""
+    if not space.constrained.any():
+        return uniforms
+    _, first, of_site = np.unique(space.set_of, return_index=True, return_inverse=True)
+    return np.where(space.constrained, uniforms[first[of_site]], uniforms)
 
 
 def anywhere_possible(x: np.ndarray, target: Target) -> Callable[..., Any]:

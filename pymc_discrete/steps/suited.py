@@ -14,6 +14,7 @@ from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.targets.graph.support import is_constrained
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
 
@@ -44,6 +45,9 @@ def steps_for(
     NotImplementedError, ValueError
         As `AutoStep`.
     """
+    counts = with_fixed_sums(model, names)
+    if counts:
+        return with_steps_of_counts(model, counts, names, all_in_jax, options)
     target_options: dict[str, Any] = {
         key: options[key]
         for key in ("differences", "support", "window", "initial_point", "integrate")
@@ -105,6 +109,43 @@ def steps_for(
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
 
+def with_fixed_sums(model: pm.Model, names: list[str]) -> list[str]:
+    """Those of some value variables that are vectors of counts with fixed sums."""
+    return [str(v.name) for rv, v in model.rvs_to_values.items() if v.name in names and is_constrained(rv)]
+
+
+def with_steps_of_counts(
+    model: pm.Model, counts: list[str], names: list[str], all_in_jax: bool, options: dict[str, Any]
+) -> BlockedStep | CompoundStep:
+    """The steps of discrete variables of which `counts` have fixed sums, as `steps_for`.
+
+    The counts get a step of their own, for which conditionals must be exact, whatever they cost.
+    """
+    if options.get("integrate") is not None:
+        raise ValueError(
+            f"integrate= does not go with {shown(counts)}, whose sums are fixed. Leave integrate= out, or "
+            "name the variables that are to move with coefficients integrated out, and give the counts a "
+            "pmd.BlockGibbs."
+        )
+    others = [name for name in names if name not in counts]
+    steps: list[BlockedStep] = []
+    if others:
+        step = steps_for(
+            model, others, all_in_jax=all_in_jax, **{**options, **restricted(options, model, others)}
+        )
+        steps += getattr(step, "methods", [step])
+    without_jax = variables_without_jax(model, counts)
+    if without_jax and all_in_jax:
+        raise next(error for _, error in without_jax.values())
+    steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()] + steps
+    counts = [name for name in counts if name not in without_jax]
+    if counts:
+        _log.info(f"AutoStep: BlockGibbs for {shown(counts)}: sums are fixed, and two counts move at a time")
+        exact = {**options, **restricted(options, model, counts), "differences": "exact"}
+        steps.append(BlockGibbs(counts, model=model, **exact))
+    return steps[0] if len(steps) == 1 else CompoundStep(steps)
+
+
 def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
     """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
@@ -139,5 +180,6 @@ def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[st
     out: dict[str, Any] = {}
     for key in ("support", "window"):
         if isinstance(options.get(key), dict):
-            out[key] = {k: v for k, v in options[key].items() if block_of(model, k)[0] in names}
+            given = options[key].items()
+            out[key] = {k: v for k, v in given if block_of(model, k, constrained=True)[0] in names}
     return out

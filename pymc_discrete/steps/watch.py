@@ -49,11 +49,13 @@ class Watch:
         self._first, self._still = np.array(x), np.ones(len(x), bool)
         members = [m for m in space.members if m.size]
         self._starts = np.array([m.start for m in members])
-        # The sum of a nominal variable has a meaning only if its sites have two values.
+        # The sum of a nominal variable has a meaning only if its sites have two values, and one that is fixed
+        # has none.
         self._counted = [
             n
             for n, m in enumerate(members)
             if not (space.nominal[m.start] and space.exists[m.start].sum() > 2)
+            and not space.constrained[m.start]
         ]
         self._count_names = [called(members[n].name, members[n].shape) for n in self._counted]
         self._elements: list[tuple[str, np.ndarray]] = []

@@ -57,7 +57,7 @@ class FixedSums:
             ) from None
         if totals.dtype.kind not in "iuf" or not (np.isfinite(totals) & (totals == np.floor(totals))).all():
             raise ValueError(f"The sums of {name!r} must be integers, got {totals!r}.")
-        sites = np.arange(int(np.prod(shape))).reshape(-1, shape[-1])
+        sites = np.arange(int(np.prod(shape))).reshape(int(np.prod(shape[:-1])), shape[-1])
         totals = totals.reshape(-1).astype(np.int64)
         least, most = lower[sites].sum(axis=1), upper[sites].sum(axis=1)
         for row in np.flatnonzero((totals < least) | (totals > most))[:1]:

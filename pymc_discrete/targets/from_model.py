@@ -36,7 +36,8 @@ def target_from_model(
     model : pm.Model, optional
         By default the model of the context.
     vars : RV, name or value variable, or a list of them
-        The block; by default every discrete free variable that is not a constrained vector.
+        The block; by default every discrete free variable that is not a constrained vector. Vectors of counts
+        with a fixed sum, which only `kernels.block_gibbs` moves, are taken where they are named.
     differences : {"auto", "exact", "gradient"}
         "auto" computes exact differences where their cost is acceptable and takes the gradient elsewhere;
         "exact" never takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and 4).
@@ -70,6 +71,7 @@ def target_from_model(
         initial_point=initial_point,
         integrate=integrate,
         with_numbers=False,  # what is made of a target may need its constants, as a factor graph does
+        constrained=vars is not None,
     )
 
 

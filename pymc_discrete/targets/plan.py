@@ -158,11 +158,12 @@ class Plan:
             elements = elements_per_variable(sites[members, :1], space, members)[int(n)]
             unary.append(Unary(term, elements, int(n), dependence, space))
         two = np.flatnonzero(count == 2)
-        # Sites of one set move together: an element of two of them is evaluated where both have moved.
-        sets = space.set_of[sites[two, :2]]
-        together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
-        remaining[two[together]] = True
-        two = two[~together]
+        if len(two) and space.constrained.any():
+            # Sites of one set move together: an element of two of them is evaluated where both have moved.
+            sets = space.set_of[sites[two, :2]]
+            together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
+            remaining[two[together]] = True
+            two = two[~together]
         for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
             members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]

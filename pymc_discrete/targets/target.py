@@ -50,7 +50,8 @@ class Density(ABC):
     def compiled(self, name: str) -> Callable[..., Any]:
         """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:
-            level = SELDOM if name == "evaluated" and self.space.d <= FEW_SITES else REPEATED
+            on_host = name in ("evaluated", "evaluated_pairs")
+            level = SELDOM if on_host and self.space.d <= FEW_SITES else REPEATED
             self._programs[name] = jitted(getattr(self, name), level)
         return self._programs[name]
 
@@ -160,6 +161,12 @@ class Density(ABC):
             with_differences, lambda: jnp.asarray(self.differences(x, context), zeros.dtype), lambda: zeros
         )
         return self.logdensity(x, context), differences, self.rest(context)
+
+    def evaluated_pairs(self, inputs: Any, x, moves: dict[int, tuple[Any, Any]]):
+        """{variable number: (r, C) nats}, `pair_differences` of {variable number: (pairs, values)}."""
+        context = self.prepare(inputs)
+        carried = self.carried(x, context)
+        return {n: self.pair_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
 
 
 @jax.tree_util.register_pytree_node_class
@@ -439,6 +446,15 @@ class Target:
             Without it the terms in which every site interacts with every other are left out.
         """
         return self.density.pair_differences(n, pairs, values, x, self.ready(), carried)
+
+    def transfers(self, x, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
+        """{variable number: (r, C) nats}, `pair_differences` of {variable number: (pairs, values)}.
+
+        Computed on the host, with all terms.
+        """
+        with self.density.running(traced=False):
+            function = self.density.compiled("evaluated_pairs")
+            return function(self._inputs_of_context(), jnp.asarray(x), moves)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{variable: {"way", "exact", "K", "reason"}}, how the differences are computed."""

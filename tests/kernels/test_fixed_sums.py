@@ -19,7 +19,6 @@ from pymc_discrete.kernels import (
     path_auxiliary,
     tree_gibbs,
 )
-from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.parts import in_place
 from pymc_discrete.targets.structure.dependence import Dependence
 from tests.tools.enumeration import Enumerated, check_kernel, check_runs, enumerate_target, run_steps
@@ -147,8 +146,7 @@ def small(build, form):
     with pytest.MonkeyPatch.context() as patch:
         if form == "scan":  # so few sites would not count as dense
             patch.setattr(Dependence, "largest", 0)
-        options = {"with_numbers": False, "constrained": True, "differences": "exact", **options}
-        target = target_of(model, names, **options)
+        target = pmd.target_from_model(model, names, differences="exact", **options)
     if form == "function":
         target = pmd.target_from_logdensity(target.logdensity, target.space)
     e = enumerate_target(target, ranges)
@@ -198,11 +196,11 @@ def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
 def test_the_checks_see_elements_that_count_twice(monkeypatch):
     """What two counts of a pair share, as if it were of the second one alone too."""
     monkeypatch.setattr(
-        in_place, "alone", lambda var, elements, n, *rest: elements.mask[rest[-1].sites[:, 1]]
+        in_place, "alone", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].sites[:, 1]]
     )
     with pm.Model() as model:
         ranges, _ = three_cells()
-    target = target_of(model, ["x"], with_numbers=False, constrained=True, differences="exact")
+    target = pmd.target_from_model(model, "x")
     e = enumerate_target(target, ranges)
     with pytest.raises(AssertionError, match="row"):
         check_runs(run_steps(e, *block_gibbs()), sweep_matrices(e)[0])

@@ -85,11 +85,11 @@ def test_registered(mixed):
 def test_registered_leaves_what_it_cannot_take():
     with pm.Model() as model:
         pm.Bernoulli("x", 0.3)
-        pm.Multinomial("counts", n=5, p=np.ones(3) / 3)
+        pm.Multinomial("counts", n=pm.Poisson("k", 5.0), p=np.ones(3) / 3)
     with pmd.registered(), model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert {c.__name__: [v.name for v in vs] for c, vs in chosen.items()} == {
-        "AutoStep": ["x"],
+        "AutoStep": ["x", "k"],
         "Metropolis": ["counts"],
     }
 

@@ -108,7 +108,7 @@ def test_transforms_and_state():
 
 
 def test_all_variables_and_a_constrained_vector():
-    """What no other step takes: counts with a fixed sum. Without another block, `lp` is that of the move."""
+    """Counts with a fixed sum, all drawn anew. Without another block, `lp` is that of the move."""
     with pm.Model() as model:
         pm.Multinomial("n", 5, np.array([0.2, 0.3, 0.5]))
 

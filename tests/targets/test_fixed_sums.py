@@ -6,6 +6,7 @@ import functools
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -13,7 +14,6 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.targets.constraints import FixedSums
-from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.parts import in_place
 from tests.tools.oracle import oracle
 
@@ -49,7 +49,9 @@ def beside_free_sites():
 
 def quadratic():
     r = np.random.default_rng(1)
-    x = pm.Multinomial("x", np.array([3, 4]), np.full((2, 5), 0.2))
+    x = pm.Multinomial(
+        "x", np.array([3, 4]), np.array([[0.1, 0.1, 0.1, 0.3, 0.4], [0.2, 0.2, 0.3, 0.2, 0.1]])
+    )
     pm.Normal("y", pt.dot(r.normal(size=(12, 10)), x.flatten()), 1.5, observed=r.normal(size=12))
 
 
@@ -67,7 +69,7 @@ def sums_of_columns():
 def products_in_a_map():
     """A dense term of elements that two counts of a vector share."""
     r = np.random.default_rng(3)
-    x = pm.Multinomial("x", 5, np.full(7, 1 / 7))
+    x = pm.Multinomial("x", 5, np.full(7, 1 / 7), initval=[1, 1, 1, 1, 0, 1, 0])
     pm.Normal("y", pt.dot(r.normal(size=(10, 6)), x[1:] * x[:-1]), 1.5, observed=r.normal(size=10))
 
 
@@ -101,8 +103,7 @@ def built(build, window="auto"):
     with pm.Model() as model:
         build()
     names = [str(v.name) for v in model.discrete_value_vars]
-    options = {"with_numbers": False, "constrained": True, "differences": "exact", "window": window}
-    return model, target_of(model, names, **options)
+    return model, pmd.target_from_model(model, names, differences="exact", window=window)
 
 
 def states(target, logp, count=4):
@@ -176,7 +177,7 @@ def test_on_stretches():
 def test_the_check_sees_elements_that_count_twice(monkeypatch):
     """Elements of both sites, as if they were of the second one alone too."""
     monkeypatch.setattr(
-        in_place, "alone", lambda var, elements, n, *rest: elements.mask[rest[-1].sites[:, 1]]
+        in_place, "alone", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].sites[:, 1]]
     )
     built.cache_clear()
     try:

@@ -193,6 +193,7 @@ def without_checks(
     """
     guards: list[tuple[Apply, Variable]] = []
     never: set[Variable] = set()  # conditions that hold for no counts with the right sum
+    of_sums: set[Variable] = set()  # log densities of vectors of counts, of which the comparison is left out
 
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if isinstance(node.op, OpFromGraph | SymbolicOp):
@@ -200,13 +201,17 @@ def without_checks(
         if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
             return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
         if (kept := without_comparison(node, inputs, summed, never)) is not None:
+            of_sums.update({kept} - never)
             return [kept]
         if not isinstance(node.op, CheckAndRaise):
             return None
         expr, *checked = inputs
+        # A condition on the probabilities of a vector, in one term with its counts, would join them.
+        apart = expr in of_sums
         for cond in (c for condition in checked for c in conditions(condition)):
             if (
                 isinstance(node.op, CheckParameterValue)
+                and not apart
                 and expr.type.dtype.startswith("float")
                 and fits(cond, expr)
             ):
@@ -246,7 +251,7 @@ def without_comparison(
     if not summed:
         return None
     op = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
-    shapes = [getattr(i.type, "shape", (None,)) for i in inputs]
+    shapes: list[Any] = [getattr(i.type, "shape", (None,)) for i in inputs]
     if isinstance(op, NEQ) and any(is_sum_of(i, summed) for i in node.inputs):
         shape = shapes
     elif isinstance(op, AnyOp) and is_negative(node.inputs[0], summed):
@@ -259,7 +264,7 @@ def without_comparison(
         return None
     if any(None in s for s in shape):
         return None
-    condition = pt.constant(np.zeros(np.broadcast_shapes(*shape), bool))
+    condition = pt.constant(np.full(np.broadcast_shapes(*shape), False))
     never.add(condition)
     return condition
 

@@ -355,9 +355,11 @@ def fixed_sums(rv: Variable) -> np.ndarray | None:
 
 
 def can_take(rv: Variable) -> bool:
-    """Whether a random variable is discrete, unconstrained and of a known support."""
+    """Whether a random variable is discrete and of a known support; its sums, if fixed, must be known too."""
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
-    return discrete and rv.owner is not None and not is_constrained(rv) and bounds_of(rv) is not None
+    if not discrete or rv.owner is None or bounds_of(rv) is None:
+        return False
+    return not is_constrained(rv) or fixed_sums(rv) is not None
 
 
 def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None:
@@ -370,12 +372,8 @@ def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
         return None
-    if is_constrained(rv) and (not constrained or fixed_sums(rv) is None):
-        return (
-            f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')}): its counts have a "
-            "fixed sum, so a change of one site leaves the support. Write it as Categorical draws, or as a "
-            "product of Binomials, or marginalise it"
-        )
+    if is_constrained(rv) and (why := refused_vector(rv, constrained)) is not None:
+        return why
     if model.rvs_to_transforms.get(rv) is None and isinstance(rv.owner.op, FLAT):
         return (
             f"a constrained array ({type(rv.owner.op).__name__.removesuffix('RV')}) without its transform: "
@@ -389,6 +387,30 @@ def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None
             f"pm.Categorical({rv.name!r}, logit_p=pm.logp(pm.{base}.dist(...), np.arange(lower, upper + 1)))"
         )
     return None
+
+
+def refused_vector(rv: Variable, constrained: bool) -> str | None:
+    """As `refused`, for a vector of counts with a fixed sum."""
+    if isinstance(rv.owner.op, PartialObservedRV):
+        return (
+            "the missing part of a constrained vector, whose sum with the observed part is fixed. Write the "
+            "missing counts as Categorical draws, or make the vector unobserved as a whole and hold what is "
+            "known of it with pm.Potential, or marginalise it"
+        )
+    what = f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')})"
+    if fixed_sums(rv) is None:
+        return (
+            f"{what} whose n depends on another variable: n and the counts would have to change together, "
+            "which no step does. Give n as a number or as data. If n is Poisson with mean lam, the counts "
+            "are independent: write them as pm.Poisson with the means lam * p"
+        )
+    if constrained:
+        return None
+    return (
+        f"{what}: its counts have a fixed sum, so a change of one site leaves the support. Sample it with "
+        "pmd.BlockGibbs or pmd.AutoStep, which move units from one count to another, or write it as "
+        "Categorical draws, or marginalise it"
+    )
 
 
 def support_of(model: pm.Model, name: str, given: dict[str, Any] | None = None) -> Bounds:
