@@ -138,7 +138,9 @@ class Density(ABC):
         self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
     ) -> Any: ...
 
-    def pair_differences(self, n: int, pairs, values, x, context, carried=None):
+    def pair_differences(
+        self, n: int, pairs: Array, values: Array, x: Array, context: Any, carried: Any = None
+    ) -> Array:
         raise TypeError(f"A {type(self).__name__} has no differences of pairs of sites.")
 
     @abstractmethod
@@ -162,7 +164,9 @@ class Density(ABC):
         )
         return self.logdensity(x, context), differences, self.rest(context)
 
-    def evaluated_pairs(self, inputs: Any, x, moves: dict[int, tuple[Any, Any]]):
+    def evaluated_pairs(
+        self, inputs: Any, x: Array, moves: dict[int, tuple[Array, Array]]
+    ) -> dict[int, Array]:
         """{variable number: (r, C) nats}, `pair_differences` of {variable number: (pairs, values)}."""
         context = self.prepare(inputs)
         carried = self.carried(x, context)
@@ -428,7 +432,7 @@ class Target:
         """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
         return self.density.carried_after(n, site, value, x, carried, self.ready())
 
-    def pair_differences(self, n: int, pairs, values, x, carried=None):
+    def pair_differences(self, n: int, pairs: Array, values: Array, x: Array, carried: Any = None) -> Array:
         """(r, C) nats: log density with both sites of each pair at a candidate, less that at x.
 
         0 at the current values, -inf where the values are outside the support or do not keep their sum.
@@ -447,7 +451,7 @@ class Target:
         """
         return self.density.pair_differences(n, pairs, values, x, self.ready(), carried)
 
-    def transfers(self, x, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
+    def transfers(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
         """{variable number: (r, C) nats}, `pair_differences` of {variable number: (pairs, values)}.
 
         Computed on the host, with all terms.
