@@ -13,14 +13,14 @@ from benchmarks.jags_program import run_jags
 from benchmarks.to_answer import summaries_of
 
 SPECS = answers.SPECS | tied.SPECS
-CHAINS, DRAWS = 4, 2000
+CHAINS = 4
 OURS = {"pmd.sample": {}, "as it is": {"collapse": False}, "collapse": {"collapse": True}}
 # what cannot be summed out; of the first two, coefficients are integrated out by default
 NO_SUM = ("A", "A'", "cheaters")
 PEERS = {"JAGS": (), "JAGS, glm": ("glm",)}
 
 
-def ours(spec, sampler):
+def ours(spec, sampler, draws):
     """(seconds until the first draws, {summary: (chains, draws)}, seconds of sampling)"""
     import pymc_discrete as pmd
 
@@ -32,7 +32,7 @@ def ours(spec, sampler):
     # CPU seconds, on one core about those of a clock where nothing else runs
     start = time.process_time()
     tree = pmd.sample(
-        DRAWS,
+        draws,
         tune=spec.tune,
         chains=CHAINS,
         model=model,
@@ -50,6 +50,7 @@ def ours(spec, sampler):
 def options(p):
     harness.choice(p, "--models", ("E", "occupancy", "CJS", "B", "HMM", "raters", "A", *tied.SPECS))
     harness.choice(p, "--samplers", (*OURS, *PEERS))
+    p.add_argument("--draws", type=int, default=2000, help="per chain, of ours")
     p.add_argument("--seconds", type=float, default=10, help="of sampling, of JAGS")
     p.add_argument("--limit", type=float, default=300, help="seconds for a row")
 
@@ -66,7 +67,7 @@ def rows(args, records):
 def measure(args, model, sampler):
     spec = SPECS[model]
     if sampler in OURS:
-        before, summaries, seconds = ours(spec, sampler)
+        before, summaries, seconds = ours(spec, sampler, args.draws)
     else:
         jags = IN_JAGS[model]()
         (text,) = jags.jags.values()
@@ -126,7 +127,7 @@ def markdown(args, records):
     )
 
 
-FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: {DRAWS} draws of each, CPU seconds; s before sampling: until
+FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: 2000 draws of each, of LDA 500, CPU seconds; s before sampling: until
   tuning ends. pmd.sample: as it chooses by itself; as it is: nothing summed or integrated out; collapse: all
   that can be. JAGS: seconds of a clock. ESS: ArviZ's bulk ESS of all chains, the least of all summaries;
   R-hat: ArviZ's, the largest of all summaries.
