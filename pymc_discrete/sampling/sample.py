@@ -95,10 +95,11 @@ def sample(
         them, for many chains and a short warm-up. Chains that are pooled are not independent.
     collapse : "auto", bool or list
         Discrete variables to sum out of the density on which NUTS moves, names or variables, or True for all
-        that have no step; by default counts that a term ties to continuous variables, as the log says. They
-        are drawn from their exact conditional after each of its transitions. This removes the tie between
-        discrete and continuous variables, as between counts and their detection probability, at the price of
-        a sum over all states in each evaluation. Counts without a bound are summed over stretches about their
+        that have no step; by default counts that a term ties to continuous variables, and labels of mixtures
+        with unknown weights, means and standard deviations, as the log says. They are drawn from their exact
+        conditional after each of its transitions. This removes the tie between discrete and continuous
+        variables, as between counts and their detection probability, at the price of a sum over all states in
+        each evaluation. Counts without a bound are summed over stretches about their
         value, which leaves out nothing. The group ``probabilities`` of the result has the mean of
         p(z_i = k | theta) over all transitions after tuning, for every value k.
     random_seed : int or what `pm.sample` takes, optional

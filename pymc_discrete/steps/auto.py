@@ -34,6 +34,7 @@ class AutoStep(DiscreteStep):
 
     - counts that a term joins, by their amount, with continuous variables (the size of a population and the
       probability to be seen): `CollapsedNUTS` takes all continuous variables, with the counts summed out;
+    - labels of mixtures with unknown weights, means and standard deviations: the same;
     - coefficients that discrete variables gate, in a regression with indicators: `CollapsedNUTS` with
       `integrate` takes both and the other continuous variables.
 
