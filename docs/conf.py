@@ -22,7 +22,8 @@ extensions = [
 root_doc = "index"  # which shows the README
 include_patterns = ["*.md", "docs/**", "benchmarks/*.md", "benchmarks/results/**"]
 exclude_patterns = ["README.md"]
-source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
+# autosummary writes the pages of the reference with the first suffix
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 
 # what GitHub makes of headings, for links to them
 myst_heading_anchors = 4
