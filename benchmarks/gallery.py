@@ -324,7 +324,7 @@ def progress(r):
 
 
 # ---------------------------------------------------------------- tables
-COLUMNS = ["tool", "processor seconds", "draws", "least ESS", "of", "R-hat", "least ESS per second"]
+COLUMNS = ["tool", "processor seconds", "draws", "least ESS", "of", "R-hat", "ESS/s"]
 
 
 def markdown(args, records):
