@@ -110,7 +110,7 @@ class Figure:
     def draw(
         self,
         visual: str,
-        function: Callable,
+        function: Callable[..., Any],
         data: xr.DataArray | xr.Dataset,
         by: Iterable[str] = (),
         **defaults: Any,
