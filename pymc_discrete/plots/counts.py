@@ -13,6 +13,7 @@ from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, varia
 
 PANELS = 12  # up to this many elements in all have a panel each
 BINS = 100  # a wider range of values is drawn in bins
+TITLES = 60  # characters of titles for which there is room above a row of panels
 DOTS = 40  # up to this many bins have dots
 VISUALS = (
     "bars",
@@ -128,7 +129,8 @@ def plot_counts(
             figure.draw("dots", points, masses, ["color"], size=14)
         figure.limits(name, (-0.7, len(values) - 0.3), (0.0, 1.06 * float(array.max()) or 1.0))
         figure.ticks("x", name, [str(k) for k in values], 80 / columns)
-        figure.label(name, name if len(sources) == 1 else f"{name}\n{source}", axis, "probability")
+        title = name.replace("[", "\n[", 1) if columns * len(name) > TITLES else name
+        figure.label(name, title if len(sources) == 1 else f"{title}\n{source}", axis, "probability")
     entries = [Entry("all chains", "#d0d0d0", "patch")]
     if len(chains) <= NAMED:
         entries += [Entry(f"chain {c}", colour, "line") for c, colour in zip(chains, colours, strict=False)]
