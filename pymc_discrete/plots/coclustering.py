@@ -13,8 +13,8 @@ from pymc_discrete.diagnostics.partition import partition
 from pymc_discrete.plots.figure import Figure, image, line
 from pymc_discrete.plots.read import tree_of, variables_of
 
-SIDE = 6.5  # inches
-ROOM = 50  # characters for which the horizontal axis has room
+SIDE = 5.6  # inches
+ROOM = 44  # characters for which the horizontal axis has room
 NAMED = 40  # up to this many sites are named; of more only the clusters
 VISUALS = ("image", "borders", "title", "xlabel", "ylabel", "xticks", "yticks")
 

@@ -13,7 +13,7 @@ from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, varia
 
 PANELS = 12  # up to this many elements in all have a panel each
 BINS = 100  # a wider range of values is drawn in bins
-TITLES = 60  # characters of titles for which there is room above a row of panels
+TITLES = 52  # characters of titles for which there is room above a row of panels
 DOTS = 40  # up to this many bins have dots
 VISUALS = (
     "bars",
@@ -120,7 +120,7 @@ def plot_counts(
     few = max(array.shape[1] for array, _, _ in panels.values()) <= DOTS
     sources = {source for _, source, _ in panels.values()}
     figure.title("probability of each value" + (f" ({min(sources)})" if len(sources) == 1 else ""))
-    for name, (array, source, axis) in panels.items():
+    for place, (name, (array, source, axis)) in enumerate(panels.items()):
         values = array[array.dims[1]].values
         masses = array.to_dataset(name=name)
         figure.draw("bars", bars, masses.mean("chain"), color="#d0d0d0", width=0.9 if few else 1.0)
@@ -128,9 +128,10 @@ def plot_counts(
         if few:
             figure.draw("dots", points, masses, ["color"], size=14)
         figure.limits(name, (-0.7, len(values) - 0.3), (0.0, 1.06 * float(array.max()) or 1.0))
-        figure.ticks("x", name, [str(k) for k in values], 80 / columns)
+        figure.ticks("x", name, [str(k) for k in values], 70 / columns)
         title = name.replace("[", "\n[", 1) if columns * len(name) > TITLES else name
-        figure.label(name, title if len(sources) == 1 else f"{title}\n{source}", axis, "probability")
+        title = title if len(sources) == 1 else f"{title}\n{source}"
+        figure.label(name, title, axis, "probability" if place % columns == 0 else None, columns > 1)
     entries = [Entry("all chains", "#d0d0d0", "patch")]
     if len(chains) <= NAMED:
         entries += [Entry(f"chain {c}", colour, "line") for c, colour in zip(chains, colours, strict=False)]

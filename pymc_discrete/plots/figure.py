@@ -19,10 +19,10 @@ from arviz_plots.visuals import labelled_title, labelled_x, labelled_y
 from pymc_discrete.checks import check_choice
 
 BACKENDS = ("matplotlib", "plotly")
-WIDTH = 9.0  # inches, of a figure
+WIDTH = 8.0  # inches, of a figure
 PIXELS = 100  # to an inch, with plotly
-ROOM = 85  # characters for which an axis has room
-UPRIGHT, SMALL = 45, 64  # upright labels for which an axis has room, and small ones
+ROOM = 75  # characters for which an axis has room
+UPRIGHT, SMALL = 40, 64  # upright labels for which an axis has room, and small ones
 LABEL = 0.075, 2.2  # inches below an axis that a character of an upright label takes, and that all may take
 NAMED = 10  # up to this many colours are named in a legend; of more there is a colour bar
 COLOUR_MAP = "viridis"  # rises in brightness, so that it can be read in grey and by colour-blind people
@@ -32,6 +32,9 @@ MARKERS = {
     "matplotlib": {"dot": "o", "cross": "x", "dash": "_"},
     "plotly": {"dot": "circle", "cross": "x-thin-open", "dash": "line-ew-open"},
 }
+
+
+SMALL_TYPE = {"matplotlib": 7.5, "plotly": 10.0}  # points, pixels
 
 
 class Entry(NamedTuple):
@@ -59,6 +62,7 @@ class Figure:
     collection : PlotCollection
     backend : the module of arviz-plots that draws
     markers : {dot, cross, dash: what the backend calls them}
+    small : the size of small type, in the unit of the backend
 
     Raises
     ------
@@ -83,6 +87,7 @@ class Figure:
         self.visuals = validate_dict_argument(visuals, valid_keys=tuple(known))
         self.backend = import_module(f"arviz_plots.backend.{backend}")
         self.markers = MARKERS[backend]
+        self.small = SMALL_TYPE[backend]
         options = {"cols": list(cols), "col_wrap": col_wrap, **pc_kwargs}
         layout |= options.pop("figure_kwargs", {})
         if "figsize" not in layout:
@@ -91,6 +96,9 @@ class Figure:
             layout["figsize_units"] = "dots" if dots else "inches"
         if backend == "matplotlib":
             layout.setdefault("layout", "constrained")  # which gives legends and colour bars their room
+        else:
+            between = 0.3 if layout.get("sharex") else 0.95  # inches, for the labels of an axis and a title
+            layout.setdefault("vertical_spacing", between / size[1])
         self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
         if backend == "plotly":  # whose own margins are wider than what stands there
             self.collection.get_viz("figure").update_layout(margin={"l": 70, "r": 20, "t": 70, "b": 60})
@@ -127,13 +135,21 @@ class Figure:
             other = self.collection.aes_set.difference(by)
             self.collection.map(function, visual, data=data, ignore_aes=other, **{**defaults, **chosen})
 
-    def label(self, panel: str, title: str | None = None, x: str | None = None, y: str | None = None) -> None:
-        """Give a panel its title and the labels of its axes."""
+    def label(
+        self,
+        panel: str,
+        title: str | None = None,
+        x: str | None = None,
+        y: str | None = None,
+        small: bool = False,
+    ) -> None:
+        """Give a panel its title, which may be small, and the labels of its axes."""
         data = xr.Dataset({panel: 0})
         texts = {"title": (labelled_title, title), "xlabel": (labelled_x, x), "ylabel": (labelled_y, y)}
         for visual, (function, text) in texts.items():
             if text:
-                self.draw(visual, function, data, text=text)
+                size = {"size": self.small + 2.5} if small and visual == "title" else {}
+                self.draw(visual, function, data, text=text, **size)
 
     def title(self, text: str) -> None:
         """A title above all panels."""
@@ -156,7 +172,7 @@ class Figure:
             if upright:
                 style["rotation"] = 90
                 if len(places) > UPRIGHT:
-                    style["size"] = 8 if self.collection.backend == "matplotlib" else 10
+                    style["size"] = self.small
         else:
             places = spaced(labels, int(room))
         self.marks(axis, panel, places, [labels[i] for i in places], **style)

@@ -313,5 +313,6 @@ def draw_data(figure: Figure, data: xr.DataArray, v: Variable) -> None:
     x = np.repeat(np.arange(v.size), data.shape[1])
     size = 30 if v.size <= APART else 8
     figure.draw("data", points, data.to_dataset(), x=x, color="B2", size=size)
+    figure.limits(str(data.name), (-0.5, v.size - 0.5))
     figure.ticks("x", str(data.name), v.labels)
     figure.label(str(data.name), None, v.axis, str(data.name))

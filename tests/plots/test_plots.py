@@ -383,7 +383,7 @@ def test_labels_are_thinned_to_what_there_is_room_for():
     years = [str(y) for y in range(1851, 1962)]
     assert [years[i] for i in spaced(years, 12)] == [str(y) for y in range(1860, 1962, 10)]
     assert spaced(["a", "b", "c"], 3) == [0, 1, 2]
-    assert thinned(["a", "b"], 85) == ([0, 1], False)
-    places, upright = thinned([f"Ardennes {i}" for i in range(500)], 85)
+    assert thinned(["a", "b"], 75) == ([0, 1], False)
+    places, upright = thinned([f"Ardennes {i}" for i in range(500)], 75)
     assert upright
     assert len(places) <= 64
