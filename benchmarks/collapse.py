@@ -127,8 +127,8 @@ def markdown(args, records):
     )
 
 
-FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: 2000 draws of each, of LDA 500, CPU seconds; s before sampling: until
-  tuning ends. pmd.sample: as it chooses by itself; as it is: nothing summed or integrated out; collapse: all
+FOOTNOTE = f"""- {CHAINS} chains, one core. Ours: 2000 draws of each, of LDA 500, CPU seconds; s before
+  sampling: until tuning ends. pmd.sample: as it chooses by itself; as it is: nothing summed or integrated out; collapse: all
   that can be. JAGS: seconds of a clock. ESS: ArviZ's bulk ESS of all chains, the least of all summaries;
   R-hat: ArviZ's, the largest of all summaries.
 - z: difference of a mean or sd from that of pmd.sample, in Monte Carlo errors, the largest."""
