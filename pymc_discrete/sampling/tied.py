@@ -9,6 +9,7 @@ from pytensor.tensor.random.basic import CategoricalRV
 from xarray import DataTree
 
 from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
+from pymc_discrete.targets.graph.support import is_constrained
 
 SHOWN = 3  # largest number of ties that are reported
 
@@ -90,9 +91,9 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     all_ties = ties(sums, others)
     named = {name for tie in all_ties for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
-    all_ties += ties(
-        slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named]), others
-    )
+    elements = slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named])
+    of_fixed_sums = slowest([str(rv.name) for rv in discrete if is_constrained(rv)])
+    all_ties += ties(elements, others, of_fixed_sums)
     return [tie.text for tie in all_ties[:SHOWN]]
 
 

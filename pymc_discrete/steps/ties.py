@@ -7,7 +7,7 @@ small, and the two are correlated.
 A *series* is a scalar quantity followed along the draws.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,12 @@ LARGEST_RHAT = 1.01  # a series is slow with a larger R-hat
 MOST = 50  # largest number of series of each kind that are compared with one another
 NAMED = 3  # largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."
+FIXED_SUM = (
+    "two counts are drawn at a time, given their sum and all else, so that they go along a ridge in small "
+    "steps. If it is tied to probabilities with a Dirichlet prior that nothing else reads, "
+    "pm.DirichletMultinomial is the same model without them."
+)
+FIXED_SUMS_PAGE = "See 'When it mixes poorly' in docs/fixed_sums.md."
 
 
 class Tie(NamedTuple):
@@ -98,13 +104,16 @@ def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
     return sorted(chosen), share(chosen)
 
 
-def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> list[Tie]:
+def ties(
+    counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray], of_fixed_sums: Collection[str] = ()
+) -> list[Tie]:
     """The ties of slowly mixing counts to one another and to continuous series.
 
     Parameters
     ----------
     counts : {name in a message: (chains, draws)}, series that count something
     others : {name in a message: (chains, draws)}, continuous series
+    of_fixed_sums : names of those counts that are parts of vectors with fixed sums
     """
     counts = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
     if not counts:
@@ -140,16 +149,18 @@ def ties(counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> 
             "one can hardly change while the others stay. Where labels may swap or groups of sites turn "
             "together, pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
             if two_valued
+            else FIXED_SUM
+            if name in of_fixed_sums
             else "each is drawn given the others, so that they go along a ridge in small steps. Summed "
             "out they do not: pmd.sample(collapse=True), or step=pmd.CollapsedNUTS()."
         )
         text = (
             f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {ess_of_name:.0f} effective draws of "
-            f"{total}: {why} {PAGE}"
+            f"{total}: {why} {FIXED_SUMS_PAGE if why is FIXED_SUM else PAGE}"
         )
         reported.append(Tie((name, *partners), text))
         tied.update(reported[-1].names)
-    free = [i for i, name in enumerate(names) if name not in tied]
+    free = [i for i, name in enumerate(names) if name not in tied and name not in of_fixed_sums]
     if len(free) > 1:
         chosen, share = fixed_total(draws[..., free])
         parts = [free[i] for i in chosen]

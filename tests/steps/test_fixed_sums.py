@@ -10,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.steps.start import check_start, dispersed
+from pymc_discrete.steps.ties import ties
 from pymc_discrete.targets.parts.in_place import InPlace
 from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
@@ -183,6 +184,22 @@ def test_wrong_differences_of_pairs_are_found_at_the_start(monkeypatch):
     point = model.initial_point()
     with pytest.raises(SamplingError, match="'x' were taken for exact"):
         check_start(target, point, target.space.ravel(point))
+
+
+# ---------------------------------------------------------------- ties
+def test_what_is_said_of_counts_that_mix_slowly():
+    """Not to sum them out, and not that their sum is constant."""
+    rng = np.random.default_rng(1)
+    walks = np.cumsum(rng.normal(size=(2, 500, 3)), axis=1)
+    p = np.exp(0.05 * walks)
+    p /= p.sum(-1, keepdims=True)
+    x = np.round(10_000 * p)
+    x[..., 2] = 10_000 - x[..., :2].sum(-1)
+    counts = {f"'x[{i}]'": x[..., i] for i in range(3)}
+    found = ties(counts, {"'p[0]'": p[..., 0]}, counts)
+    assert any("'p[0]'" in tie.names and "pm.DirichletMultinomial" in tie.text for tie in found)
+    assert not any("collapse=True" in tie.text or "total varies" in tie.text for tie in found)
+    assert any("total varies" in tie.text for tie in ties(counts, {}))
 
 
 # ---------------------------------------------------------------- what is refused
