@@ -129,15 +129,162 @@ def sorted_components(posterior):
     }
 
 
+OCCUPANCY = """model {
+  for (k in 1:4) { b[k] ~ dnorm(0, 1 / 1.5^2) }
+  for (k in 1:2) { a[k] ~ dnorm(0, 1 / 1.5^2) }
+  for (i in 1:267) {
+    logit(psi[i]) <- b[1] + b[2] * forest[i] + b[3] * elevation[i] + b[4] * elevation[i]^2
+    z[i] ~ dbern(psi[i])
+  }
+  for (j in 1:n) {
+    logit(p[j]) <- a[1] + a[2] * day[j]
+    y[j] ~ dbern(z[square[j]] * p[j])
+  }
+  occupied <- sum(z)
+}"""
+
+
+def occupancy_in_jags(page):
+    def summaries(a):
+        found = elements("occupancy", page["coords"]["of occupancy"], a["b"])
+        found |= elements("detection", page["coords"]["of detection"], a["a"])
+        return found | {"occupied": a["occupied"]}
+
+    data = {name: page[name] for name in ("forest", "elevation", "day", "y")}
+    return jags_model(
+        OCCUPANCY,
+        {"b": (4,), "a": (2,), "occupied": ()},
+        summaries,
+        data | {"n": len(page["y"]), "square": page["square"] + 1},
+        {"z": page["ever_seen"]},
+    )
+
+
+CAPTURES = """model {
+  for (k in 1:2) { survival[k] ~ dbeta(1, 1) }
+  capture ~ dbeta(1, 1)
+  for (i in 1:n) {
+    z[i, first[i]] <- 1
+    for (t in (first[i] + 1):7) {
+      z[i, t] ~ dbern(z[i, t - 1] * survival[kind[t - 1]])
+      y[i, t] ~ dbern(z[i, t] * capture)
+    }
+  }
+}"""
+
+
+def captures_in_jags(page):
+    known = page["first"] < 6  # birds ringed in the last year say nothing
+    first, last = page["first"][known], page["last"][known]
+    year = np.arange(7)
+    start = np.where(year > first[:, None], (year <= last[:, None]).astype(float), np.nan)
+    return jags_model(
+        CAPTURES,
+        {"survival": (2,), "capture": ()},
+        lambda a: elements("survival", ["ordinary", "flood"], a["survival"]) | {"capture": a["capture"]},
+        {"n": known.sum(), "first": first + 1, "kind": page["flood"] + 1, "y": page["caught"][known]},
+        {"z": start},
+    )
+
+
+BIRDS = """model {
+  for (k in 1:2) { b[k] ~ dnorm(0, 1 / 1.5^2) }
+  for (k in 1:2) { a[k] ~ dnorm(0, 1 / 1.5^2) }
+  for (i in 1:100) {
+    N[i] ~ dpois(exp(b[1] + b[2] * vegetation[i]))
+    for (j in 1:3) { y[i, j] ~ dbin(ilogit(a[1] + a[2] * wind[i, j]), N[i]) }
+  }
+  total <- sum(N)
+}"""
+
+
+def birds_in_jags(page):
+    def summaries(a):
+        found = elements("abundance", ["intercept", "vegetation"], a["b"])
+        return found | elements("detection", ["intercept", "wind"], a["a"]) | {"total": a["total"]}
+
+    return jags_model(
+        BIRDS,
+        {"b": (2,), "a": (2,), "total": ()},
+        summaries,
+        {"vegetation": page["vegetation"], "wind": page["wind"], "y": page["counts"]},
+        {"N": page["most"] + 2},
+    )
+
+
+SELECTION = """model {
+  share ~ dbeta(1, 9)
+  slab ~ dnorm(0, 4)T(0,)
+  noise ~ dnorm(0, 1)T(0,)
+  for (k in 1:64) {
+    counts[k] ~ dbern(share)
+    effect[k] ~ dnorm(0, 1 / slab^2)
+    b[k] <- counts[k] * effect[k]
+  }
+  for (i in 1:442) { y[i] ~ dnorm(inprod(X[i, ], b), 1 / noise^2) }
+}"""
+
+
+def selection_in_jags(page):
+    def summaries(a):
+        names = ("share", "slab", "noise")
+        return {name: a[name] for name in names} | elements("effect", page["columns"], a["effect"])
+
+    return jags_model(
+        SELECTION,
+        {"share": (), "slab": (), "noise": (), "effect": (64,)},
+        summaries,
+        {"X": page["X"], "y": page["y"]},
+    )
+
+
+RABBITS = """model {
+  psi ~ dbeta(1, 1)
+  mu ~ dnorm(0, 1 / 4)
+  spread ~ dnorm(0, 1)T(0,)
+  for (i in 1:n) {
+    own[i] ~ dnorm(0, 1)
+    z[i] ~ dbern(psi)
+    y[i] ~ dbin(z[i] * ilogit(mu + spread * own[i]), 18)
+  }
+  N <- sum(z)
+}"""
+
+
+def rabbits_in_jags(page):
+    return jags_model(
+        RABBITS,
+        {"psi": (), "mu": (), "spread": (), "N": ()},
+        lambda a: {"psi": a["psi"], "mean": a["mu"], "spread": a["spread"], "N": a["N"]},
+        {"n": page["listed"], "y": page["captures"]},
+        {"z": (page["captures"] > 0).astype(int)},
+    )
+
+
+def named(*names):
+    """A function of the posterior that gives the elements of these variables, as far as it has them."""
+
+    def summaries(posterior):
+        present = [name for name in names if name in posterior]
+        return {k: v for name in present for k, v in of_elements(posterior[name]).items()}
+
+    return summaries
+
+
 PAGES = {
+    "capture_recapture": Page(named("survival", "capture", "number alive"), captures_in_jags),
     "changepoints": Page(jags=coal_in_jags),
+    "data_augmentation": Page(named("psi", "mean", "spread", "N"), rabbits_in_jags),
     "missing_data": Page(jags=sprinkler_in_jags),
     "mixtures": Page(summaries=sorted_components),
+    "n_mixture": Page(named("abundance", "detection", "total"), birds_in_jags),
+    "occupancy": Page(named("occupancy", "detection", "occupied"), occupancy_in_jags),
     "raters": Page(jags=raters_in_jags),
+    "variable_selection": Page(jags=selection_in_jags),
 }
 
 
-def jags_model(text, watched, summaries, data):
+def jags_model(text, watched, summaries, data, start=None):
     return JagsModel(
         title="",
         pymc=lambda: None,
@@ -145,7 +292,7 @@ def jags_model(text, watched, summaries, data):
         jags={"": text},
         watched=watched,
         jags_summaries=summaries,
-        start=lambda y: {},
+        start=lambda y: start or {},
         data=data,
     )
 
