@@ -37,10 +37,12 @@ class Page:
     summaries : posterior (Dataset) -> {name: (chains, draws)}, what draws are judged by; by default each
         element of each unknown
     jags : {name: value} of what the cells left -> JagsModel of one form
+    collapse : of pmd.sample, as on the page; where it is True, AutoStep gives way to CollapsedNUTS
     """
 
     summaries: Callable | None = None
     jags: Callable | None = None
+    collapse: bool | str = "auto"
 
 
 RATERS = """model {
@@ -274,14 +276,18 @@ def named(*names):
 PAGES = {
     "capture_recapture": Page(named("survival", "capture", "number alive"), captures_in_jags),
     "changepoints": Page(jags=coal_in_jags),
-    "data_augmentation": Page(named("psi", "mean", "spread", "N"), rabbits_in_jags),
+    "data_augmentation": Page(named("psi", "mean", "spread", "N"), rabbits_in_jags, collapse=True),
     "missing_data": Page(jags=sprinkler_in_jags),
     "mixtures": Page(summaries=sorted_components),
     "n_mixture": Page(named("abundance", "detection", "total"), birds_in_jags),
-    "occupancy": Page(named("occupancy", "detection", "occupied"), occupancy_in_jags),
+    "occupancy": Page(named("occupancy", "detection", "occupied"), occupancy_in_jags, collapse=True),
     "raters": Page(jags=raters_in_jags),
     "variable_selection": Page(jags=selection_in_jags),
 }
+
+
+def of_page(page):
+    return PAGES.get(page, Page())
 
 
 def jags_model(text, watched, summaries, data, start=None):
@@ -339,44 +345,45 @@ def of_pymc(page, tags, name, sample):
 def with_ours(page):
     import pymc_discrete as pmd
 
-    return of_pymc(page, ["model"], "model", lambda: pmd.sample(DRAWS, TUNE, CHAINS, **QUIET))
+    options = QUIET | {"collapse": of_page(page).collapse}
+    return of_pymc(page, ["model"], "model", lambda: pmd.sample(DRAWS, TUNE, CHAINS, **options))
 
 
 def again(page):
     import pymc_discrete as pmd
 
-    left = run_cells(page, "model")
+    left, options = run_cells(page, "model"), QUIET | {"collapse": of_page(page).collapse}
     with left["model"]:
-        pmd.sample(DRAWS, TUNE, CHAINS, **QUIET)
+        pmd.sample(DRAWS, TUNE, CHAINS, **options)
         begin = now()
-        tree = pmd.sample(DRAWS, TUNE, CHAINS, **QUIET | {"random_seed": 2})
+        tree = pmd.sample(DRAWS, TUNE, CHAINS, **options | {"random_seed": 2})
         seconds = now() - begin
     return seconds, tree, [rv.name for rv in left["model"].free_RVs]
 
 
-def in_pm_sample(tags, name, step=lambda: None):
+def in_pm_sample(tags, name, step=lambda page: None):
     def run(page):
         import pymc as pm
 
         def sample():
-            return pm.sample(DRAWS, tune=TUNE, chains=CHAINS, step=step(), **QUIET)
+            return pm.sample(DRAWS, tune=TUNE, chains=CHAINS, step=step(page), **QUIET)
 
         return of_pymc(page, tags, name, sample)
 
     return run
 
 
-def autostep():
+def our_step(page):
     import pymc_discrete as pmd
 
-    return pmd.AutoStep()
+    return pmd.CollapsedNUTS() if of_page(page).collapse is True else pmd.AutoStep()
 
 
 JAGS, BY_HAND = "JAGS", "by hand"
 TOOLS = {
     "pmd.sample": with_ours,
     "pmd.sample, again": again,
-    "pm.sample, AutoStep": in_pm_sample(["model"], "model", autostep),
+    "pm.sample, AutoStep": in_pm_sample(["model"], "model", our_step),
     "pm.sample": in_pm_sample(["model"], "model"),
     BY_HAND: in_pm_sample(["model", "by-hand"], "by_hand"),
 }
@@ -386,7 +393,7 @@ OURS = "pmd.sample"
 # ---------------------------------------------------------------- how good draws are
 def judged(page, tree, names):
     """{summary: {"ess", "rhat"}}, and moments {summary: ...} of what is no category, of a DataTree."""
-    summaries = PAGES.get(page, Page()).summaries
+    summaries = of_page(page).summaries
     posterior = tree["posterior"].to_dataset()
     if summaries:
         return judged_arrays(summaries(posterior))
@@ -530,6 +537,8 @@ FOOTNOTE = f"""- Seconds of the processor, all its cores together, from the call
   compiled before; "pmd.sample, again" is the second call in one process. They depend little on what else the
   machine does; the clock shows less where chains run side by side. {CHAINS} chains of {TUNE:,}
   tuning draws and {DRAWS:,} draws.
+- Where a page says collapse=True (occupancy, data_augmentation), so do the rows of pmd.sample, and AutoStep
+  is CollapsedNUTS.
 - pm.sample: PyMC's own steps, as many chains at a time as there are cores. by hand: the page's model with
   its discrete unknowns summed out, by PyMC's NUTS; it draws no discrete unknowns.
 - JAGS: without its module glm, {TUNE:,} draws of adaptation and as many of burn-in, then draws for
