@@ -140,6 +140,8 @@ def stuck_chains(movement: Movement, known: Known | None) -> np.ndarray:
     visits = moves.sum(axis=0) / moving / 2
     stuck = immobile & (visits >= CHANCE)
     if known is not None and draws >= FEWEST:
-        chance = np.vectorize(lambda p: by_chance(p, draws, FEW / draws), otypes=[bool])(known.leaving)
+        chance = np.vectorize(lambda p: by_chance(p, draws, FEW / draws), otypes=[bool])(
+            np.nan_to_num(known.leaving)
+        )
         stuck = np.where(np.isnan(known.leaving), stuck, immobile & ~chance & (~immobile).any(axis=0))
     return stuck

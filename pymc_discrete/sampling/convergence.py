@@ -24,6 +24,7 @@ from pymc_discrete.diagnostics.effective import ess_of_indicators
 from pymc_discrete.diagnostics.indicators import indicators
 from pymc_discrete.diagnostics.orders import relabelled
 from pymc_discrete.diagnostics.rhat import rhat_of_indicators
+from pymc_discrete.diagnostics.summary import moved
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
 from pymc_discrete.steps.standing import FEW, FEWEST, Leaving, by_chance, held
@@ -190,8 +191,8 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
     -------
     xarray.Dataset
         For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
-        another value than in the last draw of the chain, given everything else, nan where it is not known;
-        and "NAME several" (<dims>) bool, whether it has several possible values.
+        another value than in the last draw of the chain, given everything else, nan where it is not known, and
+        of elements that moved in some chain and are drawn jointly with others; and "NAME several" (<dims>) bool, whether it has several possible values.
     """
     arrays = {}
     for name, of_variable in known.items():
@@ -200,6 +201,10 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
             last = draws.isel(draw=-1, drop=True)
             p = of_variable.probability
             p = np.full(last.shape, np.nan) if p is None else p.reshape(last.shape)
+            if of_variable.joint:
+                # The other sites are drawn together with it. What they allow at the last draw, they need not
+                # allow at others, so it says nothing of chains that happened not to move.
+                p = np.where(moved(draws).data > 0, np.nan, p)
             arrays[name] = last.copy(data=p)
             arrays[f"{name} several"] = last.isel(chain=0, drop=True).copy(
                 data=of_variable.several.reshape(last.shape[1:])

@@ -170,6 +170,18 @@ def test_a_result_of_pmd_sample_tells_certain_and_fixed():
     assert list(pmd.summary(idata)["verdict"]) == ["ok", "constant", "ok", "constant"]
 
 
+def test_rare_values_of_what_is_drawn_jointly_are_not_stuck():
+    """Draws are independent here; given the last draw of `first`, `second` may be impossible, or probable."""
+    with pm.Model() as model:
+        first = pm.Bernoulli("first", 0.01, shape=200)
+        pm.Bernoulli("second", 0.5 * first, shape=200)
+        step = pmd.TreeGibbs()
+    quiet = QUIET | {"compute_convergence_checks": True}
+    idata = pmd.sample(200, tune=0, chains=4, random_seed=1, model=model, step=step, **quiet)
+    assert "conditionals" in idata.children
+    assert "stuck" not in set(pmd.summary(idata)["verdict"])
+
+
 def test_a_result_of_pm_sample():
     with certain_fixed_and_ordinary():
         idata = pm.sample(200, tune=50, chains=4, cores=1, random_seed=1, step=pmd.BlockGibbs(), **QUIET)
