@@ -191,8 +191,9 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
     -------
     xarray.Dataset
         For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
-        another value than in the last draw of the chain, given everything else, nan where it is not known, and
-        of elements that moved in some chain and are drawn jointly with others; and "NAME several" (<dims>) bool, whether it has several possible values.
+        another value than in the last draw of the chain, given everything else, nan where it is not known and
+        for an element that moved and is drawn jointly with others; and "NAME several" (<dims>) bool, whether
+        it has several possible values.
     """
     arrays = {}
     for name, of_variable in known.items():
