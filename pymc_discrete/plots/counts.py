@@ -111,7 +111,7 @@ def plot_counts(
         visuals,
         VISUALS,
         backend,
-        (WIDTH, 3.0 if rows == 1 else 2.3 * rows),
+        (WIDTH, 3.2 if rows == 1 else 0.2 + 2.3 * rows),
         pc_kwargs,
         col_wrap=columns,
     )
@@ -119,7 +119,7 @@ def plot_counts(
     figure.colour_by("chain", range(len(chains)), colours)
     few = max(array.shape[1] for array, _, _ in panels.values()) <= DOTS
     sources = {source for _, source, _ in panels.values()}
-    figure.title("probability of each value" + (f" ({min(sources)})" if len(sources) == 1 else ""))
+    figure.title("probability of each value" + (f"\n{min(sources)}" if len(sources) == 1 else ""))
     for place, (name, (array, source, axis)) in enumerate(panels.items()):
         values = array[array.dims[1]].values
         masses = array.to_dataset(name=name)

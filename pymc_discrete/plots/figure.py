@@ -148,14 +148,19 @@ class Figure:
         texts = {"title": (labelled_title, title), "xlabel": (labelled_x, x), "ylabel": (labelled_y, y)}
         for visual, (function, text) in texts.items():
             if text:
-                size = {"size": self.small + 2.5} if small and visual == "title" else {}
+                size: dict[str, Any] = {"size": self.small + 2.5} if small and visual == "title" else {}
                 self.draw(visual, function, data, text=text, **size)
 
     def title(self, text: str) -> None:
         """A title above all panels."""
         chosen = get_visual_kwargs(self.visuals, "title")
         if chosen is not False:
-            self.collection.add_title(chosen.pop("text", text), **chosen)
+            text = chosen.pop("text", text)
+            if self.collection.backend == "plotly":
+                text = text.replace("\n", "<br>")
+                chosen = {"size": 14, **chosen}
+                self.collection.get_viz("figure").update_layout(margin_t=90)
+            self.collection.add_title(text, **chosen)
 
     def target(self, panel: str) -> Any:
         """The backend's object of a panel."""

@@ -151,7 +151,7 @@ def plot_probabilities(
             draw_matrix(figure, name, panel, beside)
     if matrices:
         sources = dict.fromkeys(f"{panels[name].shares.source}" for name in matrices)
-        figure.title(f"probability of each value ({'; '.join(sources)})")
+        figure.title(f"probability of each value\n{'; '.join(sources)}")
     if observed is not None:
         draw_data(figure, observed, variables[0])
     return figure.collection

@@ -13,7 +13,7 @@ from pymc_discrete.diagnostics.draws import batches, checked, counted, posterior
 from pymc_discrete.targets.names import shown
 
 GROUPS = ("posterior", "probabilities", "sample_stats", "observed_data", "constant_data")
-VISIBLE = 1e-4  # of summed out variables, values of a smaller probability in all elements are left out
+VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
 
 
 class Variable(NamedTuple):
@@ -154,7 +154,8 @@ def shares_of(tree: xr.DataTree, variable: Variable) -> Shares:
         p = of_values.data.reshape(of_values.shape[0], variable.size, -1)
         there = (p >= VISIBLE).any(axis=(0, 1))
         values = of_values[f"{name} value"].values.astype(int)
-        return Shares(values[there], p[..., there], f"summed out, mean over {number}", True)
+        if there.any():  # no value is there where no element was ever in the part that is summed out
+            return Shares(values[there], p[..., there], f"summed out, mean over {number}", True)
     found = [counted(x) for x in batches(draws.data)]
     values = np.unique(np.concatenate([c.values for c in found])).astype(int)
     p = np.zeros((draws.shape[0], variable.size, len(values)))
