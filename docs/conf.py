@@ -21,7 +21,8 @@ extensions = [
 ]
 root_doc = "index"  # which shows the README
 include_patterns = ["*.md", "docs/**", "benchmarks/*.md", "benchmarks/results/**"]
-exclude_patterns = ["README.md"]
+exclude_patterns = ["README.md", "docs/_templates"]
+templates_path = [str(Path(__file__).parent / "_templates")]
 # autosummary writes the pages of the reference with the first suffix
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 

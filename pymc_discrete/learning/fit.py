@@ -67,8 +67,8 @@ def fit(
     Parameters
     ----------
     model : `Ising`, `Potts`, `RBM`, or one of your own (see `Model`)
-    data : {name: (N, *shape) int}
-        Values of the visible variables; all other variables of the model are hidden.
+    data : {name: (N, ...) int}
+        Values of the visible variables, N of each variable's shape; all other variables of the model are hidden.
     sampler : `PMP` (default), `PersistentPMP` or `ContrastiveDivergence`
     optimizer : optax optimiser; by default `optax.adam(0.01)`
     iterations : int
