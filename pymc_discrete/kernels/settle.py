@@ -19,5 +19,8 @@ def settle(key, x, target):
     x : (d,) int
     target : Target
     """
+    if target.space.constrained.any():
+        # Such sites are drawn by Gibbs sampling, which rejects nothing and is never stuck.
+        return x
     kernel, params = gibbs_with_gradients(balancing="barker")
     return loop(kernel, key, kernel.init(x, target), target, params, min(target.space.d, LONGEST))[0].x

@@ -19,6 +19,7 @@ from pymc_discrete.kernels import (
     path_auxiliary,
     tree_gibbs,
 )
+from pymc_discrete.kernels.settle import settle
 from pymc_discrete.targets.parts import in_place
 from pymc_discrete.targets.structure.dependence import Dependence
 from tests.tools.enumeration import Enumerated, check_kernel, check_runs, enumerate_target, run_steps
@@ -218,6 +219,12 @@ def test_the_checks_see_a_matching_that_looks_at_the_state(monkeypatch):
 
 
 # ---------------------------------------------------------------- the others
+def test_settling_leaves_the_sums_as_they_are():
+    """It is traced for all blocks of a chain where one of them is stuck."""
+    target = small(two_cells, "as it is")[0].target
+    assert settle(jax.random.key(0), np.array([2, 4]), target).tolist() == [2, 4]
+
+
 @pytest.mark.parametrize(
     "kernel", [gibbs_with_gradients(), path_auxiliary(), discrete_langevin(), tree_gibbs()]
 )
