@@ -68,7 +68,7 @@ def fit(
     ----------
     model : `Ising`, `Potts`, `RBM`, or one of your own (see `Model`)
     data : {name: (N, ...) int}
-        Values of the visible variables, N of each variable's shape; all other variables of the model are hidden.
+        Values of the visible variables, N of each variable's shape; all others of the model are hidden.
     sampler : `PMP` (default), `PersistentPMP` or `ContrastiveDivergence`
     optimizer : optax optimiser; by default `optax.adam(0.01)`
     iterations : int
