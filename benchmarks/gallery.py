@@ -484,14 +484,15 @@ COLUMNS = ["tool", "processor seconds", "draws", "least ESS", "of", "R-hat", "ES
 def markdown(args, records):
     versions = next((r["jags"] for r in records if "jags" in r), "not run")
     heads = harness.origins([r | {"versions": r["versions"] | {JAGS: versions}} for r in records])
-    lines = ["# The gallery's pages", "", *heads, "", *FOOTNOTE, ""]
+    lines = ["# The gallery's pages", "", *FOOTNOTE, ""]
     order = [*TOOLS, JAGS]
     for page in sorted({r["page"] for r in records}):
         mine = sorted((r for r in records if r["page"] == page), key=lambda r: order.index(r["tool"]))
         # comments mark what the page itself shows
         lines += [f"## {page}", "", f"<!-- begin {page} -->", "", *harness.table(COLUMNS, map(row, mine)), ""]
         lines += [*notes(mine), f"<!-- end {page} -->", ""]
-    return "\n".join(lines)
+    # rows are measured one page at a time, from many commits
+    return "\n".join([*lines, "## Machine, date and versions", "", *(f"- {head}" for head in heads), ""])
 
 
 def row(r):
