@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.targets.parts.evaluate import Reader
@@ -53,6 +55,15 @@ def narrowed(a, shape: tuple[int, ...]):
     """The sum of `a` over the axes along which an array of this shape was broadcast."""
     a = a.sum(tuple(range(a.ndim - len(shape))))
     return a.sum(tuple(n for n, size in enumerate(shape) if size == 1 and a.shape[n] != 1), keepdims=True)
+
+
+def differentiable(op: Op, node: Apply | None = None, **options: Any) -> Callable:
+    """The JAX function of an Op, by PyTensor's `jax_funcify`; of elementwise ones `without_influence`."""
+    function = jax_funcify(op, node=node, **options)
+    if node is None or not isinstance(op, Elemwise) or len(node.outputs) > 1:
+        return function
+    floats = [str(v.type.dtype).startswith("float") for v in (*node.outputs, *node.inputs)]
+    return without_influence(function) if floats[0] and any(floats[1:]) else function
 
 
 class DifferentiableReader(Reader):

@@ -1,12 +1,14 @@
 """The log density of a model with the sites of a block summed out, and exact draws of these sites."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.elimination import Elimination, TooDear
 from pymc_discrete.kernels.random import uniforms
@@ -111,6 +113,17 @@ class Sums:
         inside = (values >= space.lower[:, None]) & (values <= space.upper[:, None])
         support = jnp.where(inside, np.log(2) * doublings, -jnp.inf)
         return [*self.elements.tables(context, values), support]
+
+    @cached_property
+    def _values_of_leaves(self):
+        return self.density.values_of_leaves(differentiable)
+
+    def differentiable_context(self, inputs: Sequence[Any]) -> Context:
+        """The context of these inputs, whose derivatives are not nan where they have no influence.
+
+        So is that of log(mu) at mu = 0, in the log density of a Poisson count, which is 0 without it.
+        """
+        return self.density.without_parts(inputs, self._values_of_leaves)
 
     def logdensity(self, context: Context, stretches: Any = None):
         """() nats, the log of the sum of exp of the terms that depend on the block."""

@@ -35,10 +35,12 @@ class Known(NamedTuple):
     several : (elements,) bool, whether an element has more than one possible value
     leaving : (chains, elements) float, the probability that it has another value, given everything else; nan
         where it is not known
+    joint : whether the elements are drawn jointly, so that no other element can keep one from moving
     """
 
     several: np.ndarray
     leaving: np.ndarray
+    joint: bool = True
 
 
 def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Known | None:
@@ -52,7 +54,9 @@ def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Know
     p = _group(tree, "conditionals", name, chains)
     if p is not None:
         several = _group(tree, "conditionals", f"{name} several")
-        return Known(np.ones(p[0].size, bool) if several is None else several.ravel(), p.reshape(chains, -1))
+        joint = bool(tree["conditionals"][name].attrs.get("joint", False))  # type: ignore[index]
+        several = np.ones(p[0].size, bool) if several is None else several.ravel()
+        return Known(several, p.reshape(chains, -1), joint)
     p = _group(tree, "probabilities", name, chains)
     if p is None:
         return None
@@ -83,7 +87,7 @@ def verdicts(
     ========= =============================================================================================
     fixed     it has one possible value
     certain   one value in all chains, as was to be expected: others are too improbable, given everything else
-    constant  one value in all chains, and nothing is known of others
+    constant  one value in all chains, and nothing is known of others, or other elements may hold it there
     labels    chains differ, and no longer do once the labels of some are permuted
     apart     no chain moved, and chains stand at different values
     stuck     some chain never moved though it should have: others did, or other values are probable
@@ -122,7 +126,10 @@ def verdicts(
     if known is not None:
         expected = np.nansum(known.leaving, axis=0) * draws
         judged = constant & ~np.isnan(known.leaving).all(axis=0)
-        found[judged] = np.where(expected[judged] < CHANCE, "certain", "stuck")
+        # one that is drawn given others may be held by these, however improbable other values look
+        found[judged] = np.where(
+            expected[judged] >= CHANCE, "stuck", "certain" if known.joint else "constant"
+        )
         found[constant & ~known.several] = "fixed"
     return found.astype(str)
 

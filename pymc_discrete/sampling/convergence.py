@@ -132,6 +132,7 @@ def slow_categories(run: Run) -> list[str]:
     bad = {
         name: (ess, rhat, slow)
         for name, (ess, rhat) in run.mixing.items()
+        if labels.order_of(name, run.orders) is None  # of those that are switched another check speaks
         # an element whose R-hat is infinite never moved, of which another check speaks
         for slow in [((ess < LEAST * chains) | (rhat > LARGEST_RHAT)) & ~np.isinf(rhat)]
         if slow.any()
@@ -206,7 +207,7 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
                 # The other sites are drawn together with it. What they allow at the last draw, they need not
                 # allow at others, so it says nothing of chains that happened not to move.
                 p = np.where(moved(draws).data > 0, np.nan, p)
-            arrays[name] = last.copy(data=p)
+            arrays[name] = last.copy(data=p).assign_attrs(joint=int(of_variable.joint))
             arrays[f"{name} several"] = last.isel(chain=0, drop=True).copy(
                 data=of_variable.several.reshape(last.shape[1:])
             )

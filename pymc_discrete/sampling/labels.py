@@ -54,8 +54,8 @@ def message(names: tuple[str, ...], orders: np.ndarray) -> str:
         f"{shown(names)} {verb} between chains by labels only: with the labels of {chains} {which} in "
         f"another order (in chain {permuted[0]}, {example} in chain 0) all chains agree. This is label "
         "switching: the model is the same whatever its labels are called, and R-hat and ESS of the labels, "
-        "and of what belongs to one (the mean of a component), say nothing. Order what the labels stand for "
-        "(transform=pm.distributions.transforms.ordered), or relabel the chains before looking at them."
+        "and of what belongs to one (the mean of a component), say nothing. pmd.relabel "
+        "undoes it; or order what the labels stand for (transform=pm.distributions.transforms.ordered)."
     )
 
 

@@ -1,7 +1,7 @@
 """The log density of a model over a block of its discrete variables, as pure JAX functions."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Constant, Variable
+from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_discrete.targets.float32 import change, reference
 from pymc_discrete.targets.graph.in_32_bits import narrowed
@@ -217,7 +218,7 @@ class ModelDensity(Density):
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
         needed += [v for v in self.plan.constant if not isinstance(v, Constant)]
         self.leaves = [v for v in dict.fromkeys(needed) if not self.graph.depends(v)]
-        self._values_of_leaves = jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax])
+        self._values_of_leaves = self.values_of_leaves()
         self._inputs = [*self.graph.values, *self.leaves]
         self._total = jaxify(self._inputs, [total])
         self._tensors: list[Variable] = list(dict.fromkeys(v for p in self.parts for v in p.tensors))
@@ -274,11 +275,15 @@ class ModelDensity(Density):
         arrays = self.arrays(jnp.asarray(self.space.lower), context)
         return context._replace(parts=[p.context(arrays) for p in self.parts])
 
-    def without_parts(self, inputs: Sequence[Any]) -> Context:
+    def values_of_leaves(self, convert: Callable = jax_funcify) -> Callable[..., tuple[Any, ...]]:
+        """A function of the inputs for `without_parts`, its Ops converted as `JaxFunction` says."""
+        return jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax], convert)
+
+    def without_parts(self, inputs: Sequence[Any], values_of_leaves: Callable | None = None) -> Context:
         """The context of these inputs, enough for the log density and not for what the parts answer."""
         pairs = zip(inputs, self.graph.others, strict=True)
         others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in pairs]
-        values = self._values_of_leaves(*others)
+        values = (values_of_leaves or self._values_of_leaves)(*others)
         leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
         untouched = values[len(self.leaves) :]
         return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])

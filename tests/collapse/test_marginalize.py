@@ -73,6 +73,24 @@ def test_the_log_density_and_its_gradient_are_those_of_the_sum(name):
     assert float(got) == pytest.approx(want, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    "rate", [lambda z, b: z * pm.math.exp(b), lambda z, b: pm.math.switch(z, pm.math.exp(b), 0.0)]
+)
+def test_the_gradient_where_a_rate_is_0(rate):
+    """Of mu = 0 the logarithm is infinite, and without influence: a count of 0 is then certain."""
+    with pm.Model() as model:
+        z, b, p = pm.Bernoulli("z", 0.5, shape=2), pm.Normal("b"), pm.Beta("p", 1, 1)
+        pm.Binomial("y", pm.Poisson("N", rate(z, b)), p, observed=[0, 3])
+    found = pmd.marginalize(model, vars=["N"], truncate={"N": (0, 40)})
+    gradient = found.compile_dlogp()
+    start = {"b": np.array(0.3), "p_logodds__": np.array(-0.4)}
+    share, mean = 1 / (1 + np.exp(0.4)), np.exp(0.3)
+    for states, rates in (([1, 1], 2), ([0, 1], 1)):  # y is Poisson with the mean z p exp(b)
+        by_b = 3 - rates * share * mean - 0.3
+        by_p = 3 * (1 - share) - rates * mean * share * (1 - share) + 1 - 2 * share
+        np.testing.assert_allclose(gradient({"z": np.array(states), **start}), [by_b, by_p], rtol=1e-8)
+
+
 def test_python_floats_have_64_bits():
     """PyMC takes the logarithm of a standard deviation 0.5 in 32 bits, and is 4e-9 off here."""
     from scipy.stats import norm

@@ -189,3 +189,15 @@ def test_a_result_of_pm_sample():
     assert list(table.index) == ["z[a]", "z[b]", "k[0]", "k[1]"]
     assert list(table["verdict"]) == ["ok", "constant", "ok", "constant"]
     assert table.loc["z[a]", "P(1)"] == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / 800))
+
+
+def test_what_others_hold_is_not_certain():
+    """Each of two equal sites is improbable to move given the other, and either value has probability 1/2."""
+    with pm.Model() as model:
+        a = pm.Bernoulli("a", 0.5, shape=2)
+        pm.Potential("alike", -40.0 * (a[0] - a[1]) ** 2)
+        step = pmd.BlockGibbs(["a"])
+    quiet = QUIET | {"compute_convergence_checks": True}
+    start = {"a": np.array([1, 1])}
+    idata = pmd.sample(200, tune=20, step=step, model=model, initvals=start, random_seed=1, **quiet)
+    assert list(pmd.summary(idata)["verdict"]) == ["constant", "constant"]

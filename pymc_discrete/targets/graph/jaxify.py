@@ -53,9 +53,16 @@ class JaxFunction:
     The graph is rewritten for JAX when the function is made, and converted at the first call: the conversion
     puts its constants on the device, which starts JAX. Numbers have the width that JAX is set to at the call
     (`jax.enable_x64`), whatever the dtypes in the graph.
+
+    Parameters
+    ----------
+    convert : makes JAX functions of Ops, called as PyTensor's `jax_funcify`
     """
 
-    def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable]):
+    def __init__(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], convert: Callable = jax_funcify
+    ):
+        self._convert = convert
         with PYTENSOR:
             self._graph = FunctionGraph(list(inputs), list(outputs), clone=True)
             mode.JAX.optimizer.rewrite(self._graph)
@@ -70,7 +77,7 @@ class JaxFunction:
                 # calls. If JAX is tracing a program now, they must not become tracers of that program.
                 with jax.core.eval_context():
                     self._converted[x64] = fgraph_to_python(
-                        self._graph, jax_funcify, type_conversion_fn=placed, fgraph_name="function"
+                        self._graph, self._convert, type_conversion_fn=placed, fgraph_name="function"
                     )
         return self._converted[x64](*args)
 
@@ -78,9 +85,11 @@ class JaxFunction:
         return {**self.__dict__, "_converted": {}}
 
 
-def jaxify(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., tuple[Any, ...]]:
+def jaxify(
+    inputs: Sequence[Variable], outputs: Sequence[Variable], convert: Callable = jax_funcify
+) -> Callable[..., tuple[Any, ...]]:
     """A JAX function of the inputs that returns the tuple of outputs, see `JaxFunction`."""
-    return JaxFunction(inputs, outputs) if outputs else nothing
+    return JaxFunction(inputs, outputs, convert) if outputs else nothing
 
 
 def nothing(*args: Any) -> tuple[Any, ...]:
