@@ -12,7 +12,7 @@ from arviz_base.labels import BaseLabeller
 from pymc_discrete.diagnostics.draws import batches, checked, counted, posterior_of
 from pymc_discrete.targets.names import shown
 
-GROUPS = ("posterior", "probabilities", "sample_stats", "observed_data", "constant_data")
+GROUPS = ("posterior", "probabilities", "conditionals", "sample_stats", "observed_data", "constant_data")
 VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
 
 
@@ -75,7 +75,7 @@ def tree_of(idata: Any, coords: Mapping[str, Any] | None) -> xr.DataTree:
     TypeError
         If `idata` is neither a DataTree with a group ``posterior`` nor a Dataset.
     ValueError
-        If `coords` names a dimension that the posterior does not have.
+        If `coords` names a dimension, or a label, that the posterior does not have.
     """
     if isinstance(idata, xr.Dataset):
         idata = xr.DataTree.from_dict({"posterior": idata})
@@ -93,6 +93,14 @@ def tree_of(idata: Any, coords: Mapping[str, Any] | None) -> xr.DataTree:
             f"coords names {shown(unknown)}, and the posterior has the dimensions "
             f"{shown(map(str, groups['posterior'].dims))}."
         )
+    for d, labels in chosen.items():
+        if not isinstance(labels, slice) and d in groups["posterior"].coords:
+            there = groups["posterior"].coords[d].values
+            if missing := [label for label in labels.tolist() if label not in there.tolist()]:
+                raise ValueError(
+                    f"coords[{d!r}] has {shown(map(str, missing))}, which the posterior does not have; it "
+                    f"has {shown(map(str, there.tolist()))}."
+                )
     return xr.DataTree.from_dict(
         {name: ds.sel({d: c for d, c in chosen.items() if d in ds.dims}) for name, ds in groups.items()}
     )

@@ -106,6 +106,24 @@ class Run:
         return self._slow
 
 
+def still_trajectories(run: Run) -> list[str]:
+    """A warning of chains in which NUTS never moved, since each of its transitions diverged at once."""
+    stats = run.tree["sample_stats"]
+    if "diverging" not in stats.data_vars:
+        return []
+    still = np.asarray(stats["diverging"].data, bool).reshape(stats.sizes["chain"], -1).all(axis=1)
+    which = np.flatnonzero(still)
+    if not len(which):
+        return []
+    names = ", ".join(map(str, which[:SHOWN])) + (", ..." if len(which) > SHOWN else "")
+    return [
+        f"NUTS never moved in {len(which)} of {len(still)} chains ({names}): all its transitions diverged. "
+        "Their draws say nothing. Most often the gradient of the log density is not finite where they are: "
+        "look at model.compile_dlogp() there, pass other initvals=, or, where variables are summed out, "
+        "collapse=False."
+    ]
+
+
 def switched_labels(run: Run) -> list[str]:
     """Warnings of labels that chains have in another order, which may be the cause of later warnings."""
     return [labels.message(names, order) for names, order in run.orders.items()]
@@ -153,6 +171,7 @@ def slow_categories(run: Run) -> list[str]:
 # The checks are made in this order, so that a finding comes before the warnings that it may explain. To add a
 # check, write a function of a `Run` and list it here.
 CHECKS: tuple[Callable[[Run], Sequence[str | SamplerWarning]], ...] = (
+    still_trajectories,
     switched_labels,
     warnings_of_pymc,
     slow_categories,

@@ -311,6 +311,12 @@ def test_moves_tell_who_never_moved(rng, backend):
     assert title(known).endswith("1 of 4 never moved in some chain: 1")
     assert sorted(np.round(places(known.get_viz("still", "z"))[:, 0]).tolist()) == [3, 3]
     assert legend(known)[-2:] == ["never moved,\nas expected", "never moved"]
+    # of what is sampled, the conditionals at the last draw say so
+    tree = tree_of(z)
+    leaving = xr.DataArray(p[..., 0], dims=["chain", "z_dim_0"], attrs={"joint": 1})
+    tree["conditionals"] = xr.DataTree(xr.Dataset({"z": leaving}))
+    known = pmd.plot_moves(tree, "z", backend=backend)
+    assert title(known).endswith("1 of 4 never moved in some chain: 1")
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=["scalar", "vector", "matrix"])
@@ -354,6 +360,10 @@ def test_what_cannot_be_drawn_is_refused(rng, plot):
         plot(tree, "z", visuals={"colour": {}})
     with pytest.raises(ValueError, match="coords names 'site', and the posterior has the dimensions"):
         plot(tree, "z", coords={"site": 0})
+    with pytest.raises(
+        ValueError, match=r"coords\['chain'\] has '9', which the posterior does not have; it has"
+    ):
+        plot(tree, "z", coords={"chain": [0, 9]})
     with pytest.raises(TypeError, match="idata must be a DataTree"):
         plot(np.zeros((2, 20)), "z")
 

@@ -252,6 +252,20 @@ def test_switched_labels_that_stand_still_are_no_other_mode(log):
         assert said in "".join(line for line in log() if "disagrees between chains" in line)
 
 
+def test_trajectories_that_all_diverge_are_named(log):
+    with pm.Model() as model:
+        pm.Normal("mu")
+    diverging = np.zeros((4, 200), bool)
+    diverging[[1, 3]] = True
+    stats = {"lp": np.zeros((4, 200)), "diverging": diverging}
+    draws = np.random.default_rng(1).normal(size=(4, 200))
+    check_convergence(from_dict({"posterior": {"mu": draws}, "sample_stats": stats}), model)
+    assert log()[0].startswith("NUTS never moved in 2 of 4 chains (1, 3): all its transitions diverged.")
+    stats["diverging"] = diverging & (np.arange(200) > 0)
+    check_convergence(from_dict({"posterior": {"mu": draws}, "sample_stats": stats}), model)
+    assert not any("NUTS never moved" in line for line in log())
+
+
 # ---------------------------------------------------------------- what never moves
 def known(probability, several=True, joint=False):
     return Leaving(np.array([several]), np.full((2, 1), probability), joint)
