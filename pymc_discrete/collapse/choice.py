@@ -51,7 +51,7 @@ def chosen(
     sampled_by: str = "collapse=False",
     summed_by: str = "collapse=True",
 ) -> Collapsed | None:
-    """The counts that it pays to sum out, if there are any; a logged line says what and why.
+    """The counts and labels that it pays to sum out, if there are any; a logged line says what and why.
 
     Parameters
     ----------
@@ -64,48 +64,61 @@ def chosen(
     except (NotImplementedError, ValueError):  # the step that is then chosen says what cannot be done
         return None
     counts, labels = tied_counts(density, moved), tied_labels(density, moved)
-    found = counts | labels
-    if not found:
-        return None
-    by = shown(sorted({name for partners in found.values() for name in partners}))
-    kinds = " and ".join(["counts"] * bool(counts) + ["labels"] * bool(labels))
-    tied = f"{kinds} tied to {by}"
+    # counts alone, where labels beside them are too much
+    candidates = [counts | labels, counts] if counts and labels else [counts | labels]
+    for found in candidates:
+        if not found:
+            return None
+        by = shown(sorted({name for partners in found.values() for name in partners}))
+        kinds = " and ".join(
+            kind for kind, some in (("counts", counts), ("labels", labels)) if found.keys() & some.keys()
+        )
+        tied = f"{shown(found)}, {kinds} tied to {by}"
+        # with discrete variables whose distribution depends on them, such as observations that are missing
+        wanted = list(found)
+        while more := [name for name in names if name not in wanted and reads(model[name], wanted, model)]:
+            wanted += more
+        collapsed, why = summed(model, [name for name in names if name in wanted], not counts, summed_by)
+        if collapsed is not None:
+            rest = [name for name in wanted if name not in found]
+            depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
+            _log.info(f"Summed out while NUTS moves: {tied}{depending}. {sampled_by} samples as it is.")
+            return collapsed
+    if why:
+        _log.info(f"Not summed out: {tied}{why}")
+    return None
+
+
+def summed(
+    model: pm.Model, names: list[str], only_labels: bool, summed_by: str
+) -> tuple[Collapsed | None, str]:
+    """The model with variables summed out, if that pays; else None, and the reason for the log.
+
+    Parameters
+    ----------
+    only_labels : whether these are labels alone, which are summed out if none depends on another; of those
+        that do the log says nothing
+    """
     if not width_of_models():
-        _log.info(
-            f"Not summed out: {shown(found)}, {tied}: with 32 bits, sums over many states lose too much. "
-            'dtype="float64" sums them out.'
-        )
-        return None
-    # with discrete variables whose distribution depends on them, such as observations that are missing
-    wanted = list(found)
-    while more := [name for name in names if name not in wanted and reads(model[name], wanted, model)]:
-        wanted += more
+        too_narrow = ": with 32 bits, sums over many states lose too much."
+        return None, f'{too_narrow} dtype="float64" sums them out.'
     try:
-        collapsed = Collapsed.of(model, [name for name in names if name in wanted])
+        collapsed = Collapsed.of(model, names)
     except (NotImplementedError, ValueError) as error:
-        _log.info(f"Not summed out: {shown(found)}, {tied}. {str(error).splitlines()[0]}")
-        return None
+        return None, f". {str(error).splitlines()[0]}"
     if collapsed.parts():
-        _log.info(
-            f"Not summed out: {shown(found)}, {tied}: all sites together are too many, and parts of them in "
-            "turn seldom pay. Those that are named, in collapse= or CollapsedNUTS, are summed out in parts."
+        return None, (
+            ": all sites together are too many, and parts of them in turn seldom pay. Those that are named, "
+            "in collapse= or CollapsedNUTS, are summed out in parts."
         )
-        return None
-    if not counts and any(g.sites.shape[1] > 1 for g in collapsed.sums.elements.groups):
-        return None  # labels that depend on one another
+    if only_labels and any(g.sites.shape[1] > 1 for g in collapsed.sums.elements.groups):
+        return None, ""
     factor = work(collapsed)
     if factor > DEAREST:
-        _log.info(
-            f"Not summed out: {shown(found)}, {tied}: an evaluation would be {factor:.0f} times the work. "
-            f"{summed_by} sums out all the same."
+        return None, (
+            f": an evaluation would be {factor:.0f} times the work. {summed_by} sums out all the same."
         )
-        return None
-    rest = [name for name in wanted if name not in found]
-    depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
-    _log.info(
-        f"Summed out while NUTS moves: {shown(found)}, {tied}{depending}. {sampled_by} samples as it is."
-    )
-    return collapsed
+    return collapsed, ""
 
 
 def tied_counts(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[str]]:

@@ -73,7 +73,7 @@ class Sums:
 
     @property
     def places(self) -> int:
-        """The length of the vector `stretches`, by which the methods are told which values are summed."""
+        """The length of `stretches`, the vector that tells the methods which values of each site to sum."""
         return 2 * len(self.counts) * self.elements.longest
 
     # ------------------------------------------------------------ pure JAX functions

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_discrete.checks import check_result
 from pymc_discrete.targets.names import shown
 
 TRAINED = 0.7  # the share of the draws from which the classifier learns; it is judged by the others
@@ -36,6 +37,8 @@ def r_star(
     ------
     ImportError
         If scikit-learn is not installed and no classifier is given.
+    TypeError
+        If `data` is neither a DataTree with a group ``posterior`` nor a Dataset.
     ValueError
         For names that are not in the posterior, and fewer than 10 draws of each chain.
 
@@ -44,7 +47,10 @@ def r_star(
     Lambert and Vehtari 2022, R*: A robust MCMC convergence diagnostic with uncertainty using decision tree
     classifiers, Bayesian Analysis 17(2).
     """
-    posterior = data["posterior"].to_dataset() if isinstance(data, xr.DataTree) else data
+    if not isinstance(data, xr.Dataset):
+        check_result(data, "pmd.diagnostics.r_star(idata)")
+        data = data["posterior"].to_dataset()
+    posterior = data
     names = [var_names] if isinstance(var_names, str) else var_names
     if missing := [name for name in names or () if name not in posterior.data_vars]:
         there = shown(map(str, posterior.data_vars))

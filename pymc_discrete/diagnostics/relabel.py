@@ -203,7 +203,7 @@ def checked(probabilities: Any, z: str, shape: tuple[int, ...], K: int) -> np.nd
         )
     p = p.reshape(shape[0] * shape[1], -1, K)
     for rows in chunks(len(p), p[0].size):
-        # not (p >= 0): nan is refused too
+        # written so that nan, which is neither negative nor not, is refused too
         if not (p[rows] >= 0).all() or not (np.abs(p[rows].sum(axis=2) - 1) <= TOLERANCE).all():
             raise ValueError(
                 f"probabilities must not be negative, and sum to 1 over the {K} labels of each site; those "

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_base.labels import BaseLabeller
 
+from pymc_discrete.checks import check_result
 from pymc_discrete.diagnostics.draws import batches, checked, counted, posterior_of
 from pymc_discrete.targets.names import shown
 
@@ -79,11 +80,7 @@ def tree_of(idata: Any, coords: Mapping[str, Any] | None) -> xr.DataTree:
     """
     if isinstance(idata, xr.Dataset):
         idata = xr.DataTree.from_dict({"posterior": idata})
-    if not isinstance(idata, xr.DataTree) or "posterior" not in idata.children:
-        raise TypeError(
-            "idata must be a DataTree with a group 'posterior', as pm.sample and pmd.sample return it, or a "
-            f"Dataset, got a {type(idata).__name__}."
-        )
+    check_result(idata, "pmd.plot_probabilities(idata, 'z')")
     groups = {name: idata[name].to_dataset() for name in GROUPS if name in idata.children}
     chosen = {
         d: c if isinstance(c, slice) else np.atleast_1d(np.asarray(c)) for d, c in (coords or {}).items()

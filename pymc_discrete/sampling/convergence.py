@@ -19,11 +19,10 @@ from pymc.stats.convergence import (
 )
 from xarray import DataTree
 
-from pymc_discrete.diagnostics.draws import batches, counted, some_elements
-from pymc_discrete.diagnostics.effective import ess_of_indicators
-from pymc_discrete.diagnostics.indicators import indicators
+from pymc_discrete.diagnostics.draws import some_elements
+from pymc_discrete.diagnostics.effective import categorical_ess
 from pymc_discrete.diagnostics.orders import relabelled
-from pymc_discrete.diagnostics.rhat import rhat_of_indicators
+from pymc_discrete.diagnostics.rhat import categorical_rhat
 from pymc_discrete.diagnostics.summary import moved
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
@@ -64,7 +63,7 @@ class Run:
 
     @cached_property
     def categories(self) -> list[str]:
-        """The variables whose values are categories: of them PyMC's checks would look at the codes."""
+        """The variables whose values are categories, of which PyMC's own checks would compare the codes."""
         return labels.categories(self.tree["posterior"], self.model)
 
     @cached_property
@@ -90,7 +89,8 @@ class Run:
         posterior = self.tree["posterior"]
         if posterior.sizes["draw"] < FEWEST or posterior.sizes["chain"] < 2:
             return {}
-        found = {name: mixing(posterior[name].data) for name in self.categories if posterior[name].size}
+        draws = {name: posterior[name].data for name in self.categories if posterior[name].size}
+        found = {name: (categorical_ess(x).ravel(), categorical_rhat(x).ravel()) for name, x in draws.items()}
         for name, (ess, rhat) in found.items():
             self._slow.add(name, ess / posterior.sizes["chain"], rhat)
         return found
@@ -108,10 +108,14 @@ class Run:
 
 def still_trajectories(run: Run) -> list[str]:
     """A warning of chains in which NUTS never moved, since each of its transitions diverged at once."""
-    stats = run.tree["sample_stats"]
+    stats, posterior = run.tree["sample_stats"], run.tree["posterior"]
     if "diverging" not in stats.data_vars:
         return []
     still = np.asarray(stats["diverging"].data, bool).reshape(stats.sizes["chain"], -1).all(axis=1)
+    for name in [str(v.name) for v in run.model.free_RVs if v.name in posterior.data_vars]:
+        if still.any() and posterior[name].dtype.kind == "f":
+            draws = posterior[name].data
+            still[still] = [bool((draws[chain] == draws[chain, :1]).all()) for chain in np.flatnonzero(still)]
     which = np.flatnonzero(still)
     if not len(which):
         return []
@@ -205,7 +209,9 @@ def check_convergence(
 
 
 def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
-    """What is known of sampled variables given everything else, by which `summary` tells certain from stuck.
+    """The probabilities, given everything else, that elements of sampled variables have another value.
+
+    `pmd.summary` reads them, to tell an element whose value is certain from one that is stuck.
 
     Returns
     -------
@@ -258,18 +264,6 @@ def parts(tree: DataTree, model: pm.Model, categories: Sequence[str]) -> Iterato
     for name in others:
         for batch in some_elements(posterior[name].data, AT_ONCE):
             yield from_dict({"posterior": {name: batch}})
-
-
-def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(elements,) the ESS and R-hat of categories (chains, draws, ...), nan where all draws are equal."""
-    ess, rhat = [], []
-    for x in batches(draws):
-        counts = counted(x)
-        found = indicators(counts)
-        ess.append(found.least(ess_of_indicators(x, found), len(x)))
-        rhats = rhat_of_indicators(counts.shares_of_halves, counts.half, found)
-        rhat.append(found.greatest(rhats, len(x)))
-    return np.concatenate(ess), np.concatenate(rhat)
 
 
 def movement(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

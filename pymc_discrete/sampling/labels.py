@@ -27,7 +27,7 @@ def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarra
 
 
 def categories(posterior: Any, model: pm.Model) -> list[str]:
-    """The variables whose values are categories: to them belong indicators, which have two."""
+    """The variables whose values are categories; an indicator is one with the two categories 0 and 1."""
     return [
         str(rv.name)
         for rv in model.free_RVs

@@ -153,6 +153,24 @@ def test_labels_are_summed_out_unless_they_depend_on_one_another(caplog):
     assert [v.name for s in steps for v in s.vars] == ["z"]
 
 
+def test_counts_are_summed_out_alone_where_labels_beside_them_are_too_many(caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        abundance()
+        mixture_of = np.arange(40) % 7
+        w, mu, sd = pm.Dirichlet("w", np.ones(3)), pm.Normal("mu", shape=3), pm.HalfNormal("sd", shape=3)
+        z = pm.Categorical("z", w, shape=40)
+        pm.Normal("y of z", mu[z], sd[z], observed=mixture_of)
+        # all labels in one term: the table of a sum would have 3^40 entries
+        pm.Potential("few of a kind", -pt.log1p(pt.eq(z, 0).sum()))
+    steps, collapsed = steps_of(model, None, model.initial_point(), "auto")
+    assert collapsed.density.names == ["N"]
+    assert [v.name for s in steps for v in s.vars] == ["z"]
+    said = [t for t in messages(caplog) if "ummed out" in t]
+    assert len(said) == 1
+    assert said[0].startswith("Summed out while NUTS moves: 'N', counts tied to 'p'.")
+
+
 def test_what_pmd_sample_does_by_default(caplog, monkeypatch):
     caplog.set_level("INFO", "pymc.discrete")
     with pm.Model() as model:
