@@ -27,7 +27,7 @@ from pymc_discrete.collapse.marginalize import (
     without,
     without_transforms,
 )
-from pymc_discrete.collapse.stretches import Stretches
+from pymc_discrete.collapse.stretches import FarOut, Stretches
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
 from pymc_discrete.kernels.block_gibbs import visits_of
@@ -46,7 +46,8 @@ WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
 SHORTEST, LONGEST = 24, 192  # lengths of other stretches
 DEVIATIONS = 4  # the length in standard deviations of the prior
-SHORT = 0.005  # a share of draws at the far end of the stretches that is warned of
+# the share of draws at the far end of the stretches, and how many in a row, that are warned of
+SHORT, LONG = 0.005, 50
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
 _sums: Kept[Sums] = Kept(MODELS)
@@ -240,7 +241,7 @@ class Collapsed:
             part = jax.random.randint(key_part, (), 0, len(self.sums.parts))
         return self._packed(*self.stretches.drawn(key_stretches, x, usual, first), x, part)
 
-    def too_short(self, share: np.ndarray) -> str | None:
+    def too_short(self, far_out: FarOut, draws: int) -> str | None:
         """A warning where sites come to the far end of their stretches; None where they do not.
 
         Beyond it a chain comes in few draws, so that a tail there is seen too seldom or too long at a time.
@@ -248,15 +249,19 @@ class Collapsed:
 
         Parameters
         ----------
-        share : (d,) float, of the draws in which each site is `far_out`
+        far_out : the draws of all chains added up, and the longest run of any of them
+        draws : number of draws of all chains
         """
-        if not (share > SHORT).any():
+        share, longest = far_out.draws / max(draws, 1), far_out.longest
+        warned = np.flatnonzero((share > SHORT) | (longest > LONG))
+        if not len(warned):
             return None
-        names, worst = self.density.space.names_at(np.flatnonzero(share > SHORT)), int(share.argmax())
+        names, worst = self.density.space.names_at(warned), warned[share[warned].argmax()]
         return (
             f"{shown(names)} {'comes' if len(names) == 1 else 'come'} to the far end of the stretch of "
-            f"{self.sums.counts[worst]} values that is summed for each site, in up to {share.max():.1%} of "
-            "the draws: the posterior is wider than the prior at the start made it seem. The tail beyond "
+            f"{self.sums.counts[worst]} values that is summed for each site, in up to "
+            f"{share[warned].max():.2%} of the draws, and in up to {longest[warned].max()} draws in a row: "
+            "the posterior is wider than the prior at the start made it seem. The tail beyond "
             "mixes more slowly than R-hat and ESS say. Draw many more, sum over a fixed range (truncate= of "
             "pmd.marginalize), or compare with draws that sum nothing out (collapse=False, or "
             "pmd.BlockGibbs() in pm.sample)."

@@ -16,7 +16,7 @@ the cells of L values, one, four or sixteen apart, into which the integers are d
 So every value can be reached from every other one.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,26 @@ from pymc_discrete.kernels.random import uniforms
 ELSEWHERE = 0.05  # the probability of cells that are laid at random
 STRIDES = (1, 4, 16)  # the distances between their values
 FAR = 0.25  # the part of the intervals on one side that is their far end
+
+
+class FarOut(NamedTuple):
+    """How much sites stood at the far end of their stretches, or beyond.
+
+    Attributes
+    ----------
+    draws : (d,) int, in how many draws
+    run : (d,) int, in how many of the last ones without a break
+    longest : (d,) int, the longest such run
+    """
+
+    draws: Any
+    run: Any
+    longest: Any
+
+    def after(self, out, xp: Any = jnp) -> "FarOut":
+        """The same after one more draw, given which sites (d,) bool were there."""
+        run = xp.where(out, self.run + 1, 0)
+        return FarOut(self.draws + out, run, xp.maximum(self.longest, run))
 
 
 class Stretches:

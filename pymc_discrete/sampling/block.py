@@ -10,6 +10,7 @@ import numpy as np
 from xarray import Dataset
 
 from pymc_discrete.steps.standing import Leaving
+from pymc_discrete.targets.space import Space
 
 # The name under which the number of tuning draws, () int, stands in a point beside the values of variables.
 TUNE = "~tuning draws of the run"
@@ -51,6 +52,7 @@ class Block(ABC):
     Attributes
     ----------
     density : the model's log density as a function of these variables, with its `graph` and their `names`
+    space : Space of the discrete variables that the block draws, where it has one
     numbers : {name: array}, data and constants of the model, which stand in every point that a program gets
     settings : {name: array}, numbers of the run, which stand there too: such as TUNE
     stats : {name: Statistic}
@@ -63,6 +65,7 @@ class Block(ABC):
     """
 
     density: Any
+    space: Space | None = None
     numbers: dict[str, np.ndarray]
     settings: Mapping[str, np.ndarray] = MappingProxyType({})
     stats: Mapping[str, Statistic]

@@ -11,6 +11,7 @@ from xarray import Dataset
 
 from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.probabilities import dataset
+from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.sampling.block import TUNE, Block
 from pymc_discrete.sampling.discrete import smallest_types
 from pymc_discrete.sampling.nuts import NutsBlock, NutsState
@@ -32,14 +33,14 @@ class CollapsedState(NamedTuple):
     usual : (d,) float, the means of the sites in tuning
     probabilities : [(size, K)], sums of the probabilities of values of the sites of each variable since then
     transitions : (d,) int, how many transitions these are the sums of, those in which the site was summed out
-    ends : (d,) int, the number of transitions since then after which a site was far out in its stretch
+    far_out : FarOut, after the transitions since then
     """
 
     nuts: NutsState
     usual: Any
     probabilities: list[Any]
     transitions: Any
-    ends: Any
+    far_out: FarOut
 
 
 class CollapsedBlock(Block):
@@ -70,7 +71,7 @@ class CollapsedBlock(Block):
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
         rest[STRETCHES] = np.zeros(collapsed.sums.places, np.int64)
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
-        self.density = self.nuts.density
+        self.density, self.space = self.nuts.density, collapsed.density.space
         self.numbers = self.nuts.numbers | collapsed.density.numbers
         self.settings = self.nuts.settings
         self.pooled, self.shared_ends = self.nuts.pooled, self.nuts.shared_ends
@@ -111,7 +112,8 @@ class CollapsedBlock(Block):
         usual = self._on_host(point).astype(float)
         zeros = self.collapsed.no_probabilities()
         nothing = np.zeros(usual.shape, int)
-        return CollapsedState(self.nuts.start(point), usual, zeros, nothing, nothing)
+        far_out = FarOut(nothing, nothing, nothing)
+        return CollapsedState(self.nuts.start(point), usual, zeros, nothing, far_out)
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return self.nuts.logdensity(point | self._stretches(self._on_host(point)))
@@ -159,8 +161,9 @@ class CollapsedBlock(Block):
         sums = self.collapsed.with_probabilities(
             state.probabilities, p, stretches, self.collapsed.window(state.usual)
         )
-        ends = state.ends + ((t >= point[TUNE]) & self.collapsed.stretches.far_out(x, state.usual))
-        return new, CollapsedState(nuts, usual, sums, state.transitions + counted, ends), stats
+        out = (t >= point[TUNE]) & self.collapsed.stretches.far_out(x, state.usual)
+        transitions, far_out = state.transitions + counted, state.far_out.after(out)
+        return new, CollapsedState(nuts, usual, sums, transitions, far_out), stats
 
     def shared(self, states: CollapsedState, ends: bool) -> CollapsedState:
         return states._replace(nuts=self.nuts.shared(states.nuts, ends))
@@ -172,7 +175,9 @@ class CollapsedBlock(Block):
         said = self.nuts.conclusions(
             states.nuts, packed | self._stretches(self._x(packed, 1, np)), transitions
         )
-        short = self.collapsed.too_short(on_host(states.ends).sum(0) / max(transitions, 1))
+        each = FarOut(*map(on_host, states.far_out))
+        far_out = FarOut(each.draws.sum(0), each.run.max(0), each.longest.max(0))
+        short = self.collapsed.too_short(far_out, transitions)
         return said if short is None else [*said, short]
 
     def groups(

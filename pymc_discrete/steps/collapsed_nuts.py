@@ -14,6 +14,7 @@ from pymc.exceptions import SamplingError
 from pymc.util import get_random_generator
 
 from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
+from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.steps.base import moved_by_another
@@ -193,7 +194,7 @@ class CollapsedNUTS(NutsInJax):
         if self._draws == 0:
             refuse_after_fork()
             check_support(self.collapsed.density.space, x)
-            self._usual, self._ends = x.astype(float), np.zeros(len(x), int)
+            self._usual, self._far_out = x.astype(float), FarOut(*np.zeros((3, len(x)), int))
             self._sites = None
         elif self._sites is not None and not np.array_equal(x, self._sites):
             moved = self.collapsed.density.space.names_at(np.flatnonzero(x != self._sites))
@@ -221,9 +222,10 @@ class CollapsedNUTS(NutsInJax):
         if self._sites is not None or (self._draws == 0 and announced):
             self._sites = sites
         if not self.tune:
-            self._ends += self.collapsed.stretches.far_out(sites, self._usual, np)
+            out = self.collapsed.stretches.far_out(sites, self._usual, np)
+            self._far_out = self._far_out.after(out, np)
             last = self._draws + 1 == self._tune_draws + self._draws_wanted
-            if last and (said := self.collapsed.too_short(self._ends / self._draws_wanted)):
+            if last and (said := self.collapsed.too_short(self._far_out, self._draws_wanted)):
                 _log.warning(said)
         else:
             self._usual += 4.0 / (self._draws + 4.0) * (sites - self._usual)

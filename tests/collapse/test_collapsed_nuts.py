@@ -9,6 +9,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse.stretches import FarOut
 from tests.collapse.models import captures, counts, labels, occupancy
 from tests.tools.running import QUIET
 
@@ -134,8 +135,38 @@ def test_data_that_change_twice():
 def test_a_tail_beyond_the_stretches_is_said():
     with counts()[0] as model:
         collapsed = Collapsed.of(model, ["N"])
-    assert collapsed.too_short(np.array([0.0, 0.001])) is None
-    assert "'N' comes to the far end of the stretch" in collapsed.too_short(np.array([0.0, 0.02]))
+    seldom, often = np.array([0, 10]), np.array([0, 200])
+    assert collapsed.too_short(FarOut(seldom, seldom, seldom), 10_000) is None
+    said = collapsed.too_short(FarOut(often, seldom, seldom), 10_000)
+    assert "'N' comes to the far end of the stretch" in said
+    assert "in up to 2.00% of the draws, and in up to 10 draws in a row" in said
+    # 118 of 160,000 draws are few, and one visit
+    said = collapsed.too_short(FarOut(seldom + 108, seldom, seldom + 108), 160_000)
+    assert "in up to 0.07% of the draws, and in up to 118 draws in a row" in said
+
+
+@pytest.mark.parametrize("with_pymc", [False, True], ids=["pmd.sample", "pm.sample"])
+def test_runs_beyond_the_stretches_are_counted(with_pymc, monkeypatch, caplog):
+    """Without tuning, stretches of three values about the start 4: the message says what the draws say."""
+    for name, value in {"SHORTEST": 3, "LONGEST": 3, "SHORT": 1.0, "LONG": 5}.items():
+        monkeypatch.setattr(f"pymc_discrete.collapse.collapsed.{name}", value)
+    with pm.Model() as model:
+        pm.Poisson("N", pm.LogNormal("mean", 2, 1), initval=4)
+        if with_pymc:
+            idata = pm.sample(300, tune=0, step=pmd.CollapsedNUTS(), **RUN)
+        else:
+            options = {"compute_convergence_checks": True, "progressbar": False, "random_seed": 1}
+            idata = pmd.sample(300, tune=0, chains=2, collapse=True, **options)
+    out = Collapsed.of(model, ["N"]).stretches.far_out(idata["posterior"]["N"].values[..., None], [4.0], np)
+    said = [r.getMessage() for r in caplog.records if "far end of the stretch" in r.getMessage()]
+    expected = [longest_run(chain) for chain in out[..., 0]]
+    # each chain of pm.sample speaks of itself
+    expected = [n for n in expected if n > 5] if with_pymc else [max(expected)]
+    assert [int(text.partition("draws, and in up to ")[2].split()[0]) for text in said] == expected != []
+
+
+def longest_run(there):
+    return max(len(run) for run in "".join("x" if t else " " for t in there).split())
 
 
 def test_32_bits_are_refused():

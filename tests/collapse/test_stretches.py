@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pymc_discrete.collapse.stretches import STRIDES, Stretches
+from pymc_discrete.collapse.stretches import STRIDES, FarOut, Stretches
 
 LOWER, UPPER = 2, 61
 
@@ -82,6 +82,14 @@ def test_intervals_adjoin_and_reach_the_bounds_that_are_near(lower, upper, usual
     half = 2 * 3 + 4 * 3 + 8 * 2  # of the 16 intervals
     assert first.min() <= max(lower, usual - half)
     assert (first + width).max() > min(upper, usual + half)
+
+
+def test_runs_at_the_far_end_are_counted():
+    out, zero = np.array([[0, 1, 1, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0, 0, 1]], bool), np.zeros(2, int)
+    far_out = FarOut(zero, zero, zero)
+    for now in out.T:
+        far_out = far_out.after(now, np)
+    assert [a.tolist() for a in far_out] == [[5, 1], [0, 1], [3, 1]]
 
 
 def test_the_far_end():
