@@ -44,6 +44,7 @@ class DiscreteBlock(Block):
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
+        self.space = target.space
         self.numbers, self.settings = self.density.numbers, {TUNE: np.asarray(tune)}
         self.tuner = step.tuner_for(target)
         self.stats = {

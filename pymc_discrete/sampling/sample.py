@@ -1,6 +1,7 @@
 """`pmd.sample`: samples a whole model in one compiled JAX program."""
 
 import inspect
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_discrete.checks import check_entries
+from pymc_discrete.diagnostics.draws import DISCRETE
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
 from pymc_discrete.sampling.convergence import check_convergence
@@ -36,7 +38,7 @@ from pymc_discrete.sampling.results import KNOWN, data_tree, log_likelihood_of
 from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run, chunk_size
 from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.sampling.shares import Chains
-from pymc_discrete.sampling.starts import check_initvals, starts
+from pymc_discrete.sampling.starts import check_initvals, check_supports, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
@@ -198,6 +200,7 @@ def sample(
         summed = collapsed.density.names if collapsed else ()
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)
         blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts, collapsed)
+        check_supports(blocks, point, initvals)
         settings = {
             "draws": draws,
             "tune": tune,
@@ -251,6 +254,9 @@ def sample(
         "target_accept": target_accept,
         "steps": "; ".join(b.described() for b in blocks),
     }
+    discrete = {str(v.name) for v in model.discrete_value_vars}
+    if drawn := [v.name for v in program.outputs if v.name in discrete]:
+        attributes[DISCRETE] = json.dumps(drawn)
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept = store.read(POSTERIOR, "draws")
     kept = {

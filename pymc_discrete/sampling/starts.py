@@ -16,6 +16,7 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.compiling import announced
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
 from pymc_discrete.steps.possible_start import refuse_nan, say_moved
+from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.graph.support import known
 from pymc_discrete.targets.names import shown
 
@@ -140,11 +141,7 @@ def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
     ------
     ValueError
     """
-    numbers = {
-        str(getattr(key, "name", key)): value
-        for key, value in values.items()
-        if not isinstance(value, str | Variable)
-    }
+    numbers = numbers_in(values)
     given = [rv for rv in model.free_RVs if rv.name in numbers and rv.dtype.startswith("float")]
     if not given:
         return
@@ -162,6 +159,33 @@ def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
             f"initvals[{name!r}] {which}, which is outside its support, {support_of(rv, model, outside)}. "
             "Pass values inside it, not at its ends."
         )
+
+
+def check_supports(blocks: Sequence[Block], point: dict[str, np.ndarray], initvals: Any) -> None:
+    """Refuse starting values of discrete variables outside their support.
+
+    Parameters
+    ----------
+    point : {value variable: array}, where the model starts without them
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+    """
+    for values in initvals if isinstance(initvals, list | tuple) else [initvals]:
+        given = numbers_in(values or {})
+        for block in blocks:
+            if block.space is not None:
+                check_support(block.space, block.space.ravel(point | given), given)
+
+
+def numbers_in(values: dict[Any, Any]) -> dict[str, Any]:
+    """{name: value} of those starting values that are numbers, and not a word or an expression."""
+    return {
+        str(getattr(key, "name", key)): value
+        for key, value in values.items()
+        if not isinstance(value, str | Variable)
+    }
 
 
 def support_of(rv: Variable, model: pm.Model, outside: np.ndarray) -> str:

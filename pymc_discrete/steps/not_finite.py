@@ -83,9 +83,10 @@ def impossible(
         "not sum to 1. model.debug() says which."
     )
     if always and discrete:
+        remedy = " Where the start of a continuous variable is to blame, pass initvals= for it."
         return (
             f"{said} That is so at every other value of {shown(discrete)} that was tried, too. Look for "
-            f"{of_term} Where the start of a continuous variable is to blame, pass initvals= for it."
+            f"{of_term}{remedy if model.continuous_value_vars else ''}"
         )
     return (
         f"{said} Either the start contradicts the data (a latent count smaller than what was counted): pass "

@@ -1,7 +1,7 @@
 """The start of a chain: checks of its support, its density and the differences there; dispersed starts."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -69,17 +69,25 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         check_differences(target, x, logp, claimed, actual, np.array(names, str), neighbours)
 
 
-def check_support(space: Space, x: np.ndarray) -> None:
+def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = None) -> None:
     """Refuse a state x (d,) outside the support.
+
+    Parameters
+    ----------
+    names : the variables that are looked at; all by default
 
     Raises
     ------
     pymc.exceptions.SamplingError
         For the first vector of counts with a wrong sum, and the first site outside its support.
     """
+    looked_at = np.zeros(len(x), bool)
+    for m in space.members:
+        looked_at[m.start : m.start + m.size] = names is None or m.name in names
     for start, v in space.blocks:
-        check_sums(v, x[start : start + v.size])
-    for site in np.flatnonzero(~space.contains(x))[:1]:
+        if looked_at[start : start + v.size].any():
+            check_sums(v, x[start : start + v.size])
+    for site in np.flatnonzero(looked_at & ~space.contains(x))[:1]:
         name, flat = space.sites[site]
         beyond = abs(x[site]) > UNBOUNDED and UNBOUNDED in (space.upper[site], -space.lower[site])
         most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
