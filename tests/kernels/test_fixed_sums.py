@@ -82,8 +82,10 @@ def stretches():
 
 
 SMALL = (two_cells, three_cells, four_cells, one_way, vectors, bounded, beside_free_sites, only_by_two)
-FORMS = ("as it is", "scan", "function")
-CASES = [*itertools.product(SMALL, FORMS), (stretches, "as it is")]
+CASES = [
+    *((build, "as it is") for build in (*SMALL, stretches)),
+    *itertools.product((four_cells, vectors, beside_free_sites), ("scan", "function")),
+]
 IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 
 

@@ -76,17 +76,17 @@ def test_a_second_call_compiles_nothing(compilations):
 
 # runs that differ from `sampled(a_model())`
 AGAIN = {
-    "more": lambda: sampled(a_model(), draws=33, chains=3),
-    "starts": lambda: sampled(a_model(initval=[3.0, -3.0]), random_seed=5),
+    "numbers": lambda: sampled(
+        a_model(initval=[3.0, -3.0], prior=(0.6,) * 6, sd=3.0),
+        draws=33,
+        chains=3,
+        random_seed=5,
+        target_accept=0.95,
+    ),
     "data": lambda: sampled(a_model(y=Y + 1)),
-    "prior": lambda: sampled(a_model(prior=(0.6,) * 6, sd=3.0)),
     "shape of a prior": lambda: sampled(a_model(prior=0.3)),
-    "acceptance": lambda: sampled(a_model(), target_accept=0.95),
-    "dense": lambda: sampled(a_model(), nuts={"dense": True}),
-    "var_names": lambda: sampled(a_model(), var_names=["n"]),
-    "float32": lambda: sampled(a_model(), dtype="float32"),
-    "warm-up": lambda: sampled(a_model(), discard_tuned_samples=False),
-    "tune": lambda: sampled(a_model(), tune=31),
+    "tuning": lambda: sampled(a_model(), tune=31, nuts={"dense": True}, discard_tuned_samples=False),
+    "float32": lambda: sampled(a_model(), dtype="float32", var_names=["n"]),
     "step": lambda: sampled(model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], model=model)),
     "options": lambda: sampled(
         model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], n_flips=2, model=model)
