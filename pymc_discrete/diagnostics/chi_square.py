@@ -34,6 +34,10 @@ def chi_square(
     walk on five states is rejected twice too often. S is estimated within chains, up to the lag at which
     Geyer's initial sequence of tr D ends.
 
+    On chains that are not reversible, such as sweeps in a fixed order, the test may be conservative: where
+    autocorrelations turn negative, Geyer's sequence, which is made for reversible chains, ends before the
+    negative ones are added, c is too large, and sound runs are rejected at less than the nominal rate.
+
     There is no p-value for less than 50 effective draws n / c of a chain, or where a category has less than
     5, n p_j / c: such rare categories are first merged into one. More than 10 values are first cut into 10
     groups of neighbours.
@@ -46,8 +50,7 @@ def chi_square(
         last, the statistics of all chains added up
     method : "covariance" as above. "weiss" has c = (1 + phi) / (1 - phi), where phi makes the share of draws
         that equal the one before what it is: right for chains that stay or draw anew (DAR(1)) only, and blind
-        for chains that stand still at different values, whose statistic is 0 (Deonovic and Smith 2017, Sec.
-        2.3).
+        for chains that stand still at different values, whose statistic is 0 (Deonovic and Smith 2017).
 
     Returns
     -------
@@ -84,7 +87,7 @@ def chi_square(
 def share_rejected(p: Any, rate: float = 0.05) -> float:
     """The share of p-values that are rejected at a nominal false discovery rate; nan where there is none.
 
-    The step-up procedure of Benjamini and Hochberg 1995, Eq. 1. The rate is nominal, as sites depend on one
+    The step-up procedure of Benjamini and Hochberg 1995. The rate is nominal, as sites depend on one
     another.
 
     Parameters
@@ -184,7 +187,7 @@ def weiss(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """tr D and tr D^2 (sites,) of DAR(1) chains: all eigenvalues are (1 + phi) / (1 - phi)."""
     n, m = y.shape[2], (p > 0).sum(axis=1)
     same = (y[..., 1:] == y[..., :-1]).mean(axis=(1, 2))
-    # Deonovic and Smith 2017, Sec. 2.3
+    # Deonovic and Smith 2017
     phi = 1.0 + 1.0 / n - (1.0 - same) / (1.0 - (p**2).sum(axis=1))
     c = (1.0 + phi) / (1.0 - np.clip(phi, 0.0, 1.0 - np.finfo(float).eps))
     return (m - 1) * c, (m - 1) * c**2
@@ -206,7 +209,7 @@ def long_run(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         z = z - z.mean(axis=2, keepdims=True)
         covariance = autocovariance(z.reshape(1, -1, n))[0] * len(k)
         pairs = covariance[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
-        T = 2 * int(first_not_positive(pairs[None])[0]) - 1  # Geyer 1992, Sec. 3.3: the last lag that counts
+        T = 2 * int(first_not_positive(pairs[None])[0]) - 1  # Geyer 1992: the last lag that counts
         # sums of z over the lags -T ... T
         to = np.concatenate([np.zeros((*z.shape[:2], 1)), np.cumsum(z, axis=2)], axis=2)
         s = np.arange(n)

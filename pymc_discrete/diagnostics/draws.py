@@ -13,6 +13,8 @@ import xarray as xr
 from pymc_discrete.checks import check_result
 from pymc_discrete.targets.names import shown
 
+# the attribute of a posterior, a list in JSON, that names the discrete variables which the model draws
+DISCRETE = "discrete_variables"
 AT_ONCE = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache
 DENSE = 256  # sites that together have more values than this are counted one at a time
 
@@ -23,7 +25,8 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
     Parameters
     ----------
     data : DataTree with a group posterior, or Dataset
-    var_names : names of discrete variables; all of them by default
+    var_names : names of discrete variables; by default all of them, but those of which a part was observed:
+        of `x` PyMC draws the variable `x_unobserved`
 
     Raises
     ------
@@ -38,7 +41,7 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
     kinds = {str(name): data[name].dtype.kind in "biu" for name in data.data_vars}
     names = [var_names] if isinstance(var_names, str) else var_names
     if names is None:
-        names = [name for name, discrete in kinds.items() if discrete]
+        names = [name for name, discrete in kinds.items() if discrete and f"{name}_unobserved" not in kinds]
         if not names:
             raise ValueError(
                 f"The posterior has no discrete variables, only {shown(list(kinds))}. Use arviz.summary."

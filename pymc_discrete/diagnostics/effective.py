@@ -19,7 +19,7 @@ def categorical_ess(data: Any, var_names: str | list[str] | None = None) -> Any:
 
     The least over the values k with 0.05 <= P(z = k) <= 0.95 of the ESS of the indicator 1[z = k]. Where no
     value is in that range, the lesser one of the commonest value and of 1[z <= median]. The ESS of an
-    indicator is that of its mean with split chains, Eq. 10 to 13 of Vehtari et al. 2021, as
+    indicator is that of its mean with split chains (Vehtari et al. 2021), as
     `arviz_stats.ess(method="mean")`.
 
     Parameters
@@ -54,7 +54,7 @@ def hamming_ess(draws: Any) -> float:
 
     With C_t the mean over chains of the trace of the lag-t covariance of the indicators 1[z_i = k] of all
     sites and values, the autocorrelation is rho_t = 1 - (W - C_t) / V with W = n / (n - 1) C_0 and V = (n -
-    1) / n W + B / n: Eq. 10 of Vehtari et al. 2021 with traces in the place of variances, and squared Hamming
+    1) / n W + B / n: that of Vehtari et al. 2021 with traces in the place of variances, and squared Hamming
     distances for squared differences. Sums of rho_t are truncated as Geyer does. Chains are split; constant
     sites drop out.
 
@@ -161,7 +161,7 @@ def effective(covariance: np.ndarray, between: np.ndarray, chains: int) -> np.nd
     within = covariance[:, :1] * n / (n - 1)
     total = within * (n - 1) / n + between[:, None]
     constant = total[:, 0] <= 1e-15
-    # Vehtari et al. 2021, Eq. 10
+    # the autocorrelation of Vehtari et al. 2021
     rho = 1.0 - (within - covariance) / np.where(constant[:, None], 1.0, total)
     rho[:, 0] = 1.0
     size = chains * n

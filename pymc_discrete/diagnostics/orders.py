@@ -1,4 +1,4 @@
-"""The order in which chains have their labels: permutations that make chains agree."""
+"""The order in which chains, and draws, have their labels: permutations that make them agree."""
 
 import numpy as np
 
@@ -6,6 +6,7 @@ AGREE = 0.1  # two chains agree if the mean total variation distance of their la
 # smallest numbers of sites, and of sites per label, from which a permutation is estimated
 FEWEST, EACH = 10, 3
 SITES, DRAWS = 1000, 1000  # largest numbers of sites and of draws that are compared; they are evenly spaced
+IN_ALL = 4000  # largest number of draws of all chains that are permuted
 
 
 def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:
@@ -28,6 +29,50 @@ def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:
     if len(x) < 2 or K < 2 or x.min(initial=0) < 0 or x.shape[2] < max(FEWEST, EACH * K):
         return None
     return permutations(np.stack([(x == k).mean(axis=1) for k in range(K)], axis=2), lp)
+
+
+def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
+    """Some of the draws with their labels in one order; None unless draws differ by that order only.
+
+    Each draw is permuted such that most sites agree, as in `pmd.relabel`. That makes draws of any variable
+    somewhat more alike: it must halve the probability that two draws of a site differ, and the draws that are
+    permuted must be as probable as those that are not.
+
+    Parameters
+    ----------
+    draws : (chains, draws, ...) int
+    lp : (chains, draws) float, log densities, nats
+
+    Returns
+    -------
+    (chains, n, m) int
+    """
+    from pymc_discrete.diagnostics.relabel import by_agreement, matched  # as SciPy takes long to import
+
+    every = -(-draws.shape[1] // min(DRAWS, max(IN_ALL // len(draws), 1)))
+    x = thinned([draws[:, ::every]]).astype(int)
+    K = 1 + int(x.max(initial=0))
+    if K < 2 or x.min(initial=0) < 0 or x.shape[2] < max(FEWEST, EACH * K):
+        return None
+    given = x.reshape(-1, x.shape[2])
+    to_new, _ = matched(given, by_agreement(given, K), K)
+    found = np.take_along_axis(to_new, given, axis=1)
+    same = (to_new == to_new[0]).all(axis=1)
+    lp = np.broadcast_to(lp[:, ::every], x.shape[:2]).reshape(-1)
+    if same.all() or 2 * unlike(found, K) > unlike(given, K) or not as_probable(lp[same], lp[~same]):
+        return None
+    return found.reshape(x.shape)
+
+
+def unlike(draws: np.ndarray, K: int) -> float:
+    """The probability that a site has different labels in two draws (n, sites), averaged over sites."""
+    shares = np.stack([(draws == k).mean(axis=0) for k in range(K)])
+    return 1.0 - float((shares**2).sum(axis=0).mean())
+
+
+def as_probable(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether log densities, nats, of two sets of draws are alike."""
+    return bool(abs(a.mean() - b.mean()) <= a.std() + b.std() + 0.1)
 
 
 def thinned(variables: list[np.ndarray]) -> np.ndarray:
@@ -57,16 +102,14 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
 
     first, K = frequencies[0], frequencies.shape[2]
     orders = np.tile(np.arange(K), (len(frequencies), 1))
-    spread, mean = lp.std(axis=1), lp.mean(axis=1)
     for chain, other in enumerate(frequencies[1:], start=1):
         distance = total_variation(first, other)
         if distance <= AGREE:
             continue
         # the K x K table counts how often a site has one label in this chain and the other in chain 0
         of_chain, of_first = linear_sum_assignment(-(other.T @ first))
-        as_probable = abs(mean[chain] - mean[0]) <= spread[chain] + spread[0] + 0.1
         left = total_variation(first[:, of_first], other[:, of_chain])
-        if left > min(AGREE, distance / 2) or not as_probable:
+        if left > min(AGREE, distance / 2) or not as_probable(lp[0], lp[chain]):
             return None
         orders[chain, of_chain] = of_first
     return orders if (orders != np.arange(K)).any() else None

@@ -143,7 +143,7 @@ class Information:
     def moved(self, one: np.ndarray) -> np.ndarray:
         """The partition from which no move of a single site lowers the expected loss, reached from `one`.
 
-        Rastelli and Friel 2018, Algorithm 1. There are at most twice as many clusters as in any draw.
+        The greedy search of Rastelli and Friel 2018. There are at most twice as many clusters as in any draw.
         """
         # D[m] is what one more site adds to g(m); the last entry is read for a site's own cluster only
         D = np.append(np.diff(self.g), 0.0)

@@ -91,7 +91,7 @@ def relabel(
     References
     ----------
     Papastamoulis and Iliopoulos, Journal of Computational and Graphical Statistics 19 (2010): ECR.
-    Stephens, Journal of the Royal Statistical Society B 62 (2000), Algorithm 2.
+    Stephens, Journal of the Royal Statistical Society B 62 (2000).
     Marin, Mengersen and Robert, Handbook of Statistics 25 (2005): the pivot.
     Papastamoulis, Journal of Statistical Software 69 (2016), compares them.
 
@@ -294,7 +294,7 @@ def commonest_labels(draws: np.ndarray, to_new: np.ndarray) -> np.ndarray:
 
 
 def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
-    """(draws, K) int, the new labels by Stephens 2000, Algorithm 2, from those of a first guess.
+    """(draws, K) int, the new labels by Stephens 2000 from those of a first guess.
 
     Parameters
     ----------

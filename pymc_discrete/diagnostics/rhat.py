@@ -12,7 +12,7 @@ from pymc_discrete.diagnostics.indicators import Indicators, indicators
 def categorical_rhat(data: Any, var_names: str | list[str] | None = None) -> Any:
     r"""R-hat of categories: the greatest split R-hat of the indicators that `categorical_ess` looks at.
 
-    Eq. 4 of Vehtari et al. 2021 with split chains, as `arviz_stats.rhat(method="split")` of 1[z = k]. Ranks
+    That of Vehtari et al. 2021 with split chains, as `arviz_stats.rhat(method="split")` of 1[z = k]. Ranks
     are of no use to an indicator, which has two values.
 
     Parameters
@@ -92,7 +92,7 @@ def hamming_rhat(draws: Any) -> tuple[float, float]:
 def nested_rhat(data: Any, superchain_ids: Any, var_names: str | list[str] | None = None) -> Any:
     """Nested R-hat, for many short chains in groups (superchains) whose chains began at the same point.
 
-    Computed by `arviz_stats.rhat_nested`; Margossian et al. 2024, Nested R-hat, Bayesian Analysis, Eq. 8. The
+    Computed by `arviz_stats.rhat_nested`; Margossian et al. 2024, Nested R-hat, Bayesian Analysis. The
     values are taken as numbers, so that it suits counts and binary variables, and codes of categories only
     roughly.
 

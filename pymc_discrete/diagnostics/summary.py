@@ -19,14 +19,15 @@ from pymc_discrete.diagnostics.draws import (
 )
 from pymc_discrete.diagnostics.effective import ess_of_indicators, ess_of_mean, hamming_ess
 from pymc_discrete.diagnostics.indicators import indicators
-from pymc_discrete.diagnostics.orders import orders_of
-from pymc_discrete.diagnostics.rhat import hamming_rhat, rhat_of_indicators
-from pymc_discrete.diagnostics.verdicts import Movement, known_of, verdicts
+from pymc_discrete.diagnostics.orders import in_one_order, orders_of
+from pymc_discrete.diagnostics.rhat import categorical_rhat, hamming_rhat, rhat_of_indicators
+from pymc_discrete.diagnostics.verdicts import RHAT, Movement, known_of, verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FEW = 8  # up to this many values of a variable each has a column; with more it is taken for a count
+MOST = 0.95  # share of elements that must mix for the others to be no matter
 QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
 
@@ -211,8 +212,21 @@ def columns_of(
         lp = None if tree is None else lp_of(tree)
         lp = np.zeros((len(data), 1)) if lp is None else lp
         orders = orders_of([data], lp) if data.ndim > 2 else None
-        found = verdicts(movement, columns["rhat"], columns["ess"], known, orders)
+        switch = orders is None and data.ndim > 2 and labels_switch(data, lp)
+        found = verdicts(movement, columns["rhat"], columns["ess"], known, orders, switch)
     return {**columns, "verdict": found}
+
+
+def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
+    """Whether the draws (chains, draws, ...) mix once the labels of each of them are permuted.
+
+    lp : (chains, draws) float, log densities, nats
+    """
+    permuted = in_one_order(data, lp)
+    if permuted is None:
+        return False
+    rhat = categorical_rhat(permuted)
+    return bool((rhat[~np.isnan(rhat)] <= RHAT).mean() >= MOST)
 
 
 def values_of(data: np.ndarray) -> np.ndarray:

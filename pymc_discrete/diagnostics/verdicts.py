@@ -81,6 +81,7 @@ def verdicts(
     ess: np.ndarray,
     known: Known | None = None,
     orders: np.ndarray | None = None,
+    switch: bool = False,
 ) -> np.ndarray:
     """The verdict on each element, the first of these that applies.
 
@@ -88,7 +89,7 @@ def verdicts(
     fixed     it has one possible value
     certain   one value in all chains, as was to be expected: others are too improbable, given everything else
     constant  one value in all chains, and nothing is known of others, or other elements may hold it there
-    labels    chains differ, and no longer do once the labels of some are permuted
+    labels    draws differ, and no longer do once the labels of some chains, or of some draws, are permuted
     apart     no chain moved, and chains stand at different values
     stuck     some chain never moved though it should have: others did, or other values are probable
     slow      R-hat above 1.01, or less than 100 effective draws for each chain
@@ -101,6 +102,7 @@ def verdicts(
     rhat, ess : (elements,) float, of categories
     known : what is known of possible values and their probabilities
     orders : (chains, K) int, permutations of the labels to those of chain 0, if such were found
+    switch : whether labels are permuted within chains, and draws that are relabelled mix
 
     Returns
     -------
@@ -118,6 +120,8 @@ def verdicts(
     found = np.where(mixes, "ok", "slow").astype(object)
     found[stuck & ~still] = "stuck"
     found[apart] = "apart"
+    if switch:
+        found[found == "slow"] = "labels"
     if orders is not None:
         same = relabelled(orders, begin)
         agree = (same == same[0]).all(axis=0)

@@ -198,6 +198,7 @@ def discrete_langevin(
     ----------
     Zhang, Liu and Liu 2022, A Langevin-like Sampler for Discrete Distributions.
     Sun, Dai, Dai, Zhou and Schuurmans 2023, Discrete Langevin Samplers via Wasserstein Gradient Flow.
+    Hauschulz 2024, Training Energy-Based Models by Learning to Sample with Discrete Flows.
     """
     check_choice("balancing", balancing, BALANCING)
     check_choice("proposal", proposal, PROPOSALS)
@@ -210,7 +211,7 @@ def discrete_langevin(
         d, values, current = moves_of(x, differences, space)
         logg = log_weights(d, current, balancing)
         if proposal == "dlp":
-            # Zhang et al. 2022, Eq. 4
+            # Zhang et al. 2022; Hauschulz 2024, Eq. 2.25
             distance = (values - x[:, None]).astype(logg.dtype)
             unit = jnp.where(space.nominal, 1.0, params["scale"])[:, None]
             squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)

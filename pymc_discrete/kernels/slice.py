@@ -1,7 +1,7 @@
 """Slice sampling along the axes and along directions scaled by the covariance of the target.
 
 The univariate update is that of blackjax. Every update leaves any density exactly invariant: the direction
-is drawn independently of the point, and Neal's stepping out and shrinkage along it (2003, Fig. 3 and 5) are
+is drawn independently of the point, and Neal's stepping out and shrinkage along it (2003) are
 reversible, also where the slice consists of several intervals. The search of Zoltowski et al. 2021 (App. E)
 is not reversible: it finds *a* root, which need not be the same one from every point of the interval it
 returns.

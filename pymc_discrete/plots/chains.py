@@ -1,6 +1,6 @@
 """The draws themselves, as an image."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
 from pymc_discrete.plots.figure import NAMED, WIDTH, Entry, Figure, colours_of, image, line
-from pymc_discrete.plots.read import Variable, tree_of, variables_of
+from pymc_discrete.plots.read import Variable, names_of_values, tree_of, variables_of
 
 ROWS, COLUMNS = 500, 800  # an image has at most so many rows and columns
 VISUALS = ("image", "borders", "legend", "title", "xlabel", "ylabel", "xticks", "yticks")
@@ -20,6 +20,7 @@ def plot_chains(
     var_names: str | list[str] | None = None,
     *,
     coords: Mapping[str, Any] | None = None,
+    value_names: str | Mapping[int, str] | Sequence[str] | None = None,
     labeller: BaseLabeller | None = None,
     backend: str | None = None,
     visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
@@ -36,9 +37,14 @@ def plot_chains(
     idata : DataTree
         Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_names : str or list of str
-        Discrete variables, a panel for each; all of them by default.
+        Discrete variables, a panel for each; by default all that the model draws, or, of
+        results that do not say which these are, all of integers.
     coords : dict, optional
         {dimension: labels} of the elements to draw, and of chains: ``coords={"chain": [0, 3]}``.
+    value_names : str, dict or sequence of str, optional
+        The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
+        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, as {value: name} or
+        in a sequence.
     labeller : arviz_base.labels.BaseLabeller, optional
         Makes the labels of the elements of their coordinates.
     backend : {"matplotlib", "plotly"}, optional
@@ -59,7 +65,8 @@ def plot_chains(
     TypeError
         If `idata` is no DataTree with a group ``posterior``.
     ValueError
-        If a variable does not exist or is not of integers, or for another backend or visual.
+        If a variable does not exist or is not of integers, if `value_names` do not fit, or for another
+        backend or visual.
 
     Notes
     -----
@@ -72,7 +79,7 @@ def plot_chains(
     >>> pmd.plot_chains(idata, "z")  # doctest: +SKIP
     """
     tree = tree_of(idata, coords)
-    variables = variables_of(tree, var_names, labeller)
+    variables, names = variables_of(tree, var_names, labeller), names_of_values(idata, value_names)
     tables = {v.name: table(v) for v in variables}
     kinds = {name: np.unique(t.values) for name, t in tables.items()}
     named = [values for values in kinds.values() if len(values) <= NAMED]
@@ -93,7 +100,9 @@ def plot_chains(
     for v in variables:
         draw(figure, v, tables[v.name], values if few[v.name] else None, colours)
     if any(few.values()):
-        entries = [Entry(str(k), c, "patch") for k, c in zip(values, colours, strict=False)]
+        entries = [
+            Entry(names.get(int(k), str(k)), c, "patch") for k, c in zip(values, colours, strict=False)
+        ]
         figure.legend(entries[::-1], variables[0].name if len(variables) == 1 else "value")
     return figure.collection
 

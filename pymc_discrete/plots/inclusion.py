@@ -41,7 +41,7 @@ def plot_inclusion(
 ) -> PlotCollection:
     """The inclusion probability of each indicator, with its Monte Carlo standard error, and a dot per chain.
 
-    The point is the mean over all chains, the line reaches two Monte Carlo standard errors to both sides.
+    The dash is the mean over all chains, the line reaches two Monte Carlo standard errors to both sides.
     Dots of chains that lie further apart than the line is long are chains that do not agree. The dashed line
     at 1/2 is the border of the median probability model.
 
@@ -129,7 +129,7 @@ def plot_inclusion(
     figure.colour_by("chain", range(len(chains)), colours)
     for v in drawn:
         draw(figure, v, shares[v.name], *found[v.name])
-    entries = [Entry("mean", "black", "dot")]
+    entries = [Entry("mean", "black", "dash")]
     if few and len(chains) > 1:
         entries += [Entry(f"chain {c}", colour, "dot") for c, colour in zip(chains, colours, strict=False)]
     elif len(chains) > 1:
@@ -163,16 +163,16 @@ def draw(figure: Figure, v: Variable, shares: Shares, p: xr.DataArray, error: np
     side = np.linspace(-0.25, 0.25, n) if n > 1 and v.size <= APART else np.zeros(n)
     at = xr.DataArray(place + side[:, None], {"chain": np.arange(n)}, ["chain", element])
     mean = p.mean("chain").to_dataset(name=name)
-    size = 40 if v.size <= APART else 12
+    size, long = (16, 70) if v.size <= APART else (5, 14)
     half = xr.DataArray([0.5, 0.5], dims="end").to_dataset(name=name)
     ends = (-0.6, v.size - 0.4)
     figure.draw("reference", line, half, x=ends, color="B3", linestyle="C1", width=1)
     if n > 1:
-        figure.draw("chains", points, p.to_dataset(name=name), ["color"], x=at, size=size / 2.5)
+        figure.draw("chains", points, p.to_dataset(name=name), ["color"], x=at, size=size)
     reach = mean[name].values[:, None] + ERRORS * error[:, None] * [-1.0, 1.0, np.nan]
     lines = xr.DataArray(reach.ravel(), dims="end")
-    figure.draw("mcse", line, lines.to_dataset(name=name), x=np.repeat(place, 3), color="black", width=1.5)
-    figure.draw("mean", points, mean, color="black", size=size)
+    figure.draw("mcse", line, lines.to_dataset(name=name), x=np.repeat(place, 3), color="black", width=2)
+    figure.draw("mean", points, mean, color="black", size=long, marker=figure.markers["dash"])
     figure.limits(name, ends, (-0.03, 1.03))
     figure.ticks("x", name, v.labels)
     title = f"{name}: inclusion probability ± {ERRORS} Monte Carlo standard errors\n{shares.source}"

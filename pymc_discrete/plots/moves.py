@@ -50,7 +50,8 @@ def plot_moves(
     idata : DataTree
         Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_names : str or list of str
-        Discrete variables, a panel for each; all of them by default.
+        Discrete variables, a panel for each; by default all that the model draws, or, of
+        results that do not say which these are, all of integers.
     coords : dict, optional
         {dimension: labels} of the elements to draw.
     labeller : arviz_base.labels.BaseLabeller, optional

@@ -1,6 +1,6 @@
 """The probability of each value of the elements of discrete variables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from pymc_discrete.plots.figure import (
     image,
     points,
 )
-from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
+from pymc_discrete.plots.read import Shares, Variable, names_of_values, shares_of, tree_of, variables_of
 from pymc_discrete.targets.names import shown
 
 BARS = 700  # more bars than this would be thinner than a pixel
@@ -46,6 +46,7 @@ def plot_probabilities(
     *,
     data: Any = None,
     coords: Mapping[str, Any] | None = None,
+    value_names: str | Mapping[int, str] | Sequence[str] | None = None,
     labeller: BaseLabeller | None = None,
     backend: str | None = None,
     visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
@@ -61,13 +62,18 @@ def plot_probabilities(
     idata : DataTree
         Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_names : str or list of str
-        Discrete variables, a panel for each; all of them by default.
+        Discrete variables, a panel for each; by default all that the model draws, or, of
+        results that do not say which these are, all of integers.
     data : str or array_like, optional
         Observed data to draw below the bars, with the same horizontal axis: one or several numbers for each
         element, or the name of a variable of the groups ``observed_data`` or ``constant_data``. For one
         variable only.
     coords : dict, optional
         {dimension: labels} of the elements to draw.
+    value_names : str, dict or sequence of str, optional
+        The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
+        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, as {value: name} or
+        in a sequence.
     labeller : arviz_base.labels.BaseLabeller, optional
         Makes the labels of the elements of their coordinates.
     backend : {"matplotlib", "plotly"}, optional
@@ -88,8 +94,8 @@ def plot_probabilities(
     TypeError
         If `idata` is no DataTree with a group ``posterior``.
     ValueError
-        If a variable does not exist or is not of integers, if `data` does not fit, or for another backend or
-        visual.
+        If a variable does not exist or is not of integers, if `data` or `value_names` do not fit, or for
+        another backend or visual.
 
     Notes
     -----
@@ -101,16 +107,17 @@ def plot_probabilities(
     Examples
     --------
     >>> pmd.plot_probabilities(idata, "state", data="y")  # doctest: +SKIP
+    >>> pmd.plot_probabilities(idata, "z", value_names=["absent", "present"])  # doctest: +SKIP
     """
     tree = tree_of(idata, coords)
-    variables = variables_of(tree, var_names, labeller)
+    variables, names = variables_of(tree, var_names, labeller), names_of_values(idata, value_names)
     if data is not None and len(variables) > 1:
         raise ValueError(
             f"data belongs to the elements of one variable, and {shown(v.name for v in variables)} are "
             'drawn. Name one of them: plot_probabilities(idata, "z", data=data).'
         )
     observed = None if data is None else data_of(tree, data, variables[0])
-    panels = panels_of([(v, shares_of(tree, v)) for v in variables], flat=observed is not None)
+    panels = panels_of([(v, shares_of(tree, v)) for v in variables], names, flat=observed is not None)
     arrays, heights = {name: panel.p for name, panel in panels.items()}, [p.height for p in panels.values()]
     if observed is not None:
         arrays[str(observed.name)] = observed
@@ -140,12 +147,12 @@ def plot_probabilities(
         figure.colour_by("value", values, colours)
         for name, panel in barred.items():
             draw_bars(figure, name, panel, panel.variable.axis if observed is None else None)
-        named = [Entry(str(v), c, "patch") for v, c in zip(values, colours, strict=False)]
+        named = [Entry(names.get(v, str(v)), c, "patch") for v, c in zip(values, colours, strict=False)]
         figure.legend(named[::-1], next(iter(barred)) if len(barred) == 1 else "value")
     matrices = [name for name, panel in panels.items() if panel.kind == "matrix"]
     for name, panel in panels.items():
         if panel.kind == "heat map":
-            draw_heat_map(figure, name, panel, panel.variable.axis if observed is None else None)
+            draw_heat_map(figure, name, panel, names, panel.variable.axis if observed is None else None)
         elif panel.kind == "matrix":
             beside = [figure.target(other) for other in matrices] if name == matrices[-1] else None
             draw_matrix(figure, name, panel, beside)
@@ -188,8 +195,10 @@ class Panel(NamedTuple):
         return (min(width, height * cells / rows) if is_square(self.p) else width) + 0.7, height + 0.9
 
 
-def panels_of(variables: list[tuple[Variable, Shares]], flat: bool) -> dict[str, Panel]:
-    """{name of the panel: Panel}; `flat` where elements have to be in one row."""
+def panels_of(
+    variables: list[tuple[Variable, Shares]], names: dict[int, str], flat: bool
+) -> dict[str, Panel]:
+    """{name of the panel: Panel}, given the names of values; `flat` where elements have to be in one row."""
     kinds = {v.name: kind_of(v, shares, flat) for v, shares in variables}
     barred = [shares.values for v, shares in variables if kinds[v.name] == "bars"]
     values = np.unique(np.concatenate(barred)) if barred else np.zeros(0, int)
@@ -210,7 +219,8 @@ def panels_of(variables: list[tuple[Variable, Shares]], flat: bool) -> dict[str,
                 if is_binary(shares) and shares.values[k] != 1:
                     continue
                 array = xr.DataArray(p[:, k].reshape(v.draws.shape[2:]), dims=dims)
-                panels[f"{name} = {shares.values[k]}"] = Panel(v, shares, kind, array)
+                value = int(shares.values[k])
+                panels[f"{name} = {names.get(value, value)}"] = Panel(v, shares, kind, array)
     return panels
 
 
@@ -277,14 +287,14 @@ def draw_bars(figure: Figure, name: str, panel: Panel, axis: str | None) -> None
     figure.label(name, title, axis, "probability")
 
 
-def draw_heat_map(figure: Figure, name: str, panel: Panel, axis: str | None) -> None:
+def draw_heat_map(figure: Figure, name: str, panel: Panel, names: dict[int, str], axis: str | None) -> None:
     """An image with the values from below to above."""
     v, values = panel.variable, panel.shares.values
     most = 1.0 if len(values) <= NAMED else float(panel.p.max()) or 1.0
     figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability", high=most)
     figure.limits(name, (-0.5, v.size - 0.5), (-0.5, len(values) - 0.5))
     figure.ticks("x", name, v.labels)
-    figure.ticks("y", name, [str(k) for k in values], 12)
+    figure.ticks("y", name, [names.get(int(k), str(k)) for k in values], 12)
     title = f"{v.name}: probability of each value ({panel.shares.source})"
     figure.label(name, title, axis, f"value of {v.name}")
 

@@ -1,7 +1,8 @@
 """What the plots read from a result: variables, the names of their elements, probabilities of values."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 
 from pymc_discrete.checks import check_result
-from pymc_discrete.diagnostics.draws import batches, checked, counted, posterior_of
+from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, posterior_of
 from pymc_discrete.targets.names import shown
 
 GROUPS = ("posterior", "probabilities", "conditionals", "sample_stats", "observed_data", "constant_data")
@@ -108,6 +109,9 @@ def variables_of(
 ) -> list[Variable]:
     """The discrete variables of the posterior that are to be drawn.
 
+    By default those that the model draws where the result says which these are, as that of `pmd.sample`
+    does, or else all.
+
     Raises
     ------
     ValueError
@@ -115,6 +119,8 @@ def variables_of(
         than 4 draws, and where there are no discrete variables.
     """
     labeller = labeller or BaseLabeller()
+    if var_names is None and DISCRETE in tree["posterior"].attrs:
+        var_names = json.loads(tree["posterior"].attrs[DISCRETE])
     found = []
     for key, draws in posterior_of(tree, var_names).data_vars.items():
         name = str(key)
@@ -123,6 +129,35 @@ def variables_of(
             raise ValueError(f"{name!r} has no elements to draw: its shape is {draws.shape}.")
         found.append(Variable(name, draws, labels_of(draws, labeller), axis_of(draws)))
     return found
+
+
+def names_of_values(
+    idata: Any, value_names: str | Mapping[int, str] | Sequence[str] | None
+) -> dict[int, str]:
+    """{value: name}, of those values that have one.
+
+    Parameters
+    ----------
+    value_names : a dimension of the posterior whose coordinates name the values 0, 1, ...; their names in a
+        sequence; or {value: name}
+
+    Raises
+    ------
+    ValueError
+        If the posterior has no such dimension, or it has no coordinates.
+    """
+    if isinstance(value_names, str):
+        named = idata["posterior"].coords if isinstance(idata, xr.DataTree) else idata.coords
+        there = [str(d) for d in named if d not in ("chain", "draw")]
+        if value_names not in there:
+            raise ValueError(
+                f"value_names={value_names!r} is no dimension of the posterior with coordinates; those are "
+                f"{shown(there) or 'none'}. Pass one of them, or the names themselves: {{0: 'absent', ...}}."
+            )
+        value_names = [str(name) for name in named[value_names].values]
+    if value_names is None or isinstance(value_names, Mapping):
+        return {int(value): str(name) for value, name in (value_names or {}).items()}
+    return dict(enumerate(map(str, value_names)))
 
 
 def labels_of(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:

@@ -288,7 +288,7 @@ class NutsBlock(Block):
         if not ends:
             return states._replace(step_size=step_size)
         welford = states.mass.wc_state
-        # Chan, Golub and LeVeque 1983, Eq. 1.5: sums of squares about the mean of all chains
+        # Chan, Golub and LeVeque 1983: sums of squares about the mean of all chains
         share = welford.sample_size / welford.sample_size.sum()
         mean = share @ welford.mean
         offsets = welford.mean - mean

@@ -95,7 +95,7 @@ class ReparameterizedSlice(JaxStep):
 
     References
     ----------
-    Neal 2003, Slice sampling, Fig. 3 and 5. Zoltowski, Cai and Adams 2021, Slice Sampling
+    Neal 2003, Slice sampling. Zoltowski, Cai and Adams 2021, Slice Sampling
     Reparameterization Gradients, Section 2.1.
 
     Examples

@@ -29,6 +29,11 @@ def walk(states=5):
     return P
 
 
+def rotation(states=5, forward=0.9):
+    """The transition matrix of chains that go to the next state around a circle, or stay: not reversible."""
+    return (1 - forward) * np.eye(states) + forward * np.roll(np.eye(states), 1, axis=1)
+
+
 def two_states(rho):
     """The transition matrix of two equally probable states with autocorrelation rho at lag 1."""
     return np.array([[1 + rho, 1 - rho], [1 - rho, 1 + rho]]) / 2

@@ -1,5 +1,6 @@
 """Switched labels are put right, and what does not depend on labels is what enumeration gives."""
 
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -83,6 +84,20 @@ def test_switched_labels_come_back(method):
     assert to_new.attrs["method"] == method
     changed = (to_new.values != np.arange(K)).any(axis=2).mean()
     assert to_new.attrs["share_permuted"] == changed > 0.5
+
+
+def test_the_check_sees_permutations_that_go_the_wrong_way(monkeypatch):
+    """The new label of each label, taken for the old one; of two components both are the same."""
+    module = import_module("pymc_discrete.diagnostics.relabel")
+    assigned = module.assigned
+
+    def inverse(scores):
+        to_new, total = assigned(scores)
+        return np.argsort(to_new, axis=1), total
+
+    monkeypatch.setattr(module, "assigned", inverse)
+    with pytest.raises(AssertionError):
+        test_switched_labels_come_back("ecr")
 
 
 def test_chains_of_which_each_has_its_own_order():
@@ -249,6 +264,25 @@ def test_partition_of_equal_draws_is_theirs(loss):
     found = pmd.partition(tree_of(z), "z", loss=loss)
     np.testing.assert_array_equal(found, [1, 1, 0, 0, 0, 2])
     assert found.attrs["expected_loss"] == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("planted", ["no search", "draws of one partition count once"])
+def test_the_checks_see_partitions_that_are_not_the_best(planted, monkeypatch):
+    module = import_module("pymc_discrete.diagnostics.partition")
+    if planted == "no search":
+        monkeypatch.setattr(module.Information, "moved", lambda self, one: one)
+        with pytest.raises(AssertionError):
+            test_partition_of_draws_that_are_all_different("VI")
+        return
+    made = module.Information.__init__
+
+    def unweighted(self, *args):
+        made(self, *args)
+        self.weights = np.full(len(self.weights), 1 / len(self.weights))
+
+    monkeypatch.setattr(module.Information, "__init__", unweighted)
+    with pytest.raises(AssertionError):
+        test_partition_against_all_partitions("VI", variation, 0)
 
 
 def relabel(change=lambda dataset: dataset, **arguments):

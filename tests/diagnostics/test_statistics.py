@@ -1,5 +1,7 @@
 """Each statistic on chains whose answer is known, and against ArviZ's where it has the same one."""
 
+from importlib import import_module
+
 import arviz_stats
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from scipy.stats import chi2
 
 from pymc_discrete import diagnostics
 from pymc_discrete.diagnostics import effective
-from tests.diagnostics.chains import dar, following_theta, markov, two_states, walk
+from tests.diagnostics.chains import dar, following_theta, markov, rotation, two_states, walk
 
 
 @pytest.fixture
@@ -61,6 +63,20 @@ def test_many_values_are_read_a_site_at_a_time(rng):
         values, counts = np.unique(y, return_counts=True)
         both = y == values[counts.argmax()], y <= np.median(y)
         assert ess == pytest.approx(min(arviz_stats.ess(i, method="mean") for i in both), rel=1e-3)
+
+
+def test_the_checks_see_an_ess_of_single_chains(rng, monkeypatch):
+    """Without the variance between chains."""
+    right = effective.effective
+    monkeypatch.setattr(effective, "effective", lambda c, between, chains: right(c, 0 * between, chains))
+    with pytest.raises(AssertionError):
+        test_ess_and_rhat_are_those_of_arviz(rng, draws=301, phi=0.7)
+
+
+def test_the_checks_see_chains_that_are_not_split(rng, monkeypatch):
+    monkeypatch.setattr(effective, "in_halves", lambda y: y)
+    with pytest.raises(AssertionError):
+        test_ess_and_rhat_are_those_of_arviz(rng, draws=301, phi=0.7)
 
 
 # ---------------------------------------------------------------- R-hat
@@ -148,6 +164,25 @@ def test_degrees_of_freedom_of_a_walk_are_those_of_its_eigenvalues(rng):
     assert df == pytest.approx(3 * deltas.sum() ** 2 / (deltas**2).sum(), rel=0.1)
 
 
+def with_wrong_traces(monkeypatch, wrong):
+    """Plant an error in the long-run covariance; wrong : (tr D, number of categories) -> tr D, tr D^2"""
+    module = import_module("pymc_discrete.diagnostics.chi_square")
+    right = module.long_run
+    monkeypatch.setattr(module, "long_run", lambda y, p: wrong(right(y, p)[0], (p > 0).sum(axis=1)))
+
+
+def test_the_check_sees_covariances_at_positive_lags_only(rng, monkeypatch):
+    with_wrong_traces(monkeypatch, lambda trace, m: ((trace + m - 1) / 2, (trace + m - 1) ** 2 / 4 / (m - 1)))
+    with pytest.raises(AssertionError):
+        test_the_correction_is_the_autocorrelation_time(rng)
+
+
+def test_the_check_sees_eigenvalues_that_are_taken_for_equal(rng, monkeypatch):
+    with_wrong_traces(monkeypatch, lambda trace, m: (trace, trace**2 / (m - 1)))
+    with pytest.raises(AssertionError):
+        test_degrees_of_freedom_of_a_walk_are_those_of_its_eigenvalues(rng)
+
+
 def test_chains_frozen_apart_are_rejected_and_not_by_weiss():
     z = np.tile(np.array([0, 0, 1, 1])[:, None, None], (1, 500, 1))
     assert diagnostics.chi_square(z)[0, 3] < 1e-100
@@ -183,20 +218,24 @@ def test_share_rejected():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compare", ["chains", "stretches"])
-@pytest.mark.parametrize("kind", ["independent", "dar", "theta", "walk", "antithetic"])
+@pytest.mark.parametrize("kind", ["independent", "dar", "theta", "walk", "antithetic", "rotation"])
 def test_rejection_rates(rng, kind, compare):
-    """Of 500 simulated runs without any fault, about 5 % are rejected at 5 %; of antithetic ones fewer."""
+    """Of 500 simulated runs without any fault, about 5 % are rejected at 5 %.
+
+    Fewer are of antithetic chains, and of chains that go around in circles and are not reversible.
+    """
     z = {
         "independent": lambda: markov(rng, dar(0.0, [0.5, 0.3, 0.2]), 500, 4, 2000),
         "dar": lambda: markov(rng, dar(0.8, [0.5, 0.3, 0.2]), 500, 4, 2000),
         "theta": lambda: following_theta(rng, 0.9, 500, 4, 2000),
         "walk": lambda: markov(rng, walk(), 500, 4, 2000),
         "antithetic": lambda: markov(rng, two_states(-0.8), 500, 4, 2000),
+        "rotation": lambda: markov(rng, rotation(), 500, 4, 2000),
     }[kind]()
     p = diagnostics.chi_square(z, compare=compare)[:, 3]
     share = (p[~np.isnan(p)] < 0.05).mean()
     assert share < 0.09  # four standard errors above 5 %
-    if kind != "antithetic":
+    if kind not in ("antithetic", "rotation"):
         assert share > 0.015
     if kind in ("theta", "walk"):
         assert (diagnostics.chi_square(z, method="weiss", compare=compare)[:, 3] < 0.05).mean() > 0.4

@@ -59,6 +59,30 @@ def other_labels(rng):
     return z
 
 
+def labels_within(rng):
+    """All chains exchange their labels now and then."""
+    usual = rng.permutation(np.arange(30) % 3)
+    z = np.where(rng.random((CHAINS, DRAWS, 30)) < 0.9, usual, rng.integers(0, 3, (CHAINS, DRAWS, 30)))
+    return switched_now_and_then(rng, z)
+
+
+def switched_now_and_then(rng, z):
+    """The labels 0, 1, 2 of z (chains, draws, sites), permuted anew after 50 draws on average."""
+    for chain in z:
+        begins = np.flatnonzero(rng.random(DRAWS) < 0.02)
+        for first, last in zip([0, *begins], [*begins, DRAWS], strict=True):
+            chain[first:last] = rng.permutation(3)[chain[first:last]]
+    return z
+
+
+def two_patterns(rng):
+    """Chains jump between two patterns that no permutation of labels makes equal."""
+    one = rng.integers(0, 3, 30)
+    other = (one + rng.integers(1, 3, 30)) % 3
+    which = markov(rng, two_states(0.98), 1, CHAINS, DRAWS)
+    return np.where(rng.random((CHAINS, DRAWS, 30)) < 0.9, np.where(which == 0, one, other), 0)
+
+
 def rare(rng):
     """A value that a few chains happened to visit, and others not: nothing is wrong."""
     z = np.zeros((CHAINS, DRAWS, 2), int)
@@ -78,6 +102,8 @@ def rare(rng):
         (frozen_apart, None, "apart"),
         (one_stuck, None, "stuck"),
         (other_labels, None, "labels"),
+        (labels_within, None, "labels"),
+        (two_patterns, None, "slow"),
         (slow, None, "slow"),
         (rare, None, "ok"),
     ],
@@ -189,6 +215,17 @@ def test_a_result_of_pm_sample():
     assert list(table.index) == ["z[a]", "z[b]", "k[0]", "k[1]"]
     assert list(table["verdict"]) == ["ok", "constant", "ok", "constant"]
     assert table.loc["z[a]", "P(1)"] == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / 800))
+
+
+@pytest.mark.filterwarnings("ignore:Data in x contains missing values")
+def test_values_of_which_a_part_is_missing():
+    """What PyMC puts together of observed and drawn values is not summarised unless it is named."""
+    with pm.Model() as model:
+        pm.Poisson("x", 3.0, observed=np.ma.masked_equal([2, -1, 5, -1], -1))
+    idata = pmd.sample(50, tune=20, chains=2, random_seed=1, model=model, **QUIET)
+    assert list(pmd.summary(idata).index) == ["x_unobserved[0]", "x_unobserved[1]"]
+    assert list(pmd.summary(idata, "x").index) == ["x[0]", "x[1]", "x[2]", "x[3]"]
+    assert idata["posterior"].attrs["discrete_variables"] == '["x_unobserved"]'
 
 
 def test_what_others_hold_is_not_certain():

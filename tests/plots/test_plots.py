@@ -154,6 +154,45 @@ def test_several_variables_have_the_same_colours(rng, backend):
     )
 
 
+def test_by_default_what_the_model_draws_is_drawn(rng, backend):
+    tree = tree_of(rng.integers(0, 2, (2, 40, 3)), total=rng.integers(0, 9, (2, 40)))
+    assert set(pmd.plot_counts(tree, backend=backend).viz["plot"].data_vars) == {
+        "z[0]",
+        "z[1]",
+        "z[2]",
+        "total",
+    }
+    tree["posterior"].attrs["discrete_variables"] = '["z"]'
+    for plot in PLOTS:
+        if plot is not pmd.plot_coclustering:  # which is of one variable that is named
+            assert not [p for p in plot(tree, backend=backend).viz["plot"].data_vars if p[0] != "z"]
+
+
+@pytest.mark.parametrize(
+    "given", ["state", ["quiet", "usual", "active"], {0: "quiet", 1: "usual", 2: "active"}], ids=str
+)
+def test_values_have_names(rng, backend, given):
+    z = rng.integers(0, 3, (2, 40, 5))
+    coords = {"state": ["quiet", "usual", "active"]}
+    tree = tree_of(z, coords, {"mu": ["state"]}, mu=rng.normal(size=(2, 40, 3)))
+    for plot in (pmd.plot_probabilities, pmd.plot_chains):
+        assert legend(plot(tree, "z", value_names=given, backend=backend)) == ["active", "usual", "quiet"]
+    tree = tree_of(
+        rng.integers(0, 3, (2, 10, 6, 8)), coords, {"mu": ["state"]}, mu=rng.normal(size=(2, 10, 3))
+    )
+    drawn = pmd.plot_probabilities(tree, "z", value_names=given, backend=backend)
+    assert title(drawn, "z = usual") == "P(z = usual)"
+    wide = tree_of(rng.integers(0, 12, (2, 40, 5)), coords, {"mu": ["state"]}, mu=rng.normal(size=(2, 40, 3)))
+    drawn = pmd.plot_probabilities(wide, "z", value_names=given, backend=backend)
+    assert tick_labels(drawn, axis="y")[:4] == ["quiet", "usual", "active", "3"]
+
+
+def test_names_of_values_that_do_not_exist(rng):
+    tree = tree_of(rng.integers(0, 3, (2, 40, 5)))
+    with pytest.raises(ValueError, match=r"value_names='state' is no dimension .* those are 'z_dim_0'"):
+        pmd.plot_probabilities(tree, "z", value_names="state")
+
+
 def test_many_values_and_many_elements_are_a_heat_map(rng, backend):
     wide = rng.poisson(20, (2, 40, 5))
     drawn = pmd.plot_probabilities(tree_of(wide), "z", backend=backend)

@@ -235,7 +235,7 @@ def langevin_rows(
 ) -> dict[int, float]:
     """{value: probability} of site i in state s.
 
-    Zhang et al. 2022, Eq. 4, and the two-state or uniformised chain run for a time h.
+    Zhang et al. 2022, and the two-state or uniformised chain run for a time h.
     """
     now = int(e.states[s, i])
     d = {
