@@ -5,12 +5,14 @@ gallery are notebooks in Markdown, which are run when the site is built.
 """
 
 import os
-from importlib.metadata import version as version_of
+from importlib.metadata import metadata
 from pathlib import Path
 
 project = "pymc-discrete"
 author = "The pymc-discrete developers"
-version = release = version_of("pymc-discrete")
+package = metadata("pymc-discrete")
+version = release = package["Version"]
+urls = dict(entry.split(", ") for entry in package.get_all("Project-URL"))  # those of pyproject.toml
 
 extensions = [
     "myst_nb",
@@ -18,6 +20,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas need no other site
 ]
 root_doc = "index"  # which shows the README
 include_patterns = ["*.md", "docs/**", "benchmarks/*.md", "benchmarks/results/**"]
@@ -51,10 +54,12 @@ numpydoc_show_class_members = False
 
 html_theme = "pymc_sphinx_theme"
 html_title = "pymc-discrete"
+html_baseurl = urls["Documentation"]
 html_theme_options = {
+    "github_url": urls["Homepage"],
     "google_analytics_id": "",  # the theme's own counts visits of PyMC's pages
     "logo": {"text": "pymc-discrete"},
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "secondary_sidebar_items": ["page-toc"],
 }
 html_static_path = ["_static"]

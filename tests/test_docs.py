@@ -1,6 +1,8 @@
 """What pages say of the code is what the code says."""
 
 import importlib.util
+import re
+import tomllib
 
 import pytest
 
@@ -29,6 +31,17 @@ def test_the_figure_of_the_architecture_names_what_there_is():
             _, sentence, _ = figure.caption(name)
             assert sentence
     assert {end for arrow in figure.ARROWS for end in arrow} <= set(figure.BOXES)
+
+
+def test_all_addresses_of_the_project_are_those_of_pyproject():
+    texts = [(ROOT / name).read_text() for name in ("pyproject.toml", "CITATION.cff", "conda/recipe.yaml")]
+    owner, name = tomllib.loads(texts[0])["project"]["urls"]["Homepage"].split("/")[-2:]
+    found = {
+        match for text in texts for match in re.findall(r"github(?:usercontent)?\.com/([\w-]+/[\w-]+)", text)
+    }
+    assert found == {f"{owner}/{name}"}
+    pages = {match for text in texts for match in re.findall(r"//([\w-]+\.github\.io/[\w-]+)", text)}
+    assert pages == {f"{owner}.github.io/{name}"}
 
 
 def test_the_reference_has_every_public_name():
