@@ -5,6 +5,7 @@ from .diagnostics.coclustering import coclustering
 from .diagnostics.partition import partition
 from .diagnostics.relabel import relabel
 from .diagnostics.summary import summary
+from .distributions.permutation import Permutation
 from .factor_graphs import FactorGraph
 from .plots.chains import plot_chains
 from .plots.coclustering import plot_coclustering
@@ -40,6 +41,7 @@ __all__ = [
     "FactorGraph",
     "GibbsWithGradients",
     "PathAuxiliary",
+    "Permutation",
     "PerturbAndMaxProduct",
     "ReparameterizedSlice",
     "Space",

@@ -14,6 +14,7 @@ LAYERS = (
     "checks",
     "reuse",
     "fork",
+    "distributions",
     "targets",
     "kernels",
     "collapse",

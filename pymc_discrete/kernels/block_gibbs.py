@@ -30,9 +30,10 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
 
     The same set has the same probability from each of its values, so no acceptance test is needed.
 
-    Sites that change only together (`FixedSums`) are drawn in pairs, by a random matching of the sites of
+    Sites that change only together (`Constraint`) are drawn in pairs, by a random matching of the sites of
     each set that does not look at the state. The conditional of a pair given its sum has one degree of
-    freedom, the value of its first site, which is drawn as above.
+    freedom, the value of its first site, which is drawn as above. A pair of places of a permutation keeps or
+    swaps its values.
 
     A step reverses the order of its sweep with probability 1/2, which makes it reversible and not only
     invariant. The sweeps of a draw (`sweeper`) keep one order: after a reversal the last sites would be drawn
@@ -180,7 +181,7 @@ def pairs_of(target, n: int) -> int:
 
 
 def visit_sets(target, n: int, sets: np.ndarray, inner: bool):
-    """A visit that draws pairs of the sites of each set, given their sum.
+    """A visit that draws pairs of the sites of each set, given what constrains them.
 
     Parameters
     ----------
@@ -250,7 +251,7 @@ def matching(key, sites: np.ndarray):
 
 
 def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
-    """x after pairs of sites of variable n were drawn, each given its sum and all other sites.
+    """x after pairs of sites of variable n were drawn, each given its constraint and all other sites.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
         first = jnp.asarray(v.lower)[pairs[:, :1]] + np.arange(v.K)
     else:
         first = stretch(u[1:], v, now[:, 0])
-    values = jax.lax.optimization_barrier(v.constraint.together(first.astype(x.dtype), now))
+    values = jax.lax.optimization_barrier(v.constraint.candidates(first.astype(x.dtype), now))
     d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
     k = choose(u[0], d)[:, None, None]
     drawn = jnp.take_along_axis(values, k, axis=1, mode="clip")[:, 0]

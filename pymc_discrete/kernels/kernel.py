@@ -83,8 +83,8 @@ def refuse_constrained(space: Any) -> None:
     if space.constrained.any():
         names = ", ".join(map(repr, space.names_at(np.flatnonzero(space.constrained))))
         raise ValueError(
-            f"This kernel changes sites one by one, and that breaks the fixed sums of {names}. Use "
-            "block_gibbs, the kernel of pmd.BlockGibbs, which moves units from one count to another."
+            f"This kernel changes sites one by one, and those of {names} can only change two at a time. Use "
+            "block_gibbs, the kernel of pmd.BlockGibbs."
         )
 
 

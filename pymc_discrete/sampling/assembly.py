@@ -24,7 +24,7 @@ from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
-from pymc_discrete.steps.suited import steps_for, with_fixed_sums
+from pymc_discrete.steps.suited import constrained_vectors, steps_for
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.integrals.choice import say_not_integrated
@@ -83,8 +83,8 @@ def steps_of(
     left = [
         str(v.name) for v in model.discrete_value_vars if v.name not in assigned and np.size(point[v.name])
     ]
-    counts = with_fixed_sums(model, left)  # which are not summed out
-    left = [name for name in left if name not in counts]
+    vectors = constrained_vectors(model, left)  # which are not summed out
+    left = [name for name in left if name not in vectors]
     moved = [str(v.name) for v in model.continuous_value_vars if v.name not in assigned]
     if isinstance(collapse, str):  # "auto"
         # what is integrated out is drawn by its step, before anything else may move
@@ -97,14 +97,14 @@ def steps_of(
             _log.info(line)
     if collapsed:
         left = [name for name in left if name not in collapsed.density.names]
-    if left or counts:
+    if left or vectors:
         options: dict[str, Any] = {"initial_point": point}
-        alone = not counts and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
+        alone = not vectors and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
         if not collapsed and alone:
             options["integrate"] = gated_coefficients(model, left, moved, point) or None
         elif collapsed and isinstance(collapse, str):
             say_not_integrated(model, left, moved, point, collapsed.density.names)
-        names = block_of(model, [*left, *counts], constrained=True)
+        names = block_of(model, [*left, *vectors], constrained=True)
         automatic = steps_for(model, names, all_in_jax=True, **options)
         flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed

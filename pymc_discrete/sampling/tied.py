@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.stats.convergence import SamplerWarning, WarningType
-from pytensor.tensor.random.basic import CategoricalRV
 from xarray import DataTree
 
 from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
-from pymc_discrete.targets.graph.support import is_constrained
+from pymc_discrete.targets.graph.support import fixed_sums, is_nominal
 
 SHOWN = 3  # largest number of ties that are reported
 
@@ -73,13 +72,13 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     summed = set(tree["probabilities"].data_vars) if "probabilities" in tree.children else set()
     free = [rv for rv in model.free_RVs if rv.name in posterior.data_vars and posterior[rv.name].size]
     draws = {str(rv.name): posterior[rv.name].data for rv in free}
-    # the values of a categorical variable are names and not counts, unless there are only 0 and 1
+    # the values of a nominal variable are names and not counts, unless there are only 0 and 1
     moved = [rv for rv in free if rv.name not in summed]
     discrete = [rv for rv in moved if rv.dtype.startswith(("int", "uint", "bool"))]
     counted = [
         str(rv.name)
         for rv in discrete
-        if not isinstance(rv.owner.op, CategoricalRV) or draws[rv.name].max() < 2
+        if not is_nominal(model, str(rv.name)) or draws[str(rv.name)].max() < 2
     ]
     sums = {called(name, draws[name].shape[2:]): total(draws[name]) for name in counted}
 
@@ -92,7 +91,7 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     named = {name for tie in all_ties for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
     elements = slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named])
-    of_fixed_sums = slowest([str(rv.name) for rv in discrete if is_constrained(rv)])
+    of_fixed_sums = slowest([str(rv.name) for rv in discrete if fixed_sums(rv) is not None])
     all_ties += ties(elements, others, of_fixed_sums)
     return [tie.text for tie in all_ties[:SHOWN]]
 

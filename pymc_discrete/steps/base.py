@@ -49,7 +49,7 @@ class JaxStep(BlockedStep):
     Attributes
     ----------
     kind : which of the model's variables the step takes, "discrete" or "continuous"
-    constrained : whether it takes vectors of counts with fixed sums
+    constrained : whether it takes vectors whose elements cannot change alone
     columns : {sampler statistic: (title, format, value before the first draw)}, columns of the progress bar
     checked : whether the start of the chain has been checked
     learned : what tuning has learned of the chain

@@ -22,7 +22,8 @@ class BlockGibbs(DiscreteStep):
     model or a lattice two. Sites of a dense term (spike-and-slab, a Boltzmann machine) are drawn in turn, and
     the linear map that joins them is updated by one column per site. Integers with a window instead of a full
     support are drawn from a random set of equally spaced values that contains the current one. The counts of
-    a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its sum.
+    a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its sum; random
+    pairs of places of a `pmd.Permutation` keep or swap their values.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: 
         step can keep those of this one from moving
     """
     space = target.space
-    # what two counts with a fixed sum may become is not in the differences of single ones
+    # what two sites that change together may become is not in the differences of single ones
     several = (space.lower < space.upper) & ~space.constrained
     probability = np.stack([another_value(target, point) for point in points]) if target.exact else None
     by_variable = {}

@@ -42,8 +42,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     site, value = site[pick], values[site[pick], column[pick]]
     names = [space.sites[s][0] for s in site]
     neighbours = [with_value(x, s, v) for s, v in zip(site, value, strict=True)]
-    transfers = random_transfers(space, x, rng) if target.exact else {}
-    for n, (pairs, values_of_pairs) in transfers.items():
+    moves = random_moves(space, x, rng) if target.exact else {}
+    for n, (pairs, values_of_pairs) in moves.items():
         names += [space.variables[n].name] * len(pairs)
         neighbours += [
             with_value(x, space.starts[n] + pair, v)
@@ -53,8 +53,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         _, target = target.at(point)
         logp = float(target.logdensity(x))
         claimed = np.asarray(target.differences(x))[site, column[pick]]
-        if transfers:
-            of_pairs = [np.asarray(d)[:, 0] for d in target.transfers(x, transfers).values()]
+        if moves:
+            of_pairs = [np.asarray(d)[:, 0] for d in target.differences_of_pairs(x, moves).values()]
             claimed = np.concatenate([claimed, *of_pairs])
         # These are separate calls of a function that is compiled already. One call for all of them would be
         # another program to compile.
@@ -79,14 +79,14 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
     Raises
     ------
     pymc.exceptions.SamplingError
-        For the first vector of counts with a wrong sum, and the first site outside its support.
+        For the first vector that breaks its constraint, and the first site outside its support.
     """
     looked_at = np.zeros(len(x), bool)
     for m in space.members:
         looked_at[m.start : m.start + m.size] = names is None or m.name in names
     for start, v in space.blocks:
         if looked_at[start : start + v.size].any():
-            check_sums(v, x[start : start + v.size])
+            check_constraint(v, x[start : start + v.size])
     for site in np.flatnonzero(looked_at & ~space.contains(x))[:1]:
         name, flat = space.sites[site]
         beyond = abs(x[site]) > UNBOUNDED and UNBOUNDED in (space.upper[site], -space.lower[site])
@@ -98,8 +98,8 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
         )
 
 
-def check_sums(v: Variable, values: np.ndarray) -> None:
-    """Refuse values (n,) of a variable whose vectors do not have their fixed sums.
+def check_constraint(v: Variable, values: np.ndarray) -> None:
+    """Refuse values (n,) of a variable whose vectors break their constraint.
 
     Raises
     ------
@@ -108,18 +108,18 @@ def check_sums(v: Variable, values: np.ndarray) -> None:
     if v.constraint is None:
         return
     for vector in np.flatnonzero(~v.constraint.met(values))[:1]:
-        counts, total = values[v.constraint.sites[vector]], v.constraint.totals[vector]
-        which = f"vector {vector}, {counts.tolist()}," if len(v.shape) > 1 else f"{counts.tolist()}"
+        elements = values[v.constraint.sites[vector]]
+        which = f"vector {vector}, {elements.tolist()}," if len(v.shape) > 1 else f"{elements.tolist()}"
         raise SamplingError(
-            f"{v.name!r} starts outside its support: {which} adds up to {counts.sum()}, and n is {total}. "
-            f"Pass initvals={{{v.name!r}: ...}} whose sums are n, or leave it out of initvals."
+            f"{v.name!r} starts outside its support: {which} {v.constraint.unmet(vector, elements)}. "
+            f"Pass other initvals={{{v.name!r}: ...}}, or leave it out of initvals."
         )
 
 
-def random_transfers(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[int, tuple[Any, Any]]:
-    """{variable number: (pairs (r, 2), values (r, 1, 2))}, random changes of two counts that keep their sum.
+def random_moves(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[int, tuple[Any, Any]]:
+    """{variable number: (pairs (r, 2), values (r, 1, 2))}, random changes of two sites that keep constraints.
 
-    At most `CHECKED_NEIGHBOURS` of each variable with fixed sums.
+    `CHECKED_NEIGHBOURS` of each variable with a constraint.
     """
     moves = {}
     for n, (start, v) in enumerate(space.blocks):
@@ -127,11 +127,8 @@ def random_transfers(space: Space, x: np.ndarray, rng: np.random.Generator) -> d
             continue
         sets = rng.choice(v.constraint.sites, CHECKED_NEIGHBOURS)
         pairs = rng.permuted(sets, axis=1)[:, :2]
-        (first, second), total = pairs.T, x[start + pairs].sum(axis=1)
-        least = np.maximum(v.lower[first], total - v.upper[second])
-        most = np.minimum(v.upper[first], total - v.lower[second])
-        value = rng.integers(least, most + 1)
-        moves[n] = pairs, np.stack([value, total - value], axis=1)[:, None]
+        values = v.constraint.random_moves(x[start + pairs], v.lower[pairs], v.upper[pairs], rng)
+        moves[n] = pairs, values[:, None]
     return moves
 
 
@@ -232,10 +229,10 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     """A random state (d,) of positive density.
 
     Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours, and
-    vectors with fixed sums as wholes. If
-    `ATTEMPTS` such states have density zero, sites are drawn from those values that have positive density
-    while all other sites are as in x: all of them, and then random sets of half as many, until the state is
-    possible or no site is left. If x has density zero too, the state is x.
+    vectors with a constraint as wholes. If `ATTEMPTS` such states have density zero, sites are drawn from
+    those values that have positive density while all other sites are as in x: all of them, and then random
+    sets of half as many, until the state is possible or no site is left. If x has density zero too, the state
+    is x.
     """
     for drawn, share in attempts(x, target):
         chosen = together(rng.random(len(x)), target.space) < share
@@ -270,7 +267,7 @@ def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarra
 
 
 def together(uniforms: np.ndarray, space: Space) -> np.ndarray:
-    """Uniforms (d,), in which all sites of a vector with a fixed sum have that of its first site."""
+    """Uniforms (d,), in which all sites of a vector with a constraint have that of its first site."""
     if not space.constrained.any():
         return uniforms
     _, first, of_site = np.unique(space.set_of, return_index=True, return_inverse=True)

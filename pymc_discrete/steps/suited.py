@@ -45,9 +45,9 @@ def steps_for(
     NotImplementedError, ValueError
         As `AutoStep`.
     """
-    counts = with_fixed_sums(model, names)
-    if counts:
-        return with_steps_of_counts(model, counts, names, all_in_jax, options)
+    vectors = constrained_vectors(model, names)
+    if vectors:
+        return with_step_of_vectors(model, vectors, names, all_in_jax, options)
     target_options: dict[str, Any] = {
         key: options[key]
         for key in ("differences", "support", "window", "initial_point", "integrate")
@@ -109,40 +109,37 @@ def steps_for(
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
 
-def with_fixed_sums(model: pm.Model, names: list[str]) -> list[str]:
-    """Those of some value variables that are vectors of counts with fixed sums."""
+def constrained_vectors(model: pm.Model, names: list[str]) -> list[str]:
+    """Those of some value variables that are vectors whose elements cannot change alone."""
     return [str(v.name) for rv, v in model.rvs_to_values.items() if v.name in names and is_constrained(rv)]
 
 
-def with_steps_of_counts(
-    model: pm.Model, counts: list[str], names: list[str], all_in_jax: bool, options: dict[str, Any]
+def with_step_of_vectors(
+    model: pm.Model, vectors: list[str], names: list[str], all_in_jax: bool, options: dict[str, Any]
 ) -> BlockedStep | CompoundStep:
-    """The steps of discrete variables of which `counts` have fixed sums, as `steps_for`.
+    """The steps of discrete variables of which the elements of `vectors` cannot change alone, as `steps_for`.
 
-    The counts get a step of their own, for which conditionals must be exact, whatever they cost.
+    The vectors get a step of their own, for which conditionals must be exact, whatever they cost. None of
+    PyMC's own steps can move them.
     """
     if options.get("integrate") is not None:
         raise ValueError(
-            f"integrate= does not go with {shown(counts)}, whose sums are fixed. Leave integrate= out, or "
-            "name the variables that are to move with coefficients integrated out, and give the counts a "
-            "pmd.BlockGibbs."
+            f"integrate= does not go with {shown(vectors)}, whose elements change two at a time. Leave "
+            "integrate= out, or name the variables that are to move with coefficients integrated out, and "
+            f"give {shown(vectors)} a pmd.BlockGibbs."
         )
-    others = [name for name in names if name not in counts]
+    for _, error in variables_without_jax(model, vectors).values():
+        raise error
+    others = [name for name in names if name not in vectors]
     steps: list[BlockedStep] = []
     if others:
         step = steps_for(
             model, others, all_in_jax=all_in_jax, **{**options, **restricted(options, model, others)}
         )
         steps += getattr(step, "methods", [step])
-    without_jax = variables_without_jax(model, counts)
-    if without_jax and all_in_jax:
-        raise next(error for _, error in without_jax.values())
-    steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()] + steps
-    counts = [name for name in counts if name not in without_jax]
-    if counts:
-        _log.info(f"AutoStep: BlockGibbs for {shown(counts)}: sums are fixed, and two counts move at a time")
-        exact = {**options, **restricted(options, model, counts), "differences": "exact"}
-        steps.append(BlockGibbs(counts, model=model, **exact))
+    _log.info(f"AutoStep: BlockGibbs for {shown(vectors)}: two elements change at a time")
+    exact = {**options, **restricted(options, model, vectors), "differences": "exact"}
+    steps.append(BlockGibbs(vectors, model=model, **exact))
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
 

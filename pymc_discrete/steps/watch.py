@@ -49,8 +49,8 @@ class Watch:
         self._first, self._still = np.array(x), np.ones(len(x), bool)
         members = [m for m in space.members if m.size]
         self._starts = np.array([m.start for m in members])
-        # The sum of a nominal variable has a meaning only if its sites have two values, and one that is fixed
-        # has none.
+        # The sum of a nominal variable has a meaning only if its sites have two values, and the sum of sites
+        # that cannot change alone is fixed.
         self._counted = [
             n
             for n, m in enumerate(members)

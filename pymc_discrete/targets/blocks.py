@@ -49,7 +49,7 @@ def block_of(
         None means all free variables of the kind that can be sampled.
     kind : {"discrete", "continuous"}
     argument : what the user calls `vars`, for messages
-    constrained : whether vectors of counts with fixed sums can be sampled
+    constrained : whether vectors whose elements cannot change alone can be sampled
 
     Raises
     ------

@@ -22,7 +22,14 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import Number
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.graph.rounding import rounding_of
-from pymc_discrete.targets.graph.support import Bounds, deviations, fixed_sums, is_nominal, support_of
+from pymc_discrete.targets.graph.support import (
+    Bounds,
+    deviations,
+    fixed_sums,
+    is_nominal,
+    is_permutation,
+    support_of,
+)
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.targets.integrals.integrate import integrated
@@ -62,10 +69,11 @@ class Context(NamedTuple):
     since: list[Any] | None = None
 
 
-def sums_of(model: pm.Model, names: list[str]) -> dict[str, np.ndarray]:
-    """{name: (...) int} the sums of those variables whose vectors, along the last axis, have fixed ones."""
-    sums = {str(v.name): fixed_sums(rv) for rv, v in model.rvs_to_values.items() if v.name in names}
-    return {name: totals for name, totals in sums.items() if totals is not None}
+def constraints_of(model: pm.Model, names: list[str]) -> dict[str, Any]:
+    """The arguments of `Space.build` that say which of the variables have sites that cannot change alone."""
+    rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items() if v.name in names}
+    sums = {name: totals for name, rv in rvs.items() if (totals := fixed_sums(rv)) is not None}
+    return {"sums": sums, "permutations": [name for name, rv in rvs.items() if is_permutation(rv)]}
 
 
 def sites_of(
@@ -131,12 +139,13 @@ class ModelDensity(Density):
         supports, scale = sites_of(model, names, point, support)
         shapes = {name: np.shape(point[name]) for name in names}
         nominal = [name for name in names if is_nominal(model, name)]
-        sums = sums_of(model, names)
+        constraints = constraints_of(model, names)
 
-        each = Space.build(supports, shapes, window, scale, nominal, sums=sums)
+        each = Space.build(supports, shapes, window, scale, nominal, **constraints)
         written = model if structure is None else with_numbers(model, structure)
         kinds = {v.name: v.kind for v in each.variables if v.constraint is None} if join else None
-        self.graph = logp_graph(written, names, point, supports, kinds, with_sums=sums)
+        constrained = [v.name for v in each.variables if v.constraint is not None]
+        self.graph = logp_graph(written, names, point, supports, kinds, constrained=constrained)
         if not width_of_models():
             self.graph = narrowed(self.graph, model, supports)
         labels = [str(v.name) for v in self.graph.values]
@@ -149,7 +158,7 @@ class ModelDensity(Density):
         self.plan = Plan(dependence, self.space, differences)
         other = self._other_windows(window)
         if other:
-            options = {"window": window, "scale": scale, "nominal": nominal, "sums": sums, **other}
+            options = {"window": window, "scale": scale, "nominal": nominal, **constraints, **other}
             self.space = Space.build(supports, shapes, **options).grouped(groups, labels)
             self.plan = Plan(dependence, self.space, differences)
         self.parts: list[Part] = self.plan.parts
@@ -318,7 +327,7 @@ class ModelDensity(Density):
 
     # ------------------------------------------------------------ the log density
     def logdensity(self, x, context: Context):
-        """() nats, the sum of the terms that depend on the block, -inf where vectors do not have their sums.
+        """() nats, the sum of the terms that depend on the block, -inf where constraints are not met.
 
         In a centred context, the log density at the state where it is centred is subtracted.
         """

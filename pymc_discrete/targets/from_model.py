@@ -7,7 +7,7 @@ import pymc as pm
 
 from pymc_discrete.checks import check_way
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of, model_of, value_name
-from pymc_discrete.targets.density import ModelDensity, sites_of, sums_of
+from pymc_discrete.targets.density import ModelDensity, constraints_of, sites_of
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.integrals.integrate import quadratic_in
 from pymc_discrete.targets.kept_for_models import KeptForModels
@@ -36,8 +36,9 @@ def target_from_model(
     model : pm.Model, optional
         By default the model of the context.
     vars : RV, name or value variable, or a list of them
-        The block; by default every discrete free variable that is not a constrained vector. Vectors of counts
-        with a fixed sum, which only `kernels.block_gibbs` moves, are taken where they are named.
+        The block; by default every discrete free variable whose elements can change alone. Vectors of counts
+        with a fixed sum and permutations, which only `kernels.block_gibbs` moves, are taken where they are
+        named.
     differences : {"auto", "exact", "gradient"}
         "auto" computes exact differences where their cost is acceptable and takes the gradient elsewhere;
         "exact" never takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and 4).
@@ -91,7 +92,7 @@ def target_of(
 
     Parameters
     ----------
-    constrained : whether the block may have vectors of counts with fixed sums
+    constrained : whether the block may have vectors whose elements cannot change alone
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ by these
     """
@@ -185,7 +186,7 @@ def density_of(
         differences,
         integrate,
         whole,
-        key_of_object([window, sites_of(model, names, point, support), sums_of(model, names)]),
+        key_of_object([window, sites_of(model, names, point, support), constraints_of(model, names)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
     )
 

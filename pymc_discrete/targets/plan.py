@@ -147,8 +147,10 @@ class Plan:
             number[start : start + v.size] = n
         unary: list[Unary] = []
         pairs: list[Pair] = []
-        remaining = count > 2
-        one = np.flatnonzero(count == 1)
+        # Of a place in a permutation a draw looks at two values only, and a table has all of them.
+        swapped = np.isin(sites, space.swapped).any(axis=1)
+        remaining = (count > 2) | swapped
+        one = np.flatnonzero((count == 1) & ~swapped)
         for n in np.unique(number[sites[one, 0]]) if len(one) else ():
             _, v = blocks[n]
             members = one[number[sites[one, 0]] == n]
@@ -157,7 +159,7 @@ class Plan:
                 continue
             elements = elements_per_variable(sites[members, :1], space, members)[int(n)]
             unary.append(Unary(term, elements, int(n), dependence, space))
-        two = np.flatnonzero(count == 2)
+        two = np.flatnonzero((count == 2) & ~swapped)
         if len(two) and space.constrained.any():
             # Sites of one set move together: an element of two of them is evaluated where both have moved.
             sets = space.set_of[sites[two, :2]]
@@ -308,10 +310,13 @@ class Plan:
             Whether a transition changes one site, so that only the differences that this changes are
             computed again where possible.
         stretches : bool
-            Whether sites that have a window are evaluated on a stretch of values (see `Variable`) instead.
+            Whether sites are evaluated as Gibbs sampling does: those that have a window on a stretch of
+            values (see `Variable`), places of a permutation at the value of one other place.
         """
         space = self.space
         local = one_site and self.local is not None
         share = sum(t.shape[1] for t in self.local) / space.d if local else 1.0  # type: ignore[union-attr]
-        values = [v.stretches[0] if stretches and not v.finite else v.moves for v in space.variables]
-        return 4.0 * space.d * space.K + sum(part.cost(share, values) for part in self.parts)
+        values = [v.drawn_among if stretches else v.moves for v in space.variables]
+        swapped = len(space.swapped) if stretches else 0
+        entries = (space.d - swapped) * space.K + 2 * swapped
+        return 4.0 * entries + sum(part.cost(share, values) for part in self.parts)

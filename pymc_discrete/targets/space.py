@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pymc_discrete.targets.constraints import FixedSums
+from pymc_discrete.targets.constraints import Constraint, FixedSums, Permutations
 from pymc_discrete.targets.indexing import picked
 
 # In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
@@ -43,7 +43,7 @@ class Variable:
     width : int
         Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
         of which one is the current value.
-    constraint : FixedSums, optional
+    constraint : Constraint, optional
         Sets of sites that change together; None where every site may change alone.
     """
 
@@ -54,7 +54,7 @@ class Variable:
     offsets: np.ndarray | None
     nominal: bool = False
     width: int = WIDTH
-    constraint: FixedSums | None = None
+    constraint: Constraint | None = None
 
     @property
     def size(self) -> int:
@@ -96,6 +96,18 @@ class Variable:
     def moves(self) -> int:
         """Neighbours per site other than the current value."""
         return self.K - 1 if self.finite else self.K
+
+    @property
+    def swaps(self) -> bool:
+        """Whether two sites can only exchange their values."""
+        return self.constraint is not None and self.constraint.swaps
+
+    @property
+    def drawn_among(self) -> int:
+        """Values per site, other than the current one, among which Gibbs sampling draws."""
+        if self.swaps:
+            return 1
+        return self.moves if self.finite else self.stretches[0]
 
 
 class Member(NamedTuple):
@@ -185,6 +197,7 @@ class Space:
         whole: Collection[str] = (),
         widths: Mapping[str, int] | None = None,
         sums: Mapping[str, Any] | None = None,
+        permutations: Collection[str] = (),
     ) -> "Space":
         """A space from supports.
 
@@ -209,6 +222,9 @@ class Space:
         sums : {name: int or array}, optional
             Variables whose vectors, along the last axis, have fixed sums: one for all vectors, or an array of
             the variable's shape without its last axis.
+        permutations : collection of str
+            Names of variables whose vectors, along the last axis, are permutations of 0, ..., n - 1, the
+            values of their support.
 
         Raises
         ------
@@ -218,11 +234,16 @@ class Space:
         variables = []
         if not isinstance(supports, Mapping):
             raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
-        if isinstance(nominal, str):
-            raise TypeError(f"nominal must be a list of names, got {nominal!r}. One name is [{nominal!r}].")
-        arguments = {"window": window, "shapes": shapes, "nominal": dict.fromkeys(nominal), "sums": sums}
-        for argument, value in arguments.items():
-            for name in value if isinstance(value, Mapping) else ():
+        named = {"nominal": nominal, "permutations": permutations}
+        for argument, names in named.items():
+            if isinstance(names, str):
+                raise TypeError(
+                    f"{argument} must be a list of names, got {names!r}. One name is [{names!r}]."
+                )
+        arguments = {"window": window, "shapes": shapes, "sums": sums}
+        given = [(argument, value) for argument, value in arguments.items() if isinstance(value, Mapping)]
+        for argument, names in [*given, *named.items()]:
+            for name in names:
                 if name not in supports:
                     raise ValueError(
                         f"{argument} names {name!r}, which is no variable of the block: "
@@ -258,16 +279,20 @@ class Space:
                     f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
                     f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
                 )
-            constraint = None
+            constraint: Constraint | None = None
             if sums is not None and name in sums:
                 constraint = FixedSums.build(name, sums[name], shape, lower, upper)
+            elif name in permutations:
+                constraint = Permutations.build(name, shape, lower, upper)
+            if constraint is not None:
                 lower, upper = constraint.tightened(lower, upper)
             window_of_name = window.get(name, "auto") if isinstance(window, dict) else window
             widest = int((upper - lower).max(initial=0)) + 1
             reach = 2.0 * (scale or {}).get(name, 0.0) if unbounded else widest / 4
             # computed for finite variables too, so that an invalid window is always an error
             offsets = offsets_of(name, window_of_name, max(SMALLEST, reach))
-            finite = widest <= LARGEST_SUPPORT or (name in whole and not unbounded)
+            all_values = name in permutations or (name in whole and not unbounded)
+            finite = widest <= LARGEST_SUPPORT or all_values
             width = (widths or {}).get(name, WIDTH)
             offsets_or_all = None if finite else offsets
             variables.append(
@@ -446,13 +471,20 @@ class Space:
                 last += len(v.constraint.sites)
         return sets
 
+    @cached_property
+    def swapped(self) -> np.ndarray:
+        """(m,) int, the sites that can only exchange their values with others."""
+        return np.concatenate(
+            [np.arange(a, a + v.size) for a, v in self.blocks if v.swaps] or [np.zeros(0, int)]
+        )
+
     def meets_constraints(self, x: Any) -> Any:
-        """() bool, whether all sets of sites have their sums."""
+        """() bool, whether all sets of sites meet their constraints."""
         met = [v.constraint.met(x[a : a + v.size]).all() for a, v in self.blocks if v.constraint is not None]
         return functools.reduce(operator.and_, met, True)
 
     def inside_pairs(self, n: int, pairs: Any, values: Any, now: Any) -> Any:
-        """(r, C) bool, whether both sites of pairs are between their bounds at values that keep their sum.
+        """(r, C) bool, whether pairs are between their bounds at values, and meet their constraint.
 
         Parameters
         ----------
@@ -467,8 +499,8 @@ class Space:
         """
         v = self.variables[n]
         lower, upper = (jnp.asarray(bound)[pairs][:, None] for bound in (v.lower, v.upper))
-        inside = ((values >= lower) & (values <= upper)).all(axis=-1)
-        return inside & (values.sum(axis=-1) == now.sum(axis=-1)[:, None])
+        assert v.constraint is not None
+        return ((values >= lower) & (values <= upper)).all(axis=-1) & v.constraint.kept(values, now)
 
 
 def masked(d: Array, values: Array, inside: Array, now: Array) -> Array:

@@ -435,7 +435,7 @@ class Target:
     def pair_differences(self, n: int, pairs: Array, values: Array, x: Array, carried: Any = None) -> Array:
         """(r, C) nats: log density with both sites of each pair at a candidate, less that at x.
 
-        0 at the current values, -inf where the values are outside the support or do not keep their sum.
+        0 at the current values, -inf where the values are outside the support or break the constraint.
 
         Parameters
         ----------
@@ -451,7 +451,7 @@ class Target:
         """
         return self.density.pair_differences(n, pairs, values, x, self.ready(), carried)
 
-    def transfers(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
+    def differences_of_pairs(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
         """{variable number: (r, C) nats}, `pair_differences` of {variable number: (pairs, values)}.
 
         Computed on the host, with all terms.

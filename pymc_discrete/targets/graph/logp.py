@@ -23,6 +23,7 @@ from pytensor.tensor.math import All, Sum
 from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
+from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
@@ -56,7 +57,7 @@ def logp_graph(
     supports: dict[str, Any],
     kinds: dict[str, Hashable] | None = None,
     vectors: dict[str, list[str]] | None = None,
-    with_sums: Collection[str] = (),
+    constrained: Collection[str] = (),
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -71,8 +72,8 @@ def logp_graph(
     kinds : {name: key}; only variables of the block with equal keys may become parts of one vector, and a
         variable without a key stays by itself
     vectors : {name: variables outside the block that become parts of one vector of this name}
-    with_sums : names of variables of the block that are counts with the sums of their distribution, at every
-        state at which the graph is evaluated: it no longer compares them
+    constrained : names of variables of the block that are, at every state at which the graph is evaluated,
+        counts with the sums of their distribution, or permutations: the graph does not check that
 
     Raises
     ------
@@ -101,8 +102,8 @@ def logp_graph(
     replace.update({v: numbers[str(v.name)] for v in graph_inputs(raw) if isinstance(v, Number)})
     block = {str(v.name): v for v in typed.values() if v.name in names}
     others = [*(v for v in typed.values() if v.name not in names), *numbers.values()]
-    summed = {v for v in model.value_vars if v.name in with_sums}
-    named = without_checks(labels, raw, replace, summed)
+    valid = {v for v in model.value_vars if v.name in constrained}
+    named = without_checks(labels, raw, replace, valid)
     named = fixed_in_size(named, list(block.values()), others)
     stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
     terms, decisions = decided([t for _, t in stacked.terms])
@@ -177,7 +178,7 @@ def without_checks(
     labels: list[str],
     terms_with_checks: list[Variable],
     replace: dict[Variable, Variable],
-    summed: Collection[Variable] = (),
+    valid: Collection[Variable] = (),
 ) -> list[tuple[str, Variable]]:
     """[(name, term)] of the log density, in terms of other inputs and without checks of parameters.
 
@@ -188,26 +189,26 @@ def without_checks(
     ----------
     labels : the names of the terms
     replace : {input: what stands in its place}
-    summed : values of vectors of counts that are known to have the sums of their distribution: what compares
-        them is left out, since it would join all counts of a vector
+    valid : values that are known to be vectors of counts with the sums of their distribution, or
+        permutations: what checks that is left out, since it would join all elements of a vector
     """
     guards: list[tuple[Apply, Variable]] = []
-    never: set[Variable] = set()  # conditions that hold for no counts with the right sum
-    of_sums: set[Variable] = set()  # log densities of vectors of counts, of which the comparison is left out
+    never: set[Variable] = set()  # conditions that hold for no valid values
+    of_valid: set[Variable] = set()  # log densities of valid values, of which the check is left out
 
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if isinstance(node.op, OpFromGraph | SymbolicOp):
             return opened(node, inputs, replaced)
         if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
             return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
-        if (kept := without_comparison(node, inputs, summed, never)) is not None:
-            of_sums.update({kept} - never)
+        if (kept := without_comparison(node, inputs, valid, never)) is not None:
+            of_valid.update({kept} - never)
             return [kept]
         if not isinstance(node.op, CheckAndRaise):
             return None
         expr, *checked = inputs
         # A condition on the probabilities of a vector, in one term with its counts, would join them.
-        apart = expr in of_sums
+        apart = expr in of_valid
         for cond in (c for condition in checked for c in conditions(condition)):
             if (
                 isinstance(node.op, CheckParameterValue)
@@ -233,28 +234,33 @@ def without_checks(
 
 
 def without_comparison(
-    node: Apply, inputs: list[Variable], summed: Collection[Variable], never: set[Variable]
+    node: Apply, inputs: list[Variable], valid: Collection[Variable], never: set[Variable]
 ) -> Variable | None:
-    """What is left of `switch(any(x < 0) or sum(x) != n, -inf, logp)` where x >= 0 has the sum n.
+    """What is left of a check whether a vector is in the support of its distribution, which it is.
+
+    That is `switch(any(x < 0) or sum(x) != n, -inf, logp)` for counts with the sum n, and
+    `switch(any(sort(x) != arange(n)), -inf, logp)` for permutations.
 
     Parameters
     ----------
     node : a node of the graph
     inputs : those of its copy
-    summed : vectors x, along the last axis
+    valid : vectors x, along the last axis
     never : conditions of the copy that never hold, to which those that are found here are added
 
     Returns
     -------
     The output of the copy; None for other nodes.
     """
-    if not summed:
+    if not valid:
         return None
     op = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
     shapes: list[Any] = [getattr(i.type, "shape", (None,)) for i in inputs]
-    if isinstance(op, NEQ) and any(is_sum_of(i, summed) for i in node.inputs):
+    if isinstance(op, NEQ) and any(is_sum_of(i, valid) for i in node.inputs):
         shape = shapes
-    elif isinstance(op, AnyOp) and is_negative(node.inputs[0], summed):
+    elif isinstance(op, AnyOp) and (
+        is_negative(node.inputs[0], valid) or compares_sorted(node.inputs[0], valid)
+    ):
         shape = [shapes[0][:-1]]
     elif isinstance(op, OR) and all(i in never for i in inputs):
         shape = shapes
@@ -269,20 +275,31 @@ def without_comparison(
     return condition
 
 
-def is_sum_of(v: Variable, summed: Collection[Variable]) -> bool:
+def is_sum_of(v: Variable, vectors: Collection[Variable]) -> bool:
     """Whether a tensor is the sum of one of some variables along its last axis."""
     if v.owner is not None and isinstance(v.owner.op, DimShuffle):
-        return is_sum_of(v.owner.inputs[0], summed)
-    if v.owner is None or not isinstance(v.owner.op, Sum) or v.owner.inputs[0] not in summed:
+        return is_sum_of(v.owner.inputs[0], vectors)
+    if v.owner is None or not isinstance(v.owner.op, Sum) or v.owner.inputs[0] not in vectors:
         return False
     last = v.owner.inputs[0].type.ndim - 1
     return v.owner.op.axis == (last,) or (v.owner.op.axis is None and last == 0)
 
 
-def is_negative(v: Variable, summed: Collection[Variable]) -> bool:
+def is_negative(v: Variable, vectors: Collection[Variable]) -> bool:
     """Whether a tensor compares one of some variables with 0, and holds where it is less."""
     less = v.owner is not None and isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, LT)
-    return less and v.owner.inputs[0] in summed and bool((value_of(v.owner.inputs[1]) == 0).all())
+    return less and v.owner.inputs[0] in vectors and bool((value_of(v.owner.inputs[1]) == 0).all())
+
+
+def compares_sorted(v: Variable, permutations: Collection[Variable]) -> bool:
+    """Whether a tensor holds where one of some variables, sorted, differs from 0, ..., n - 1."""
+    node = v.owner
+    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, NEQ):
+        return False
+    ordered, wanted = node.inputs[0].owner, value_of(node.inputs[1])
+    if ordered is None or not isinstance(ordered.op, SortOp) or ordered.inputs[0] not in permutations:
+        return False
+    return np.array_equal(wanted.reshape(-1), np.arange(wanted.size))
 
 
 def value_of(v: Variable) -> np.ndarray:

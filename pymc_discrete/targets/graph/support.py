@@ -26,6 +26,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
+from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
 from pymc_discrete.targets.graph.bounds import IntegerBounds, is_whole
 
 Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
@@ -35,7 +36,9 @@ _rules: dict[type | str, Callable[[Variable], Bounds | None]] = {}
 _nominal: set[type | str] = set()
 
 # vectors of counts, each with the sum n, their first parameter
-CONSTRAINED = (prb.MultinomialRV, DirichletMultinomialRV)
+WITH_SUMS = (prb.MultinomialRV, DirichletMultinomialRV)
+# vectors that are permutations of 0, ..., n - 1
+PERMUTATIONS = (UniformPermutationRV, WeightedPermutationRV)
 # continuous arrays under a constraint: their support has volume 0 in their own coordinates
 FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, WishartRV)
 
@@ -137,10 +140,15 @@ def _(rv):
     return 0, bound(parameters(rv)[0], largest=True)
 
 
-@rule(*CONSTRAINED)
+@rule(*WITH_SUMS)
 def _(rv):
     n = known(parameters(rv)[0])
     return 0, None if n is None else n[..., None]
+
+
+@rule(*PERMUTATIONS, nominal=True)
+def _(rv):
+    return 0, length(rv) - 1
 
 
 @rule(DiscreteUniformRV)
@@ -339,10 +347,15 @@ def deviations(model: pm.Model, names: set[str], point: dict[str, np.ndarray]) -
 
 
 def is_constrained(rv: Variable) -> bool:
-    """Whether a discrete random variable is a vector with a fixed sum."""
+    """Whether a discrete random variable is a vector whose elements cannot change alone."""
     if isinstance(rv.owner.op, PartialObservedRV):
         return is_constrained(rv.owner.inputs[0])
-    return isinstance(rv.owner.op, CONSTRAINED)
+    return isinstance(rv.owner.op, (*WITH_SUMS, *PERMUTATIONS))
+
+
+def is_permutation(rv: Variable) -> bool:
+    """Whether the vectors of a random variable, along its last axis, are permutations."""
+    return rv.owner is not None and isinstance(rv.owner.op, PERMUTATIONS)
 
 
 def fixed_sums(rv: Variable) -> np.ndarray | None:
@@ -350,8 +363,8 @@ def fixed_sums(rv: Variable) -> np.ndarray | None:
 
     None for variables without a fixed sum or with an unknown one, and for missing elements of a variable.
     """
-    constrained = rv.owner is not None and isinstance(rv.owner.op, CONSTRAINED)
-    return known(parameters(rv)[0]) if constrained else None
+    with_sums = rv.owner is not None and isinstance(rv.owner.op, WITH_SUMS)
+    return known(parameters(rv)[0]) if with_sums else None
 
 
 def can_take(rv: Variable) -> bool:
@@ -359,7 +372,7 @@ def can_take(rv: Variable) -> bool:
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None or bounds_of(rv) is None:
         return False
-    return not is_constrained(rv) or fixed_sums(rv) is not None
+    return not is_constrained(rv) or is_permutation(rv) or fixed_sums(rv) is not None
 
 
 def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None:
@@ -367,7 +380,7 @@ def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None
 
     Parameters
     ----------
-    constrained : whether two coordinates of a vector with a fixed sum can be changed together
+    constrained : whether two coordinates of a vector can be changed together, where none can change alone
     """
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
@@ -390,12 +403,21 @@ def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None
 
 
 def refused_vector(rv: Variable, constrained: bool) -> str | None:
-    """As `refused`, for a vector of counts with a fixed sum."""
+    """As `refused`, for a vector whose elements cannot change alone."""
     if isinstance(rv.owner.op, PartialObservedRV):
         return (
-            "the missing part of a constrained vector, whose sum with the observed part is fixed. Write the "
-            "missing counts as Categorical draws, or make the vector unobserved as a whole and hold what is "
-            "known of it with pm.Potential, or marginalise it"
+            "the missing part of a constrained vector, which the observed part restricts. Write missing "
+            "counts as Categorical draws, or make the vector unobserved as a whole and hold what is known of "
+            "it with pm.Potential, or marginalise it"
+        )
+    if is_permutation(rv):
+        return (
+            None
+            if constrained
+            else (
+                "a permutation: each value stands in one place, so a change of one site leaves the support. "
+                "Sample it with pmd.BlockGibbs or pmd.AutoStep, which swap the values of two places"
+            )
         )
     what = f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')})"
     if fixed_sums(rv) is None:

@@ -1,0 +1,1 @@
+"""Distributions that PyMC does not have."""

@@ -1,0 +1,165 @@
+"""Block Gibbs on permutations, against the enumerated matrix of its sweep."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.kernels import (
+    block_gibbs,
+    discrete_langevin,
+    gibbs_with_gradients,
+    loop,
+    path_auxiliary,
+    tree_gibbs,
+)
+from pymc_discrete.targets.constraints import Permutations
+from pymc_discrete.targets.structure.dependence import Dependence
+from tests.kernels.test_fixed_sums import sweep_matrices
+from tests.tools.enumeration import check_kernel, check_runs, enumerate_target, run_steps
+
+W = np.random.default_rng(4).normal(0, 1.2, (4, 4))
+
+
+# ---------------------------------------------------------------- small models
+def uniform_of_three():
+    pmd.Permutation("x", 3)
+    return [range(3)] * 3
+
+
+def uniform_of_four():
+    pmd.Permutation("x", 4)
+    return [range(4)] * 4
+
+
+def weighted_of_three():
+    pmd.Permutation("x", 3, W[:3, :3])
+    return [range(3)] * 3
+
+
+def weighted_of_four():
+    pmd.Permutation("x", 4, W)
+    return [range(4)] * 4
+
+
+def joined():
+    """A likelihood that joins places beside each other."""
+    x = pmd.Permutation("x", 4)
+    pm.Potential("e", pt.as_tensor(W)[x[:-1], x[1:]].sum())
+    return [range(4)] * 4
+
+
+def two_at_once():
+    x = pmd.Permutation("x", 3, W[:3, :3], shape=(2, 3))
+    pm.Potential("e", 0.4 * x[0, 0] * x[1, 2])
+    return [range(3)] * 6
+
+
+def beside_others():
+    """In one block with a free site and with counts."""
+    x, b = pmd.Permutation("x", 3), pm.Bernoulli("b", 0.4)
+    c = pm.Multinomial("c", 2, np.array([0.2, 0.3, 0.5]))
+    pm.Potential("e", 0.7 * b * x[0] + 0.3 * c[0] * x[1])
+    return [range(3)] * 3 + [range(2)] + [range(3)] * 3
+
+
+SMALL = (
+    uniform_of_three,
+    uniform_of_four,
+    weighted_of_three,
+    weighted_of_four,
+    joined,
+    two_at_once,
+    beside_others,
+)
+FORMS = ("as it is", "scan", "function")
+CASES = [*itertools.product(SMALL, FORMS)]
+IDS = [f"{build.__name__}-{form}" for build, form in CASES]
+
+
+@functools.cache
+def small(build, form):
+    with pm.Model() as model:
+        ranges = build()
+        if form == "scan":
+            together = pt.cumsum(pt.concatenate([v.flatten() for v in model.free_RVs]))
+            pm.Potential("dense", -0.1 * pt.sqr(together - 2).sum())
+    names = [v.name for v in model.discrete_value_vars]
+    with pytest.MonkeyPatch.context() as patch:
+        if form == "scan":  # so few sites would not count as dense
+            patch.setattr(Dependence, "largest", 0)
+        target = pmd.target_from_model(model, names, differences="exact")
+    if form == "function":
+        target = pmd.target_from_logdensity(target.logdensity, target.space)
+    e = enumerate_target(target, ranges)
+    return e, *sweep_matrices(e)
+
+
+def signs(e) -> np.ndarray:
+    """(S,) whether the number of inversions of all sites of a state is odd."""
+    i, j = np.triu_indices(e.states.shape[1], 1)
+    return (e.states[:, i] > e.states[:, j]).sum(axis=1) % 2 == 1
+
+
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("weighted_of_four-as it is", "joined-scan", "two_at_once-as it is")
+def test_sweep_is_reversible_and_irreducible(build, form):
+    e, P, forward = small(build, form)
+    assert bool(e.target.scanned_sets) == (form != "as it is")
+    flow = e.pi[:, None] * P
+    assert np.abs(P.sum(1) - 1).max() <= 1e-12
+    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
+    assert np.abs(e.pi @ forward - e.pi).max() <= 1e-12
+    for matrix in (P, forward):
+        # one stationary distribution, and no other eigenvalue of size 1: the chain has no period
+        assert (np.abs(np.linalg.eigvals(matrix)) > 1 - 1e-9).sum() == 1
+
+
+@pytest.mark.parametrize("build", [uniform_of_three, uniform_of_four, weighted_of_four, joined])
+@pytest.mark.by_default("weighted_of_four")
+def test_odd_and_even_permutations_are_reached_from_each_state(build):
+    e, P, _ = small(build, "as it is")
+    odd = signs(e)
+    assert 0 < odd.sum() < len(odd)
+    assert (P[:, odd].sum(axis=1) > 1e-6).all()
+    assert (P[:, ~odd].sum(axis=1) > 1e-6).all()
+    assert (np.diag(P) > 1e-9).all()
+
+
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("joined-scan")
+def test_compiled_sweeps_do_what_was_enumerated(build, form):
+    e, P, _ = small(build, form)
+    check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", SMALL, ids=lambda build: build.__name__)
+def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
+    check_kernel(small(build, "as it is")[0], *block_gibbs())
+
+
+# ---------------------------------------------------------------- planted errors
+def test_the_checks_see_pairs_that_always_swap(monkeypatch):
+    """As if the state that a pair is in were none of its candidates."""
+    e, P, _ = small(weighted_of_three, "as it is")
+    swapped = lambda self, first, now: jnp.stack([now[:, ::-1]] * 2, axis=1)
+    monkeypatch.setattr(Permutations, "candidates", swapped)
+    with pytest.raises(AssertionError, match=r"what the enumeration cannot do|row"):
+        check_runs(run_steps(e, *block_gibbs()), P)
+
+
+# ---------------------------------------------------------------- the others
+@pytest.mark.parametrize(
+    "kernel", [gibbs_with_gradients(), path_auxiliary(), discrete_langevin(), tree_gibbs()]
+)
+def test_kernels_that_move_single_sites_refuse(kernel):
+    target = small(uniform_of_three, "as it is")[0].target
+    with pytest.raises(ValueError, match=r"those of 'x' can only change two at a time.*pmd.BlockGibbs"):
+        loop(kernel[0], jax.random.key(0), kernel[0].init(jnp.arange(3), target), target, kernel[1], 1)
