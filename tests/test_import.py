@@ -23,6 +23,7 @@ LAYERS = (
     "diagnostics",
     "sampling",
     "plots",
+    "evidence",
     "learning",
     "variational",
 )
