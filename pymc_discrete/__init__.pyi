@@ -6,6 +6,7 @@ from .diagnostics.partition import partition
 from .diagnostics.relabel import relabel
 from .diagnostics.summary import summary
 from .distributions.permutation import Permutation
+from .evidence.log_evidence import log_evidence
 from .factor_graphs import FactorGraph
 from .plots.chains import plot_chains
 from .plots.coclustering import plot_coclustering
@@ -55,6 +56,7 @@ __all__ = [
     "fit_energy_posterior",
     "kernels",
     "learning",
+    "log_evidence",
     "marginalize",
     "partition",
     "plot_chains",

@@ -1,7 +1,7 @@
 """Assigns every variable of a model to a step, and makes the blocks of a compiled chain of the steps."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,11 @@ BLOCKS: dict[str, Callable[..., Block]] = {
 
 @collection_paused()
 def steps_of(
-    model: pm.Model, step: Any, point: dict[str, np.ndarray], collapse: Any = False
+    model: pm.Model,
+    step: Any,
+    point: dict[str, np.ndarray],
+    collapse: Any = False,
+    fixed: Sequence[str] = (),
 ) -> tuple[list[JaxStep | CustomStep], Collapsed | None]:
     """The steps, in the order of `BLOCKS`, and the discrete variables that are summed out.
 
@@ -53,6 +57,7 @@ def steps_of(
     step : None, a step, or a list of steps
     point : {value variable: array}, which tells the shapes of the variables
     collapse : as in `sample`
+    fixed : value variables that nothing moves
     """
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
     given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
@@ -85,7 +90,8 @@ def steps_of(
     ]
     vectors = constrained_vectors(model, left)  # which are not summed out
     left = [name for name in left if name not in vectors]
-    moved = [str(v.name) for v in model.continuous_value_vars if v.name not in assigned]
+    stays = {*assigned, *fixed}
+    moved = [str(v.name) for v in model.continuous_value_vars if v.name not in stays]
     if isinstance(collapse, str):  # "auto"
         # what is integrated out is drawn by its step, before anything else may move
         free = left and moved and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
@@ -178,10 +184,11 @@ def blocks_of(
     target_accept: float,
     nuts: dict[str, Any],
     collapsed: Collapsed | None = None,
+    fixed: Sequence[str] = (),
 ) -> tuple[list[Block], Points]:
     """The blocks of a chain, in the order in which they move, and how the chain packs its values.
 
-    Continuous variables that no step names are moved by NUTS, first of all.
+    Continuous variables that no step names are moved by NUTS, first of all, but for those that are `fixed`.
     """
     for s in steps:
         if isinstance(s, JaxStep):
@@ -199,7 +206,7 @@ def blocks_of(
     steps = [*integrating, *(s for s in steps if s not in integrating)]
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
     assigned = {v.name for s in steps for v in s.vars} | set(collapsed.density.names if collapsed else ())
-    left = [str(v.name) for v in model.value_vars if v.name not in assigned]
+    left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if collapsed:
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
     elif left:

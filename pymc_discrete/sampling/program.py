@@ -110,8 +110,9 @@ class Program:
         # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"
         settings = tuple(getattr(jax.config, name) for name in SETTINGS)
-        key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings)
-        self._compiled = _kept.get(key, lambda: Compiled(self))
+        # equal for programs that compute the same
+        self.key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings)
+        self._compiled = _kept.get(self.key, lambda: Compiled(self))
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
         """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
@@ -162,7 +163,8 @@ class Program:
         words = np.asarray(jax.random.key_data(key_of(seed)))
         return Identity(np.asarray(chains, np.uint32), np.broadcast_to(words, (len(chains), *words.shape)))
 
-    def _draw(self, key, t, state: ChainState, numbers):
+    def transition(self, key, t, state: ChainState, numbers) -> tuple[ChainState, dict[str, Any]]:
+        """The state of one chain after transition t, a move of every block, and {statistic: value}."""
         point, blocks, stats = state.point | numbers, [], []
         for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
             key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
@@ -197,7 +199,7 @@ class Program:
                 state, stats = carried
                 # The key is computed in every transition: if it is a constant of the loop, XLA runs the
                 # generator again wherever a number is read, which was measured to be 3 times slower.
-                state, now = self._draw(identity.key(), k, state, numbers)
+                state, now = self.transition(identity.key(), k, state, numbers)
                 reductions = {name: self.statistics[name].reduction for name in now}
                 return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
 

@@ -59,6 +59,10 @@ class Progress:
     def __exit__(self, *error: Any) -> None:
         self._bar.stop()
 
+    def reach(self, done: float, text: str) -> None:
+        """Show that so much of the `total` is done, and a text."""
+        self._bar.update(self._task, completed=done, text=text, refresh=True)
+
     def resumed(self, draws: int) -> None:
         """Show that `draws` of every chain were read from a checkpoint and are not sampled again."""
         self._bar.update(self._task, advance=draws, text="from the checkpoint", refresh=True)

@@ -1,0 +1,390 @@
+"""The evidence of a PyMC model, by annealed importance sampling from its prior."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+from xarray import DataTree
+
+from pymc_discrete.checks import check_count, check_result, check_switch, is_word
+from pymc_discrete.evidence.estimate import LogZ, backward, forward
+from pymc_discrete.evidence.population import Population
+from pymc_discrete.evidence.prior import Prior
+from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
+from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.sampling.assembly import blocks_of, steps_of
+from pymc_discrete.sampling.devices import cores
+from pymc_discrete.sampling.nuts import OPTIONS
+from pymc_discrete.sampling.options import nuts_options
+from pymc_discrete.sampling.precision import check_precision, precision
+from pymc_discrete.sampling.program import ChainState, Program
+from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.sampling.seeds import new_seed, seed_of
+from pymc_discrete.steps.without_jax import all_in_jax
+from pymc_discrete.targets.blocks import model_of
+from pymc_discrete.targets.names import shown
+
+PILOTS = 16  # chains that find the path and tune the kernels
+TUNE = 100  # their transitions at each rung of the path
+PRIOR_DRAWS = 400  # from which the first rung is chosen
+LEAST_ESS = 0.5  # of draws of a rung, weighted for the next one, per draw
+MOST_RUNGS = 1000
+TRIES = 200  # draws of the prior per chain, if it has to be possible
+APART = 20  # transitions between two draws of a pilot chain from which a chain goes back
+# Temperatures per square of the length of the path: the inverse of the variance of the log weights, if chains
+# mix at once.
+FINENESS = 8
+FEWEST = 50
+
+
+def log_evidence(
+    model: pm.Model | None = None,
+    *,
+    chains: int = 200,
+    temperatures: int | str = "auto",
+    step: Callable[[], Any] | None = None,
+    draws: Any = None,
+    exact: bool = False,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> LogZ:
+    r"""The log evidence of a model, log p(y), by annealed importance sampling from the prior.
+
+    .. math:: p(y) = \sum_z \int p(z, \theta) \, p(y \mid z, \theta) \, d\theta
+
+    Chains start at draws of the prior and go through the densities prior x likelihood^beta; discrete unknowns
+    move by the steps of `pymc_discrete`, continuous ones by NUTS, in one compiled program. Pilot chains go
+    first: they choose the temperatures and tune the kernels, which are then frozen. Other chains go back from
+    draws of the posterior.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        By default that of the context. Its likelihood is that of its observed variables and potentials.
+    chains : int
+        Chains in each direction.
+    temperatures : "auto" or int
+        The number of temperatures of the path. "auto" takes eight for each square of the length of the path,
+        that is of the standard deviation of the log likelihood integrated over the inverse temperature.
+    step : callable, optional
+        Makes the steps, as `lambda: pmd.PathAuxiliary(["z"])`; it is called in the context of the tempered
+        model. By default `AutoStep` and NUTS.
+    draws : DataTree or {name: (n, ...)}, optional
+        Draws of the posterior to go back from; by default those of the pilot chains.
+    exact : bool
+        Whether `draws` are exact and independent, as are the parameters from which the data were simulated.
+    random_seed : int or what `pm.sample` takes, optional
+    progressbar : bool
+
+    Returns
+    -------
+    LogZ
+        The forward estimate is unbiased for p(y), so that its logarithm is below log p(y) in expectation. The
+        backward one is above it in expectation if the draws are exact, and else a check.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For invalid options, a model without likelihood, and a prior that cannot be drawn from.
+    NotImplementedError
+        If the model has an Op without a JAX implementation.
+    pymc.exceptions.SamplingError
+        If the likelihood of nearly all prior draws is 0.
+
+    Notes
+    -----
+    Draws of the prior at which the likelihood is 0 are replaced by others. The share of those that are kept
+    is the constant of the prior restricted to them, and a factor of the estimates.
+
+    What PyMC does not normalise is not normalised here: a potential that is part of the prior, and a prior
+    under an ordered transform.
+
+    References
+    ----------
+    Neal 2001, Annealed importance sampling. Gelman and Meng 1998, Simulating normalizing constants, on the
+    length of the path. Grosse, Ghahramani and Adams 2015, Sandwiching the marginal likelihood using
+    bidirectional Monte Carlo.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     z = pm.Bernoulli("z", 0.3)
+    ...     pm.Normal("y", z, 1.0, observed=0.5)
+    ...     found = pmd.log_evidence()  # doctest: +SKIP
+    """
+    check_count("chains", chains, 2)
+    if not is_word(temperatures, "auto"):
+        check_count("temperatures", temperatures, 2)
+    check_switch("exact", exact)
+    if step is not None and not callable(step):
+        raise TypeError(
+            "step must be a function that makes the steps for the tempered model, such as lambda: "
+            f"pmd.PathAuxiliary(), got {step!r}."
+        )
+    if exact and draws is None:
+        raise ValueError("exact=True says that draws= are exact draws of the posterior: pass them.")
+    check_precision("float64")
+    model = model_of(model)
+    refuse_after_fork()
+    seed = seed_of(random_seed)
+    seeds = Seeds(new_seed() if seed is None else seed)
+    with precision("float64"), all_in_jax("pmd.log_evidence"):
+        annealed = tempered(model)
+        given = None if draws is None else rows_of(draws, [str(rv.name) for rv in model.free_RVs])
+        with Progress(3, chains, bool(progressbar) and jax.process_index() == 0) as bar:
+            return Annealing(annealed, step, seeds, bar).estimates(chains, temperatures, given, exact)
+
+
+class Seeds:
+    """Seeds, each another one."""
+
+    def __init__(self, seed: int):
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self) -> int:
+        return int(self._rng.integers(2**31))
+
+
+class Starts(NamedTuple):
+    """Draws of the prior at which the likelihood is not 0.
+
+    Attributes
+    ----------
+    points : [{value variable: value}]
+    likelihoods : (n,) float, nats
+    tries : int, draws that were made, the last of which was kept
+    """
+
+    points: list[dict[str, np.ndarray]]
+    likelihoods: np.ndarray
+    tries: int
+
+
+class Rung(NamedTuple):
+    """An inverse temperature at which the pilot chains tuned their kernels.
+
+    Attributes
+    ----------
+    beta : float
+    length : float, of the path from the prior up to it
+    blocks : states of the blocks (pilots, ...)
+    """
+
+    beta: float
+    length: float
+    blocks: Any
+
+
+class Annealing:
+    """The annealing of one model.
+
+    Parameters
+    ----------
+    model : pm.Model, tempered
+    step : as in `log_evidence`
+    seeds : Seeds
+    bar : Progress, in three parts: pilot, forward and backward
+    """
+
+    def __init__(self, model: pm.Model, step: Callable[[], Any] | None, seeds: Seeds, bar: Progress):
+        self.model, self.seeds, self.bar = model, seeds, bar
+        self.prior = Prior(model, (BETA,), seeds())
+        point = model.initial_point()
+        with model if step else nullcontext():
+            steps, _ = steps_of(model, step and step(), point, fixed=(BETA,))
+        nuts = nuts_options({"pooled": True}, OPTIONS)
+        blocks, packing = blocks_of(model, steps, point, TUNE, 0.8, nuts, fixed=(BETA,))
+        device = jax.devices()[0]
+        self.program = Program(model, blocks, packing, [LIKELIHOOD], [device])
+        threads = cores() if device.platform == "cpu" else 1
+        self.population = Population(self.program, -(-PILOTS // threads), threads)
+
+    def estimates(self, chains: int, temperatures: int | str, draws: Any, exact: bool) -> LogZ:
+        """The estimates, see `log_evidence`."""
+        with self.population:
+            first = self.starts(PRIOR_DRAWS)
+            for block in self.program.blocks:
+                block.check_starts(first.points[:1])
+            rungs, states = self.pilot(first)
+            path = path_of(rungs, temperatures)
+            starts = self.starts(chains)
+            up = self.walk(self.program.start(starts.points), rungs, path, "forward", 1)
+            if draws is None:
+                back = self.posterior(states, chains)
+            else:
+                convert = self.prior.converter()
+                back = self.program.start([convert(draw) for draw in draws])
+            down = self.walk(back, rungs, path[::-1], "backward", 2)
+            if not np.isfinite(down).all():
+                raise ValueError("The likelihood of some of the draws is 0. Pass draws of the posterior.")
+        # Haldane 1945: of draws until the m-th that is kept, (m - 1) / (tries - 1) is unbiased for the share
+        # of those that are kept, and tries / m for its inverse.
+        m, tries = chains, starts.tries
+        variance = (1 - m / tries) / m
+        result = LogZ(
+            forward(up, (m - 1) / (tries - 1), variance), backward(down, m / tries, variance), exact, path
+        )
+        result.complain()
+        return result
+
+    def starts(self, n: int) -> Starts:
+        """n draws of the prior at which the likelihood is not 0.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+            If these are rare.
+        """
+        points: list[dict[str, np.ndarray]] = []
+        likelihoods: list[float] = []
+        for tries in range(0, TRIES * n, PRIOR_DRAWS):
+            drawn = [self.prior.draw() for _ in range(PRIOR_DRAWS)]
+            found = self.population.likelihoods(drawn)
+            for k in np.flatnonzero(found > -np.inf):
+                points.append(drawn[k])
+                likelihoods.append(found[k])
+                if len(points) == n:
+                    return Starts(points, np.array(likelihoods), tries + int(k) + 1)
+        raise SamplingError(
+            f"The likelihood is 0 at all but {len(points)} of {tries + PRIOR_DRAWS} draws of the prior of "
+            f"{shown(self.prior.names)}, so that no chain can start there. Write a hard constraint into the "
+            "prior, such as a count as what was observed plus what was missed; or sum discrete unknowns out "
+            "first, pmd.log_evidence(pmd.marginalize(model))."
+        )
+
+    def pilot(self, first: Starts) -> tuple[list[Rung], ChainState]:
+        """The rungs of the path, and the pilot chains' states at the posterior.
+
+        A rung is so far from the one before that its draws, weighted for the next, have an effective sample
+        size of LEAST_ESS of their number.
+        """
+        program, likelihoods = self.program, first.likelihoods
+        states = fresh = program.start(first.points[:PILOTS])
+        rungs: list[Rung] = []
+        beta = length = 0.0
+        while beta < 1:
+            beta, more = next_rung(likelihoods, beta)
+            length += more
+            # NUTS goes on from what it has learned one rung before; whatever is not pooled begins anew
+            pairs = zip(program.blocks, states.blocks, fresh.blocks, strict=True)
+            blocks = tuple(old if rungs and b.pooled else new for b, old, new in pairs)
+            states, likelihoods = self.tuned(states._replace(blocks=blocks), beta)
+            rungs.append(Rung(beta, length, states.blocks))
+            self.bar.reach(max(0.0, 1 + np.log10(beta) / 6), f"finding the path, beta = {beta:.2g}")
+            if len(rungs) == MOST_RUNGS:
+                raise SamplingError(
+                    f"After {MOST_RUNGS} rungs the path has come to beta = {beta:.2g} only, where the log "
+                    f"likelihood varies by {np.std(likelihoods):.2g} nats. Standardise the data, or take "
+                    "priors that are less wide."
+                )
+        return rungs, states
+
+    def tuned(self, states: ChainState, beta: float) -> tuple[ChainState, np.ndarray]:
+        """The pilot chains after tuning at an inverse temperature, and log likelihoods of the second half."""
+        seed, t, seen = self.seeds(), 0, []
+        for end in sorted({*self.program.shared_ends, TUNE}):
+            walked = self.population.walk(seed, states, t, np.full(end - t + 1, beta))
+            states, t = walked.states, end
+            seen.append(walked.likelihoods)
+            if self.program.pooled:
+                states = self.population.pool(states, end in self.program.shared_ends)
+        return states, np.concatenate(seen, axis=1)[:, TUNE // 2 :].reshape(-1)
+
+    def posterior(self, states: ChainState, n: int) -> ChainState:
+        """n draws of the pilot chains at the posterior, some transitions apart."""
+        seed, kept = self.seeds(), []
+        for k in range(-(-n // PILOTS)):
+            states = self.population.walk(seed, states, TUNE + k * APART, np.ones(APART + 1)).states
+            kept.append(states)
+        return jax.tree.map(lambda *a: np.concatenate(a)[:n], *kept)
+
+    def walk(
+        self, states: ChainState, rungs: list[Rung], path: np.ndarray, direction: str, part: int
+    ) -> np.ndarray:
+        """(n,) float, nats, the log weights of chains that walk along a path.
+
+        At each temperature they move with the kernels of the next rung above it.
+        """
+        n, seed, t = len(states.point[BETA]), self.seeds(), TUNE
+        own = np.arange(n) % PILOTS  # the pilot chain whose kernel each chain has
+        # a move at the last temperature would not enter the weights
+        at = np.searchsorted([rung.beta for rung in rungs], path[1:-1])
+        ends = [*(np.flatnonzero(np.diff(at)) + 1), len(at)]
+        weights, j, likelihoods = np.zeros(n), 0, None
+        for end in ends:
+            blocks = jax.tree.map(lambda a: np.asarray(a)[own], rungs[at[j]].blocks)
+            walked = self.population.walk(seed, states._replace(blocks=blocks), t + j, path[j : end + 1])
+            states, j = walked.states, end
+            weights += walked.log_weights
+            likelihoods = walked.likelihoods[:, -1]
+            self.bar.reach(part + end / len(at), direction)
+        return weights + (path[-1] - path[-2]) * likelihoods
+
+
+def next_rung(likelihoods: np.ndarray, beta: float) -> tuple[float, float]:
+    """The next inverse temperature, and the length of the path up to it.
+
+    Parameters
+    ----------
+    likelihoods : (n,) float, nats, of draws at `beta`
+
+    Notes
+    -----
+    The length is the standard deviation of the log likelihood integrated over the inverse temperature. For a
+    Gaussian log likelihood of standard deviation s, weights for beta + d have an ESS of exp(-d^2 s^2) of
+    their number.
+    """
+
+    def ess(d: float) -> float:
+        w = np.exp(d * (likelihoods - likelihoods.max()))
+        return float(w.sum() ** 2 / (w**2).sum() / len(w))
+
+    low, high = 0.0, 1.0 - beta
+    if ess(high) >= LEAST_ESS:
+        return 1.0, float(np.sqrt(-np.log(min(ess(high), 1.0))))
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if ess(middle) > LEAST_ESS else (low, middle)
+    return beta + high, float(np.sqrt(-np.log(LEAST_ESS)))
+
+
+def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
+    """(T + 1,) float, inverse temperatures from 0 to 1 at equal lengths of the path."""
+    length = rungs[-1].length
+    T = max(FEWEST, int(np.ceil(FINENESS * length**2))) if temperatures == "auto" else int(temperatures)
+    betas = np.interp(
+        np.linspace(0, length, T + 1), [0.0, *(r.length for r in rungs)], [0.0, *(r.beta for r in rungs)]
+    )
+    betas[0], betas[-1] = 0.0, 1.0
+    return betas
+
+
+def rows_of(draws: Any, names: list[str]) -> list[dict[str, Any]]:
+    """[{free variable: value}], a dictionary for each draw that a user gives.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a variable is missing, or the numbers of draws differ.
+    """
+    if isinstance(draws, DataTree):
+        check_result(draws, "pmd.log_evidence(draws=idata)")
+        stacked = {
+            name: a.values.reshape(-1, *a.shape[2:]) for name, a in draws["posterior"].data_vars.items()
+        }
+    elif isinstance(draws, dict):
+        stacked = {name: np.asarray(a) for name, a in draws.items()}
+    else:
+        raise TypeError(f"draws must be a DataTree or a dictionary {{name: (n, ...)}}, got {draws!r}.")
+    missing = [name for name in names if name not in stacked]
+    if missing:
+        raise ValueError(f"draws lacks {shown(missing)}. It must have every free variable of the model.")
+    lengths = {name: len(stacked[name]) if stacked[name].ndim else 0 for name in names}
+    n = min(lengths.values())
+    if len(set(lengths.values())) > 1 or n < 2:
+        raise ValueError(f"draws must have as many draws of every variable, two or more; got {lengths}.")
+    return [{name: stacked[name][k] for name in names} for k in range(n)]

@@ -1,0 +1,285 @@
+"""The evidence of models against exact values, by enumeration, conjugacy and quadrature."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.exceptions import SamplingError
+from scipy import integrate, stats
+from scipy.special import gammaln, logsumexp
+
+import pymc_discrete as pmd
+from pymc_discrete.evidence.population import Population
+from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
+from tests.tools.processes import ROOT
+
+LARGEST_Z = 4.5
+
+
+def largest_z(found, exact: float) -> float:
+    """How many standard errors the worse of both estimates is from the exact value."""
+    return max(abs(e.value - exact) / e.error for e in (found.forward, found.backward))
+
+
+def check(found, exact: float, exact_draws: bool = False) -> None:
+    """Both estimates within their errors; from draws of chains the second is a check only."""
+    assert largest_z(found, exact) < LARGEST_Z, found
+    assert found.exact is exact_draws
+    for estimate in (found.forward, found.backward):
+        assert estimate.ess > 0.2 * len(estimate.log_weights), found
+
+
+# ---------------------------------------------------------------- models and their exact evidence
+# counts of 111 years, of which two are missing
+COUNTS = np.genfromtxt(
+    ROOT / "examples" / "data" / "coal_mining_disasters.csv", delimiter=",", skip_header=1
+)[:, 1]
+YEARS = np.flatnonzero(~np.isnan(COUNTS))
+DISASTERS = COUNTS[YEARS].astype(int)
+
+
+def coal(changepoint: bool) -> pm.Model:
+    with pm.Model() as model:
+        if not changepoint:
+            pm.Poisson("disasters", pm.Exponential("rate", 1.0), observed=DISASTERS)
+            return model
+        switch = pm.DiscreteUniform("switch", 0, len(COUNTS) - 1)
+        rate = pm.math.switch(switch > YEARS, pm.Exponential("early", 1.0), pm.Exponential("late", 1.0))
+        pm.Poisson("disasters", rate, observed=DISASTERS)
+    return model
+
+
+def of_counts(y: np.ndarray) -> float:
+    """The log evidence of Poisson counts whose rate has an Exponential(1) prior."""
+    return float(gammaln(y.sum() + 1) - (y.sum() + 1) * np.log(len(y) + 1) - gammaln(y + 1).sum())
+
+
+def of_coal(changepoint: bool) -> float:
+    if not changepoint:
+        return of_counts(DISASTERS)
+    n = len(COUNTS)
+    return float(
+        logsumexp([of_counts(DISASTERS[s > YEARS]) + of_counts(DISASTERS[s <= YEARS]) for s in range(n)])
+        - np.log(n)
+    )
+
+
+HEIGHTS = np.array([-2.1, -1.6, -1.9, 0.4, 2.3, 2.8, 3.1])
+
+
+def mixture(components: int) -> pm.Model:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 3.0, shape=components)
+        z = (
+            pm.Categorical("z", np.full(components, 1 / components), shape=len(HEIGHTS))
+            if components > 1
+            else 0
+        )
+        pm.Normal("y", mu[z], 0.7, observed=HEIGHTS)
+    return model
+
+
+def of_mixture(components: int) -> float:
+    """All assignments of the data to components, whose means are integrated out."""
+
+    def of_component(y: np.ndarray) -> float:
+        cov = 0.7**2 * np.eye(len(y)) + 3.0**2
+        return float(stats.multivariate_normal(np.zeros(len(y)), cov).logpdf(y)) if len(y) else 0.0
+
+    subsets = {
+        tuple(s): of_component(HEIGHTS[list(s)])
+        for n in range(len(HEIGHTS) + 1)
+        for s in itertools.combinations(range(len(HEIGHTS)), n)
+    }
+    labels = itertools.product(range(components), repeat=len(HEIGHTS))
+    logs = [
+        sum(subsets[tuple(i for i, z in enumerate(of_all) if z == k)] for k in range(components))
+        for of_all in labels
+    ]
+    return float(logsumexp(logs) - len(HEIGHTS) * np.log(components))
+
+
+def numbers(text: str) -> np.ndarray:
+    return np.array(text.split(), float)
+
+
+# strength of 42 specimens of pine by density, and by density adjusted for resin (Williams 1959)
+STRENGTH = numbers("""
+    3040 2470 3610 3480 3810 2330 1800 3110 3160 2310 4360 1880 3670 1740 2250 2650 4970 2620 2900 1670
+    2540 3840 3800 4600 1900 2530 2920 4990 1670 3310 3450 3600 2850 1590 3770 3850 2480 3570 2620 1890
+    3030 3030
+""")
+DENSITY = numbers("""
+    29.2 24.7 32.3 31.3 31.5 24.5 19.9 27.3 27.1 24.0 33.8 21.5 32.2 22.5 27.5 25.6 34.5 26.2 26.7 21.1
+    24.1 30.7 32.7 32.6 22.1 25.3 30.8 38.9 22.1 29.2 30.1 31.4 26.7 22.1 30.3 32.0 23.2 30.3 29.9 20.8
+    33.2 28.2
+""")
+ADJUSTED = numbers("""
+    25.4 22.2 32.2 31.0 30.9 23.9 19.2 27.2 26.3 23.9 33.2 21.0 29.0 22.0 23.8 25.3 34.2 25.7 26.4 20.0
+    23.9 30.7 32.6 32.5 20.8 23.1 29.8 38.1 21.3 28.5 29.2 31.4 25.9 21.4 29.8 30.6 22.6 30.3 23.8 18.4
+    29.4 28.2
+""")
+
+
+def pines(x: np.ndarray) -> pm.Model:
+    """Carlin and Chib 1995, their priors."""
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 3000, 1000), pm.Normal("b", 185, 100)
+        variance = pm.InverseGamma("variance", 3, 2 * 300**2)
+        pm.Normal("y", a + b * (x - x.mean()), pt.sqrt(variance), observed=STRENGTH)
+    return model
+
+
+def of_pines(x: np.ndarray) -> float:
+    """The coefficients are integrated out, the variance by quadrature."""
+    X = np.stack([np.ones(len(x)), x - x.mean()], axis=1)
+    prior = X @ np.diag([1000.0**2, 100.0**2]) @ X.T
+    mean = X @ [3000, 185]
+
+    def log_joint(variance: float) -> float:
+        given = stats.multivariate_normal(mean, prior + variance * np.eye(len(x))).logpdf(STRENGTH)
+        return float(given + stats.invgamma(3, scale=2 * 300**2).logpdf(variance))
+
+    logs = np.log(np.array([2e4, 1e6]))
+    top = max(log_joint(v) + np.log(v) for v in np.exp(np.linspace(*logs, 200)))
+    area, _ = integrate.quad(lambda u: np.exp(log_joint(np.exp(u)) + u - top), *logs, epsrel=1e-10)
+    return float(np.log(area) + top)
+
+
+CASES = {
+    "coal": (lambda: coal(False), lambda: of_coal(False)),
+    "coal, changepoint": (lambda: coal(True), lambda: of_coal(True)),
+    "1 component": (lambda: mixture(1), lambda: of_mixture(1)),
+    "2 components": (lambda: mixture(2), lambda: of_mixture(2)),
+    "3 components": (lambda: mixture(3), lambda: of_mixture(3)),
+    "2 components, summed out": (lambda: pmd.marginalize(mixture(2)), lambda: of_mixture(2)),
+    "pines, density": (lambda: pines(DENSITY), lambda: of_pines(DENSITY)),
+    "pines, adjusted": (lambda: pines(ADJUSTED), lambda: of_pines(ADJUSTED)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.by_default("coal, changepoint")
+def test_against_exact_evidence(name):
+    build, exact = CASES[name]
+    found = pmd.log_evidence(build(), chains=200, random_seed=1, progressbar=False)
+    check(found, exact())
+
+
+def test_bayes_factor_of_the_pines_is_that_of_the_literature():
+    """4862: Green and O'Hagan 1998, by quadrature."""
+    assert np.exp(of_pines(ADJUSTED) - of_pines(DENSITY)) == pytest.approx(4862, rel=1e-3)
+
+
+# ---------------------------------------------------------------- discrete models, quick to compile
+def captured() -> pm.Model:
+    """Counts of which 3 and 4 were seen: half of the prior's draws are impossible."""
+    with pm.Model() as model:
+        n = pm.Poisson("n", 6.0, shape=2)
+        pm.Binomial("seen", n=n, p=0.6, observed=[3, 4])
+    return model
+
+
+def test_impossible_draws_of_the_prior_and_exact_draws():
+    """Restricted to possible draws, and from exact draws: log Z between the means of the single estimates."""
+    exact = float(stats.poisson(6.0 * 0.6).logpmf([3, 4]).sum())
+    r = np.random.default_rng(0)
+    draws = {"n": np.array([3, 4]) + r.poisson(6.0 * 0.4, size=(600, 2))}
+    found = pmd.log_evidence(
+        captured(), chains=600, temperatures=4, draws=draws, exact=True, random_seed=2, progressbar=False
+    )
+    check(found, exact, exact_draws=True)
+    share = stats.poisson(6.0).sf([2, 3]).prod()
+    for side, logs in ((-1, found.forward.log_weights), (1, -found.backward.log_weights)):
+        bias = side * (logs.mean() + np.log(share) - exact)
+        assert bias > 3 * logs.std() / np.sqrt(len(logs))
+
+
+def lattice() -> pm.Model:
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", 0.4, shape=5)
+        pm.Potential("pairs", 0.9 * pt.eq(x[1:], x[:-1]))
+        pm.Normal("y", x.sum(), 1.0, observed=3.2)
+    return model
+
+
+def of_lattice() -> float:
+    x = np.array(list(itertools.product((0, 1), repeat=5)))
+    logp = stats.bernoulli(0.4).logpmf(x).sum(1) + 0.9 * (x[:, 1:] == x[:, :-1]).sum(1)
+    return float(logsumexp(logp + stats.norm(x.sum(1), 1.0).logpdf(3.2)))
+
+
+def test_potentials_and_planted_errors(monkeypatch):
+    options = {"chains": 1500, "temperatures": 5, "random_seed": 3, "progressbar": False}
+    check(pmd.log_evidence(lattice(), **options), of_lattice())
+    # a kernel that does not leave the densities invariant
+    with pytest.warns(UserWarning, match="samples a biased distribution"):
+        biased = pmd.log_evidence(
+            lattice(), step=lambda: pmd.DiscreteLangevin(adjusted=False, step_size=5.0), **options
+        )
+    assert largest_z(biased, of_lattice()) > 2 * LARGEST_Z
+    # a wrong sign in the increments of the weights
+    walk = Population.walk
+
+    def negated(*args):
+        walked = walk(*args)
+        return walked._replace(log_weights=-walked.log_weights)
+
+    monkeypatch.setattr(Population, "walk", negated)
+    wrong = pmd.log_evidence(lattice(), **options)
+    assert largest_z(wrong, of_lattice()) > 2 * LARGEST_Z
+
+
+# ---------------------------------------------------------------- the tempered model
+def transformed():
+    with pm.Model(coords={"i": range(3)}) as model:
+        data = pm.Data("data", [0.3, 1.2, 2.0], dims="i")
+        s = pm.HalfNormal("s", 1.0)
+        p = pm.Dirichlet("p", np.ones(3))
+        z = pm.Categorical("z", p, dims="i")
+        twice = pm.Deterministic("twice", 2 * s)
+        pm.Normal("y", p[z], twice, observed=data, dims="i")
+        pm.Potential("e", -0.5 * s * z)
+    return model
+
+
+def test_tempered_density():
+    """The log density is that of the prior, plus the power times that of the likelihood."""
+    model = transformed()
+    new = tempered(model)
+    assert {str(v.name) for v in new.value_vars} == {"s_log__", "p_simplex__", "z", BETA}
+    assert LIKELIHOOD in {str(v.name) for v in new.deterministics}
+    point = {"s_log__": np.array(0.2), "p_simplex__": np.array([0.4, -0.3]), "z": np.array([2, 0, 1])}
+    terms = [float(t.sum()) for t in model.compile_logp(sum=False, mode="FAST_COMPILE")(point)]
+    prior, likelihood = sum(terms[: len(model.free_RVs)]), sum(terms[len(model.free_RVs) :])
+    logp = new.compile_logp(mode="FAST_COMPILE")
+    for beta in (0.0, 0.3, 1.0):
+        assert logp(point | {BETA: np.array(beta)}) == pytest.approx(prior + beta * likelihood)
+
+
+def test_refusals():
+    with pm.Model() as flat:
+        pm.Normal("y", pm.Flat("a"), 1.0, observed=0.0)
+    with pm.Model() as nothing:
+        pm.Bernoulli("x", 0.5)
+    with pm.Model() as impossible:
+        pm.Binomial("y", n=pm.Poisson("n", 0.5), p=0.5, observed=15)
+    for model, error, message in (
+        (flat, ValueError, "prior of 'a' cannot be drawn from"),
+        (nothing, ValueError, "no observed variable"),
+        (impossible, SamplingError, "likelihood is 0 at all but 0 of .* prior of 'n'"),
+    ):
+        with pytest.raises(error, match=message):
+            pmd.log_evidence(model, chains=2, progressbar=False)
+    for options, message in (
+        ({"chains": 1}, "chains must be"),
+        ({"temperatures": "many"}, "temperatures must be"),
+        ({"step": "gibbs"}, "step must be a function"),
+        ({"exact": True}, "pass them"),
+        ({"draws": {"m": np.zeros(3)}}, "draws lacks 'n'"),
+        ({"draws": [1, 2]}, "draws must be"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            pmd.log_evidence(captured(), progressbar=False, **options)
