@@ -63,7 +63,7 @@ def update(
     moves: Any,
     n_changed: Any,
     bounds: tuple[float, float],
-    tune: int,
+    tune: float,
     xp: Any = np,
 ) -> Adaptation:
     """The adaptation after one tuning draw.
@@ -77,7 +77,7 @@ def update(
     moves : mean number of moves in a proposal
     n_changed : number of sites whose value differs between the beginning and the end of the draw
     bounds : (lower, upper), of the parameter
-    tune : number of tuning draws in all
+    tune : number of tuning draws in all; infinite where tuning never ends
     xp : NumPy on the host, `jax.numpy` inside a compiled loop
     """
     late = xp.maximum(a.seen - tune / 2, 0.0)

@@ -237,9 +237,9 @@ def discrete_langevin(
         )
         chosen = from_x.draw(uniforms(key, (space.d,), from_x.total.dtype))
         y, back = destination(x, chosen, space)
-        differences = target.differences(y)
+        logdensity, differences = target.logdensity_and_differences(y)
         from_y = jax.lax.optimization_barrier(site_proposals(y, differences, space, params))
-        proposed = State(y, target.logdensity(y), differences, CachedProposals(from_y, params))
+        proposed = State(y, logdensity, differences, CachedProposals(from_y, params))
         log_forward = jnp.where(from_x.weights.max() > 0, from_x.log_prob(chosen), jnp.inf)
         return Proposed(proposed, log_forward, from_y.log_prob(back), (chosen > 0).sum())
 

@@ -71,9 +71,9 @@ def gibbs_with_gradients(
         else:
             change = jnp.zeros_like(state.x).at[site].add(jnp.where(active, step, 0))
             y = wrapped(space, np.arange(space.d), state.x + change)
-        differences, weights = arrive(target, state, y, jnp.where(active, site, space.d), balancing)
-        density = log_density_after(target, state, y, site[0], column[0]) if L == 1 else target.logdensity(y)
-        proposed = State(y, density, differences, weights)
+        by_difference = L == 1 and target.exact
+        known = log_density_after(target, state, y, site[0], column[0]) if by_difference else None
+        proposed = arrive(target, state, y, jnp.where(active, site, space.d), balancing, known)
         # Grathwohl et al. 2021, Eq. 27: the product over the moves. P(L) cancels: L does not depend on x.
         log_forward = jnp.where(
             jnp.isfinite(state.carry.log_scale), log_probs(state, site, column, active), jnp.inf

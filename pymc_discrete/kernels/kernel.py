@@ -69,8 +69,8 @@ class Kernel(NamedTuple):
 
 def evaluate(x, target, carry: Callable) -> State:
     """The state at x, with its log density, differences and carried quantities computed from scratch."""
-    differences = target.differences(x)
-    return State(x, target.logdensity(x), differences, carry(x, differences, target.space))
+    logdensity, differences = target.logdensity_and_differences(x)
+    return State(x, logdensity, differences, carry(x, differences, target.space))
 
 
 def refuse_constrained(space: Any) -> None:

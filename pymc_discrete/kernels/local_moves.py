@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.kernels.balancing import log_weights
+from pymc_discrete.kernels.kernel import State
 from pymc_discrete.targets.space import Space
 
 
@@ -109,26 +110,29 @@ def updated(x, differences, space: Space, balancing: str, before: Weights, touch
     )
 
 
-def arrive(target, before, y, sites, balancing: str):
-    """(differences, weights) at y.
+def arrive(target, before: State, y, sites, balancing: str, logdensity=None) -> State:
+    """The state at y, whose carried quantities are the weights of its moves.
 
     Parameters
     ----------
     before : State, from which y differs at no site but `sites`
     y : (d,) int
     sites : (L,) int; entries d stand for no site
+    logdensity : () float, the log density of the state where it is known; None computes that at y
     """
     touched = target.touched(sites).reshape(-1) if target.local else None
     if touched is not None and 2 * touched.shape[0] <= target.space.d:
         differences = target.update(y, before.differences, sites)
-        return differences, updated(y, differences, target.space, balancing, before.carry, touched)
-    differences = target.differences(y)
-    return differences, weights_of(y, differences, target.space, balancing)
+        weights = updated(y, differences, target.space, balancing, before.carry, touched)
+        return State(y, target.logdensity(y) if logdensity is None else logdensity, differences, weights)
+    if logdensity is None:
+        logdensity, differences = target.logdensity_and_differences(y)
+    else:
+        differences = target.differences(y)
+    return State(y, logdensity, differences, weights_of(y, differences, target.space, balancing))
 
 
 def log_density_after(target, state, y, site, column):
-    """() float, log density at y, one move away from `state`; by its difference where that is exact."""
-    if not target.exact:
-        return target.logdensity(y)
+    """() float, log density at y, one move away from `state`, by the exact difference of the move."""
     after = state.logdensity + state.differences[site, column]
     return jax.lax.cond(jnp.isneginf(state.logdensity), lambda: target.logdensity(y), lambda: after)

@@ -113,8 +113,7 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
         # the log density is computed at the end of the path only; until then it is that of the start
         step = step_of(space, state.x[site], site, column)
         y = state.x.at[site].set(wrapped(space, site, state.x[site] + step))
-        differences, weights = arrive(target, state, y, site[None], balancing)
-        return State(y, state.logdensity, differences, weights)
+        return arrive(target, state, y, site[None], balancing, state.logdensity)
 
     def log_prob(state: State, site, column, visited):
         weights = state.carry.weights
@@ -186,8 +185,7 @@ def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
         draw_column,
         empty_path(most, L),
     )
-    differences, weights = arrive(target, start, y, jnp.where(path.active, path.site, space.d), balancing)
-    end = State(y, target.logdensity(y), differences, weights)
+    end = arrive(target, start, y, jnp.where(path.active, path.site, space.d), balancing)
 
     columns_back = column_back(space, path.site, path.column, path.before)
     _, back, _ = follow(
@@ -298,8 +296,7 @@ def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, b
     before = start.x[site]
     after = wrapped(space, site, before + step_of(space, before, site, column))
     y = start.x.at[jnp.where(active, site, space.d)].set(after, mode="drop")
-    differences, weights = arrive(target, start, y, jnp.where(active, site, space.d), balancing)
-    end = State(y, target.logdensity(y), differences, weights)
+    end = arrive(target, start, y, jnp.where(active, site, space.d), balancing)
     forward = log_prob(start, site, column, active)
     back = log_prob(end, site[::-1], column_back(space, site, column, before)[::-1], active[::-1])
     return end, forward, back

@@ -41,7 +41,7 @@ def no_sums(space: Space) -> np.ndarray:
 
 
 def update(
-    sums: Any, scale: Any, x: Any, seen: Any, tune: int, space: Space, xp: Any = np
+    sums: Any, scale: Any, x: Any, seen: Any, tune: float, space: Space, xp: Any = np
 ) -> tuple[Any, Any]:
     """(sums, units) after a tuning draw; the units are renewed after a quarter and after half of tuning.
 

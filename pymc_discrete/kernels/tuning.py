@@ -90,7 +90,7 @@ class Tuner(NamedTuple):
         return params
 
     def update(
-        self, learned: Learned, x: Any, accept: Any, n_moves: Any, n_changed: Any, tune: int, xp: Any = np
+        self, learned: Learned, x: Any, accept: Any, n_moves: Any, n_changed: Any, tune: float, xp: Any = np
     ) -> Learned:
         """What is learned after one more tuning draw.
 
@@ -101,7 +101,7 @@ class Tuner(NamedTuple):
         accept : mean acceptance probability of the draw's proposals
         n_moves : mean number of moves in a proposal
         n_changed : number of sites whose value differs between the beginning and the end of the draw
-        tune : number of tuning draws in all
+        tune : number of tuning draws in all; infinite where tuning never ends
         """
         latest = adaptation.update(learned.adaptation, accept, n_moves, n_changed, self.bounds, tune, xp)
         latest = jax.tree.map(lambda a: xp.asarray(a, float), latest)

@@ -11,10 +11,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from pymc_discrete.checks import check_way
+from pymc_discrete.checks import check_switch, check_way
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.space import Space, masked
+from pymc_discrete.targets.space import LARGEST_SUPPORT, Space, masked
 from pymc_discrete.targets.target import Density, Target
 
 
@@ -28,6 +28,8 @@ class FunctionDensity(Density):
     space : Space
     how : {"auto", "exact", "gradient"}
         See `target_from_logdensity`.
+    one_hot : bool
+        Whether the function takes the one-hot encoding (d, K) of x.
     inputs : sequence of pytrees
         The default inputs.
     """
@@ -35,9 +37,10 @@ class FunctionDensity(Density):
     local = False
     exact = True
 
-    def __init__(self, function: Callable[..., Any], space: Space, how: str, inputs: Any):
+    def __init__(self, function: Callable[..., Any], space: Space, how: str, one_hot: bool, inputs: Any):
         super().__init__()
-        self.function, self.space, self.how, self._inputs = function, space, how, inputs
+        self.function, self.space, self.how, self.one_hot = function, space, how, one_hot
+        self._inputs = inputs
         self.exact = how != "gradient"
 
     def running(self, traced: bool) -> AbstractContextManager[Any]:
@@ -55,30 +58,47 @@ class FunctionDensity(Density):
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
         return {**(point or {}), **self.space.unravel(x)}
 
-    def logdensity(self, x: Array, context: Any) -> Array:
-        value = jnp.asarray(self.function(x, *context)).reshape(())
+    def argument(self, x: Array) -> Array:
+        """What the function takes at x (d,) int: x itself, or its one-hot encoding (d, K) float."""
+        if not self.one_hot:
+            return x
+        return jnp.asarray(np.arange(self.space.K) == (x - self.space.lower)[:, None], float)
+
+    def allowed(self, x: Array, value: Array) -> Array:
+        """() float, `value` where x meets the constraints of the space, else -inf."""
         if not self.space.constrained.any():
             return value
         return jnp.where(self.space.meets_constraints(x), value, -jnp.inf)
+
+    def logdensity(self, x: Array, context: Any) -> Array:
+        return self.allowed(x, jnp.asarray(self.function(self.argument(x), *context)).reshape(()))
 
     def centred(self, x: Array, context: Any) -> Any:
         return context  # not centred: that takes a sum of known terms, and this is an arbitrary function
 
     def differences(self, x: Array, context: Any) -> Array:
+        return self.logdensity_and_differences(x, context)[1]
+
+    def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
         values, inside = self.space.neighbours(x)
-        if self.how == "gradient":
-            # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
-            slope = jax.grad(lambda y: self.function(y, *context))(x.astype(jnp.result_type(float)))
-            d = slope[:, None] * (values - x[:, None])
-            # Where the slope is infinite or nan, a neighbour could count as impossible although it is not.
-            # With an estimated difference of 0 it can still be proposed.
-            d = jnp.where(jnp.isfinite(d), d, 0.0)
-        else:
+        if self.how != "gradient":
             sites = np.repeat(np.arange(self.space.d), self.space.K)
             now = self.logdensity(x, context)
             then = jax.vmap(lambda i, v: self.logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
-            return evaluated(values, inside, x, then.reshape(values.shape), now)
-        return masked(d, values, inside, x)
+            return now, evaluated(values, inside, x, then.reshape(values.shape), now)
+        value, slope = jax.value_and_grad(lambda a: jnp.asarray(self.function(a, *context)).reshape(()))(
+            self.argument(x).astype(float)
+        )
+        if self.one_hot:
+            # Grathwohl et al. 2021, Eq. 4: the slope at the neighbour less that at the current value
+            d = slope - jnp.take_along_axis(slope, (x - self.space.lower)[:, None], axis=1, mode="clip")
+        else:
+            # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
+            d = slope[:, None] * (values - x[:, None])
+        # Where the slope is infinite or nan, a neighbour could count as impossible although it is not. With
+        # an estimated difference of 0 it can still be proposed.
+        d = jnp.where(jnp.isfinite(d), d, 0.0)
+        return self.allowed(x, value), masked(d, values, inside, x)
 
     def touched(self, sites: Array) -> Array:
         return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))
@@ -163,26 +183,48 @@ def evaluated(values: Array, inside: Array, now: Array, then: Array, logp: Array
 
 
 def target_from_logdensity(
-    fn: Callable[..., Any], space: Space, *, differences: str = "auto", inputs: tuple[Any, ...] = ()
+    fn: Callable[..., Any],
+    space: Space,
+    *,
+    differences: str = "auto",
+    one_hot: bool = False,
+    inputs: tuple[Any, ...] = (),
 ) -> Target:
-    """A target from a JAX function.
+    r"""A target from a JAX function.
 
     Parameters
     ----------
     fn : callable
         `fn(x, *inputs)` -> () float, nats, with x (d,) int; with differences="gradient" it is also called
-        with float x and differentiated.
+        with float x and differentiated. With `one_hot`, x is (d, K) float in both cases.
     space : Space
         `pmd.Space.build({"x": (np.zeros(d), np.ones(d))})` for binary sites, and so on.
     differences : {"auto", "exact", "gradient"}
-        "exact", which is also "auto", evaluates every neighbour; "gradient" takes one gradient (Grathwohl et
-        al. 2021, Eq. 3).
+        "exact", which is also "auto", evaluates every neighbour; "gradient" takes one gradient: the slope
+        times the step (Eq. 3), or with `one_hot`
+
+        .. math:: d_{ij} = \nabla_{x_{ij}} f - x_i^\top \nabla_{x_i} f
+
+        (Eq. 4), which is exact where f is linear in the row of each site.
+    one_hot : bool
+        Whether `fn` takes the one-hot encoding of x: row i has a 1 in the column of the value of site i,
+        counted from its lower bound. All supports must be finite.
     inputs : tuple of pytrees of arrays
         Weights, data, a temperature: the leaves of the target, exchanged by `target.with_inputs(inputs)`.
 
     Returns
     -------
     Target
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments of another kind; for a one-hot encoding of a site with a window; for the slope in a site
+        whose values have no order, which says nothing of its other values.
+
+    References
+    ----------
+    Grathwohl, Swersky, Hashemi, Duvenaud and Maddison 2021, Oops I Took A Gradient, Eq. 3 and 4.
     """
     if not callable(fn):
         raise TypeError(
@@ -196,4 +238,18 @@ def target_from_logdensity(
             f"inputs must be a tuple of arrays, which fn takes after x, got {type(inputs).__name__}. One is "
             "(weights,)."
         )
-    return Target(FunctionDensity(fn, space, differences, tuple(inputs)))
+    check_switch("one_hot", one_hot)
+    if one_hot and space.windowed.any():
+        raise ValueError(
+            f"one_hot=True needs finite supports of at most {LARGEST_SUPPORT} values, and "
+            f"{', '.join(map(repr, space.names_at(np.flatnonzero(space.windowed))))} has none. Write fn as a "
+            "function of x (d,)."
+        )
+    labels = np.flatnonzero(space.nominal & (space.upper - space.lower > 1))
+    if differences == "gradient" and not one_hot and len(labels):
+        raise ValueError(
+            f"The values of {', '.join(map(repr, space.names_at(labels)))} have no order, and the slope of "
+            "fn in x (d,) says nothing of the others. Write fn as a function of the one-hot encoding (d, "
+            "K), and pass one_hot=True."
+        )
+    return Target(FunctionDensity(fn, space, differences, one_hot, tuple(inputs)))

@@ -101,6 +101,9 @@ class Density(ABC):
     @abstractmethod
     def differences(self, x: Array, context: Any) -> Array: ...
 
+    def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
+        return self.logdensity(x, context), self.differences(x, context)
+
     @abstractmethod
     def update(self, x: Array, differences: Array, sites: Array, context: Any) -> Array: ...
 
@@ -297,6 +300,12 @@ class Target:
         if self.context is None and not is_traced(x):
             return self._on_host(x, with_differences=True)[1]
         return self._run_at("differences", x)
+
+    def logdensity_and_differences(self, x: ArrayLike) -> tuple[Array, Array]:
+        """`logdensity(x)` and `differences(x)`, in one pass where a gradient gives both."""
+        if self.context is None and not is_traced(x):
+            return self._on_host(x, with_differences=True)[:2]
+        return self._run_at("logdensity_and_differences", x)
 
     @property
     def local(self) -> bool:
