@@ -32,12 +32,12 @@ class RBMGibbs(NamedTuple):
     sweeps: int
     persistent: bool
 
-    def start(self, key, graph, chains):
-        return learning.samplers.uniform(key, graph, (chains,))
+    def begin(self, key, graph, chains):
+        return learning.samplers.first_states(graph, key, (chains,))
 
-    def draw(self, key, graph, last, chains):
+    def draw(self, key, graph, last, chains, batch=None):
         key_start, key_move, key_hidden = jax.random.split(key, 3)
-        x = last if self.persistent else self.start(key_start, graph, chains)
+        x = last if self.persistent else self.begin(key_start, graph, chains)
         W, b, c = parameters(graph)
         v = x[:, : len(b)].astype(W.dtype)
         sweep = lambda t, v: gibbs(jax.random.fold_in(key_move, t), v, W, b, c)
@@ -46,7 +46,7 @@ class RBMGibbs(NamedTuple):
         x = jnp.concatenate([v, h], axis=1).astype(int)
         return x, x
 
-    def conditional(self, key, graph):
+    def conditional(self, key, graph, kept=None):
         W, _, c = parameters(graph)
         v = graph.unary[0].argmax(axis=0)  # the visible units are fixed
         return jnp.concatenate([v, jax.random.bernoulli(key, jax.nn.sigmoid(v @ W + c)).astype(int)])

@@ -30,11 +30,11 @@ STEP_SIZE = 0.2  # of DMALA; its acceptance here is 0.7
 
 def sampler(name, sweeps, n):
     # the log density is linear in every spin, so that the gradient gives exact differences
-    options = {"persistent": False, "differences": "gradient"}
+    options = {"start": "uniform", "differences": "gradient"}
     if name == "PMP":
         return learning.PMP(n_sweeps=sweeps)
     if name == "Gibbs":
-        return learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, persistent=False)
+        return learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, start="uniform")
     if name == "GWG":
         return learning.ContrastiveDivergence(*kernels.gibbs_with_gradients(), sweeps * n, **options)
     return learning.ContrastiveDivergence(*kernels.discrete_langevin(step_size=STEP_SIZE), sweeps, **options)
@@ -92,8 +92,9 @@ def draws_of(weights, bias, sweeps, seed=0):
     graph = FactorGraph(
         learning.Ising(n).space, [Pairwise(a, b, tables)], {"x": np.stack([-bias, bias], axis=1)}
     )
-    chains = learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, persistent=False)
-    return jax.jit(lambda key: chains.draw(key, graph, None, DATA)[0])(jax.random.key(seed))
+    chains = learning.ContrastiveDivergence(*kernels.block_gibbs(), sweeps, start="uniform")
+    kept = chains.begin(jax.random.key(seed), graph, DATA)
+    return jax.jit(lambda key: chains.draw(key, graph, kept, DATA)[0])(jax.random.key(seed))
 
 
 # ---------------------------------------------------------------- learning
@@ -125,7 +126,7 @@ def timed_draws(chains, graph, draws=DRAWS):
     """(draws, n) int, and the seconds of drawing."""
 
     def some(key, graph):
-        return chains.draw(key, graph, chains.start(key, graph, AT_ONCE), AT_ONCE)[0]
+        return chains.draw(key, graph, chains.begin(key, graph, AT_ONCE), AT_ONCE)[0]
 
     def draw(key, graph):
         return jnp.concatenate(jax.lax.map(lambda k: some(k, graph), jax.random.split(key, draws // AT_ONCE)))

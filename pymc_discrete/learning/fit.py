@@ -1,5 +1,9 @@
-"""Learning the log potentials of a factor graph from data."""
+"""Learning the parameters of an energy-based model from data."""
 
+import re
+import time
+import zlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -7,23 +11,33 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pymc_discrete.checks import check_count, check_not_negative
-from pymc_discrete.factor_graphs import FactorGraph
+from pymc_discrete.checks import check_count, check_not_negative, is_number
 from pymc_discrete.kernels.random import key_of
-from pymc_discrete.learning.models import Model
+from pymc_discrete.learning.checkpoint import Checkpoint
+from pymc_discrete.learning.data import Batch, Data, checked_data, probabilities
+from pymc_discrete.learning.models import GraphModel, Model
+from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
+from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.targets.jax_settings import default_settings
 
 KINDS = {
     "model": (
-        "one of pmd.learning (Ising, Potts, RBM) or of your own, with space, start, graph and interactions"
+        "one of pmd.learning (Ising, Potts, RBM, Neural) or of your own, a subclass of Model or GraphModel"
     ),
     "sampler": (
-        "one of pmd.learning (PMP, PersistentPMP, ContrastiveDivergence) or of your own, with start, draw "
-        "and conditional"
+        "one of pmd.learning (PMP, PersistentPMP, ContrastiveDivergence, ReplayBuffer) or of your own, with "
+        "begin, draw and conditional"
     ),
     "optimizer": "an optimiser of optax, such as optax.adam(0.01)",
+    "objective": (
+        "'likelihood', 'pseudo-likelihood', 'energy discrepancy', an objective of pmd.learning, or one of "
+        "your own, with begin and loss"
+    ),
 }
+AT_ONCE = 1000  # largest number of iterations between two looks at the clock
+SHORT = 1.0  # seconds; the number of iterations at once grows until they take as long
+APART = 10.0  # least seconds between two checkpoints
 
 
 class Fit(NamedTuple):
@@ -32,14 +46,56 @@ class Fit(NamedTuple):
     Attributes
     ----------
     params : pytree, the learned parameters, with the structure of `model.start`
-    mismatch : (iterations,) nats
-        The norm of the gradient, which is the difference between the statistics of data and of draws.
+        Those of the last iteration; with `ema` their average; with `evaluate` those that it rated highest.
+    last : pytree, the parameters of the last iteration
+    mismatch : (iterations,) float
+        The norm of the gradient of the objective, without penalties; of the likelihood it is the difference
+        between the statistics of data and of draws, in nats.
+    scores : (n, 2) float, an iteration and what `evaluate` said of its parameters, in a row each
     kept : the last state of the sampler
     """
 
     params: Any
+    last: Any
     mismatch: Any
+    scores: Any
     kept: Any
+
+
+class State(NamedTuple):
+    """What an iteration changes.
+
+    Attributes
+    ----------
+    params : pytree
+    optimizer : the state of the optimiser
+    kept : the state of the objective, of the likelihood that of its sampler
+    averaged : the moving average of the parameters; () without one
+    """
+
+    params: Any
+    optimizer: Any
+    kept: Any
+    averaged: Any
+
+
+class Record(NamedTuple):
+    """What a fit has come to.
+
+    Attributes
+    ----------
+    done : () int, number of iterations
+    state : State
+    mismatch : (iterations,) float, nan where an iteration is still to come
+    scores : (n, 2) float, as in `Fit`, nan where an evaluation is still to come
+    best : pytree, the parameters with the highest score; () without evaluations
+    """
+
+    done: Any
+    state: State
+    mismatch: np.ndarray
+    scores: np.ndarray
+    best: Any
 
 
 @default_settings()
@@ -47,6 +103,7 @@ def fit(
     model: Model,
     data: dict[str, Any],
     *,
+    objective: str | Objective = "likelihood",
     sampler: Sampler | None = None,
     optimizer: optax.GradientTransformation | None = None,
     iterations: int = 1000,
@@ -54,31 +111,58 @@ def fit(
     batch: int | None = 100,
     weights: Any = None,
     l1: float = 0.0,
+    group_l1: float = 0.0,
+    energy_l2: float = 0.0,
+    ema: float | None = None,
+    evaluate: Callable[[Any], float] | None = None,
+    evaluate_every: int | None = None,
+    checkpoint: Any = None,
     params: Any = None,
     seed: int = 0,
+    progressbar: bool = True,
 ) -> Fit:
-    r"""Learn the parameters of a model from data by stochastic gradient ascent on the log likelihood.
+    r"""Learn the parameters of a model from data by stochastic gradients.
 
-    .. math:: \nabla_\Theta = \frac1S \sum_s \Phi(y_+^{(s)}) - \frac1S \sum_s \Phi(y_-^{(s)})
+    Of the log likelihood the gradient is
 
-    with :math:`\Phi` the sufficient statistics, :math:`y_+` data whose hidden sites are drawn given the
+    .. math:: \nabla_\theta = \frac1S \sum_s \nabla f_\theta(y_+^{(s)})
+        - \frac1S \sum_s \nabla f_\theta(y_-^{(s)})
+
+    with :math:`f` the log density up to its constant, :math:`y_+` data whose hidden sites are drawn given the
     visible ones, and :math:`y_-` draws of the model. Both are drawn by `sampler`.
 
     Parameters
     ----------
-    model : `Ising`, `Potts`, `RBM`, or one of your own (see `Model`)
+    model : `Ising`, `Potts`, `RBM`, `Neural`, or one of your own (see `Model` and `GraphModel`)
     data : {name: (N, ...) int}
         Values of the visible variables, N of each variable's shape; all others of the model are hidden.
-    sampler : `PMP` (default), `PersistentPMP` or `ContrastiveDivergence`
+    objective : "likelihood", "pseudo-likelihood", "energy discrepancy", or an `Objective`
+        `PseudoLikelihood` and `EnergyDiscrepancy` need neither draws nor a sampler, and take no hidden
+        variables.
+    sampler : `PMP` (default), `PersistentPMP`, `ContrastiveDivergence` or `ReplayBuffer`
+        For the likelihood; the first two take factor graphs only.
     optimizer : optax optimiser; by default `optax.adam(0.01)`
     iterations : int
     chains : int, number of draws of the model in an iteration
     batch : int or None
         Number of observations in an iteration, drawn with replacement; None takes all.
     weights : (N,) float, of the observations; by default all equal
-    l1 : float, strength of the penalty on the absolute values of the model's interactions, in nats
+    l1 : float, strength of the penalty on the absolute values of the model's interactions
+    group_l1 : float
+        Strength of the penalty on the norms of the tables of pairs (Grathwohl et al. 2021, Eq. 34).
+    energy_l2 : float, strength of the penalty on the squares of the energies of data and draws, 1/nats
+    ema : float in (0, 1), optional
+        Weight of the past in an exponential moving average of the parameters.
+    evaluate : callable, optional
+        (params) -> float, better if larger, such as a log likelihood of data that are held out.
+    evaluate_every : int, optional
+        Number of iterations between evaluations; by default a tenth of all.
+    checkpoint : path of a file, optional
+        The state is written to it now and then. A call with the same arguments goes on from there, to the
+        same result as without an interruption.
     params : pytree, the parameters to start from; by default those of `model.start`
     seed : int
+    progressbar : bool
 
     Returns
     -------
@@ -88,10 +172,14 @@ def fit(
     ------
     ValueError, TypeError
         For data that do not fit the model's variables, and for invalid options.
+    FloatingPointError
+        If the gradient is not finite.
+    CheckpointError
+        If the file cannot be written, is damaged, or holds another fit.
 
     References
     ----------
-    Lazaro-Gredilla, Dedieu and George 2021, Algorithm 1.
+    Lazaro-Gredilla, Dedieu and George 2021, Algorithm 1. Grathwohl et al. 2021, Eq. 12, sections 7 and 8.
 
     Notes
     -----
@@ -102,98 +190,229 @@ def fit(
         ("iterations", iterations, 1),
         ("chains", chains, 1),
         ("batch", 1 if batch is None else batch, 1),
+        ("evaluate_every", 1 if evaluate_every is None else evaluate_every, 1),
+        ("seed", seed, 0),
     ):
         check_count(name, value, least)
-    check_not_negative("l1", l1)
-    check_count("seed", seed, 0)
-    sampler, optimizer = sampler or PMP(), optimizer or optax.adam(0.01)
-    for what, given, kind in (
-        ("model", model, Model),
-        ("sampler", sampler, Sampler),
-        ("optimizer", optimizer, optax.GradientTransformation),
-    ):
-        if not isinstance(given, kind):
-            raise TypeError(f"{what} must be {KINDS[what]}, got {given!r}.")
-    values = checked(model, data)
-    n = len(next(iter(values.values())))
-    observations = Data(values, probabilities(weights, n), batch)
+    penalties = {"l1": l1, "group_l1": group_l1}
+    for name, penalty in {**penalties, "energy_l2": energy_l2}.items():
+        check_not_negative(name, penalty)
+    if ema is not None and not (is_number(ema) and 0 < ema < 1):
+        raise ValueError(f"ema must be a number between 0 and 1, such as 0.999, got {ema!r}.")
+    optimizer = optimizer or optax.adam(0.01)
+    check_kind("model", model, Model)
+    check_kind("optimizer", optimizer, optax.GradientTransformation)
+    objective = objective_of(objective, sampler, chains, energy_l2)
+    values = checked_data(model.space, data)
+    observations = Data(model.space, values, probabilities(weights, len(next(iter(values.values())))), batch)
+    check_hidden(model, observations, objective)
     key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
     params = start_of(model, key_start, params)
+    check_penalties(model, params, penalties)
 
-    def iteration(carried: Any, key: Any) -> tuple[Any, Any]:
-        params, state, kept = carried
-        key_data, key_model = jax.random.split(key)
-        graph = model.graph(params)
-        plus, weights = observations.draw(key_data, model, graph, sampler)
-        minus, kept = sampler.draw(key_model, graph, kept, chains)
-
-        def likelihood(params: dict[str, Any]) -> Any:
-            """A function whose gradient estimates that of the log likelihood; its value does not."""
-            logdensity = jax.vmap(model.graph(params).logdensity)
-            return weights @ logdensity(plus) - logdensity(minus).mean()
-
-        def loss(params: dict[str, Any]) -> Any:
-            return l1 * l1_norm(model.interactions(params)) - likelihood(params)
-
-        mismatch = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(jax.grad(likelihood)(params))))
-        updates, state = optimizer.update(jax.grad(loss)(params), state, params)
-        return (optax.apply_updates(params, updates), state, kept), mismatch
-
-    def run(params: dict[str, Any], kept: Any, key: Any) -> tuple[Any, Any]:
-        begin = (params, optimizer.init(params), kept)
-        return jax.lax.scan(iteration, begin, jax.random.split(key, iterations))
-
-    kept = sampler.start(key_kept, model.graph(params), chains)
-    (params, _, kept), mismatch = jax.jit(run)(params, kept, key_run)
-    return Fit(params, mismatch, kept)
+    descent = Descent(model, observations, objective, optimizer, penalties, ema, key_run)
+    every = evaluate_every or max(iterations // 10, 1)
+    if every > iterations:
+        raise ValueError(
+            f"evaluate_every={every} is more than iterations={iterations}: nothing would be evaluated."
+        )
+    averaged = () if ema is None else params
+    record = Record(
+        np.asarray(0),
+        State(params, optimizer.init(params), objective.begin(key_kept, model, params), averaged),
+        np.full(iterations, np.nan),
+        np.full((iterations // every if evaluate else 0, 2), np.nan),
+        params if evaluate else (),
+    )
+    store = None
+    if checkpoint is not None:
+        options = {"iterations": iterations, "chains": chains, "batch": batch, "seed": seed, "ema": ema}
+        store = Checkpoint(checkpoint, options | penalties | described(model, objective, observations))
+        record = store.read(record) or record
+    record = completed(record, descent, evaluate, every, store, progressbar)
+    state = record.state
+    learned = state.params if ema is None else state.averaged
+    return Fit(record.best if evaluate else learned, state.params, record.mismatch, record.scores, state.kept)
 
 
-class Data(NamedTuple):
-    """The observations, and how they are drawn in an iteration.
+class Descent(NamedTuple):
+    """The iterations of a fit.
 
     Attributes
     ----------
-    values : {name: (N, *shape) int}, of the visible variables
-    probabilities : (N,) float, with which an observation is drawn
-    batch : int, number of observations in an iteration; None for all
+    model, observations, objective, optimizer
+    penalties : {"l1": float, "group_l1": float}
+    ema : float or None, as in `fit`
+    key : JAX key
     """
 
-    values: dict[str, Any]
-    probabilities: np.ndarray
-    batch: int | None
+    model: Model
+    observations: Data
+    objective: Objective
+    optimizer: optax.GradientTransformation
+    penalties: dict[str, float]
+    ema: float | None
+    key: Any
 
-    def draw(self, key: Any, model: Model, graph: FactorGraph, sampler: Sampler) -> tuple[Any, Any]:
-        """x (S, d), data with drawn hidden sites for an iteration, and weights (S,), which sum to 1."""
+    def batch(self, key: Any, state: State) -> Batch:
+        """The observations of an iteration, with hidden sites drawn given the visible ones."""
         key_batch, key_hidden = jax.random.split(key)
-        n, p = len(self.probabilities), jnp.asarray(self.probabilities)
-        if self.batch is None:
-            chosen, weights = jnp.arange(n), p
-        else:
-            chosen = jax.random.choice(key_batch, n, (self.batch,), p=p)
-            weights = jnp.full(self.batch, 1 / self.batch)
-        visible = {name: a[chosen] for name, a in self.values.items()}
-        if any(v.name not in visible for v in model.space.variables):
-            keys = jax.random.split(key_hidden, len(weights))
-            draw = jax.vmap(lambda k, values: sampler.conditional(k, graph.clamp(values)))
-            return draw(keys, visible), weights
-        parts = [visible[v.name].reshape(len(weights), v.size) for v in model.space.variables]
-        return jnp.concatenate(parts, axis=1), weights
+        visible, weights = self.observations.draw(key_batch)
+        if not self.observations.hidden:
+            return Batch(self.observations.ravelled(visible), weights)
+        assert isinstance(self.model, GraphModel)
+        assert isinstance(self.objective, Likelihood)
+        graph, sampler = self.model.graph(state.params), self.objective.sampler
+        draw = jax.vmap(lambda k, values: sampler.conditional(k, graph.clamp(values), state.kept))
+        return Batch(draw(jax.random.split(key_hidden, len(weights)), visible), weights)
 
-
-def l1_norm(interactions: Any) -> Any:
-    """() float, the sum of absolute values, with derivative 0 at 0."""
-    return sum((a * jnp.sign(jax.lax.stop_gradient(a))).sum() for a in jax.tree.leaves(interactions))
-
-
-def probabilities(weights: Any, n: int) -> np.ndarray:
-    """(n,) float, the `weights` of n observations divided by their sum; by default all equal."""
-    p = np.ones(n) if weights is None else np.asarray(weights, float)
-    if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):
-        raise ValueError(
-            f"weights must be {n} numbers, one for each row of data, none negative and not all 0, got "
-            f"{weights!r}."
+    def iteration(self, t: Any, state: State) -> tuple[State, Any]:
+        """The state after iteration t, and the norm of the gradient of the objective."""
+        key_data, key_model = jax.random.split(jax.random.fold_in(self.key, t))
+        params, batch = state.params, self.batch(key_data, state)
+        loss, kept = self.objective.loss(key_model, self.model, params, batch, state.kept)
+        gradient = jax.grad(loss)(params)
+        penalised = gradient
+        if any(self.penalties.values()):
+            of_penalties = jax.grad(lambda p: penalty(self.model.interactions(p), **self.penalties))(params)
+            penalised = jax.tree.map(jnp.add, gradient, of_penalties)
+        updates, optimizer = self.optimizer.update(penalised, state.optimizer, params)
+        params = optax.apply_updates(params, updates)
+        averaged = state.averaged
+        if self.ema is not None:
+            averaged = jax.tree.map(lambda a, p: self.ema * a + (1 - self.ema) * p, averaged, params)
+        return State(params, optimizer, kept, averaged), jnp.sqrt(
+            sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient))
         )
-    return p / p.sum()
+
+    def run(self, state: State, first: Any, count: Any) -> tuple[State, Any]:
+        """The state after `count` iterations from number `first`, and (AT_ONCE,) their norms."""
+
+        def body(t: Any, carried: Any) -> Any:
+            state, norms = carried
+            state, norm = self.iteration(t, state)
+            return state, norms.at[t - first].set(norm)
+
+        return jax.lax.fori_loop(first, first + count, body, (state, jnp.zeros(AT_ONCE)))
+
+
+def completed(
+    record: Record,
+    descent: Descent,
+    evaluate: Callable[[Any], float] | None,
+    every: int,
+    store: Checkpoint | None,
+    progressbar: bool,
+) -> Record:
+    """The record after all iterations, evaluated and stored on the way."""
+    total, run = len(record.mismatch), jax.jit(descent.run)
+    observations = descent.observations.batch or len(descent.observations.probabilities)
+    count, written, score = 1, time.perf_counter(), ""
+    with Progress(total, observations, progressbar, unit="observation") as bar:
+        if record.done:
+            bar.resumed(int(record.done))
+        while record.done < total:
+            first = int(record.done)
+            ahead = min(total, (first // every + 1) * every) if evaluate else total
+            now = min(count, ahead - first)
+            clock = time.perf_counter()
+            state, norms = jax.block_until_ready(run(record.state, first, now))
+            seconds = time.perf_counter() - clock
+            record.mismatch[first : first + now] = np.asarray(norms)[:now]
+            check_finite(record.mismatch, first, now)
+            record = record._replace(done=np.asarray(first + now), state=state)
+            if evaluate and record.done % every == 0:
+                params = record.state.params if descent.ema is None else record.state.averaged
+                record = evaluated(record, params, evaluate, int(record.done) // every - 1)
+                score = f", score {record.scores[int(record.done) // every - 1, 1]:.4g}"
+            text = f"{now / max(seconds, 1e-9):,.3g} iterations/s, mismatch {record.mismatch[first]:.3g}"
+            bar.show(now, text + score)
+            ended = record.done == total
+            if store is not None and (ended or time.perf_counter() - written >= APART):
+                store.write(record)
+                written = time.perf_counter()
+            if seconds < SHORT:
+                count = min(2 * count, AT_ONCE)
+    return record
+
+
+def evaluated(record: Record, params: Any, evaluate: Callable[[Any], float], n: int) -> Record:
+    """The record with one more evaluation of parameters, its number n."""
+    score = float(evaluate(params))
+    if np.isnan(score):
+        raise ValueError(
+            f"evaluate returned nan after {int(record.done)} iterations. It must return a number that is "
+            "larger for better parameters."
+        )
+    best = record.best if n and score <= record.scores[:n, 1].max() else params
+    record.scores[n] = record.done, score
+    return record._replace(best=best)
+
+
+# ---------------------------------------------------------------- penalties
+def penalty(interactions: Any, l1: float, group_l1: float) -> Any:
+    """() float, with derivative 0 where an interaction is 0."""
+    leaves = jax.tree.leaves(interactions)
+    total = jnp.zeros(())
+    if l1:
+        total += l1 * sum((a * jnp.sign(jax.lax.stop_gradient(a))).sum() for a in leaves)
+    if group_l1:
+        total += group_l1 * sum(norms_of_tables(a).sum() for a in leaves)
+    return total
+
+
+def norms_of_tables(tables: Any) -> Any:
+    """(E,) float, the Euclidean norms of tables (E, K, K), with derivative 0 at 0."""
+    squares = (tables**2).sum(axis=(-2, -1))
+    return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+
+
+# ---------------------------------------------------------------- checks
+def check_kind(name: str, given: Any, kind: type) -> None:
+    """Raise a TypeError unless an argument is of the kind that `KINDS` describes."""
+    if not isinstance(given, kind):
+        raise TypeError(f"{name} must be {KINDS[name]}, got {given!r}.")
+
+
+def objective_of(given: Any, sampler: Any, chains: int, energy_l2: float) -> Objective:
+    """The objective that the arguments of `fit` ask for."""
+    if isinstance(given, str) and given == "likelihood":
+        sampler = sampler or PMP()
+        check_kind("sampler", sampler, Sampler)
+        return Likelihood(sampler, chains, energy_l2)
+    objective = OBJECTIVES[given]() if isinstance(given, str) and given in OBJECTIVES else given
+    check_kind("objective", objective, Objective)
+    if sampler is not None or energy_l2:
+        raise ValueError(
+            f"sampler and energy_l2 are of the likelihood, which takes draws; objective={given!r} has no "
+            "use for them. Leave them out."
+        )
+    return objective
+
+
+def check_hidden(model: Model, observations: Data, objective: Objective) -> None:
+    """Raise a ValueError for hidden variables where they cannot be drawn."""
+    if observations.hidden and not (isinstance(model, GraphModel) and isinstance(objective, Likelihood)):
+        raise ValueError(
+            f"data lack {', '.join(map(repr, observations.hidden))}, and hidden variables are drawn for the "
+            "likelihood of factor graphs only. Pass data of every variable, or use objective='likelihood' "
+            "with Ising, Potts, RBM or another GraphModel."
+        )
+
+
+def check_penalties(model: Model, params: Any, penalties: dict[str, float]) -> None:
+    """Raise a ValueError for penalties on interactions that the model does not have."""
+    shapes = [np.shape(a) for a in jax.tree.leaves(model.interactions(params))]
+    if any(penalties.values()) and not shapes:
+        raise ValueError(
+            f"l1 and group_l1 are penalties on interactions, and a {type(model).__name__} names none. Leave "
+            "them out, or write `interactions` of your model."
+        )
+    if penalties["group_l1"] and any(len(shape) != 3 for shape in shapes):
+        raise ValueError(
+            f"group_l1 is a penalty on tables (E, K, K) of pairs, and the interactions of "
+            f"{type(model).__name__} have the shapes {shapes}. Use l1."
+        )
 
 
 def start_of(model: Model, key: Any, params: Any) -> Any:
@@ -204,27 +423,22 @@ def start_of(model: Model, key: Any, params: Any) -> Any:
     return model.start(key) if params is None else params
 
 
-def checked(model: Model, data: dict[str, Any]) -> dict[str, Any]:
-    """The data as integer arrays, after a check that they fit the variables of the model."""
-    if not isinstance(data, dict) or not all(np.ndim(a) for a in data.values()):
-        raise TypeError(
-            "data must be a dictionary {name of a variable: its values (N, *shape)}, a row for each "
-            "observation."
+def check_finite(mismatch: np.ndarray, first: int, count: int) -> None:
+    """Raise a FloatingPointError if the gradient of an iteration was not finite."""
+    bad = np.flatnonzero(~np.isfinite(mismatch[first : first + count]))
+    if len(bad):
+        raise FloatingPointError(
+            f"The gradient of iteration {first + bad[0]} is not finite. Take a smaller learning rate, such "
+            "as optimizer=optax.adam(1e-4), clip gradients (optax.clip_by_global_norm), or penalise large "
+            "energies (energy_l2=0.1)."
         )
-    known, lengths = {v.name: v for v in model.space.variables}, {name: len(a) for name, a in data.items()}
-    if not data or set(data) - set(known):
-        raise ValueError(
-            f"data must name variables of the model ({', '.join(known)}), got {', '.join(data) or 'none'}."
-        )
-    if len(set(lengths.values())) > 1 or 0 in lengths.values():
-        raise ValueError(f"data must hold as many rows of every variable, and at least one; got {lengths}.")
-    for name, given in data.items():
-        v, values = known[name], np.asarray(given)
-        if values.shape[1:] != v.shape:
-            raise ValueError(
-                f"The rows of {name!r} have shape {values.shape[1:]} in data, and {v.shape} in the model."
-            )
-        flat = values.reshape(len(values), v.size)
-        if values.dtype.kind not in "iub" or (flat < v.lower).any() or (flat > v.upper).any():
-            raise ValueError(f"data of {name!r} must be integers from {v.lower.min()} to {v.upper.max()}.")
-    return {name: jnp.asarray(np.asarray(a, int)) for name, a in data.items()}
+
+
+def described(model: Model, objective: Objective, observations: Data) -> dict[str, Any]:
+    """The model, the objective and the data of a fit, as far as a file can tell them from others."""
+    crc = zlib.crc32(np.ascontiguousarray(observations.probabilities).tobytes())
+    for name, a in sorted(observations.values.items()):
+        crc = zlib.crc32(np.ascontiguousarray(a).tobytes(), zlib.crc32(name.encode(), crc))
+    # a function's repr holds its address
+    objective_text = re.sub(r" at 0x[0-9a-f]+", "", repr(objective))
+    return {"model": type(model).__name__, "objective": objective_text, "data": f"{crc:08x}"}

@@ -1,9 +1,10 @@
-"""Energy-based models as factor graphs whose log potentials are learned.
+"""Energy-based models, and those that are factor graphs whose log potentials are learned.
 
 They are given by log densities; the energy is minus the log density.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +13,33 @@ import numpy as np
 from pymc_discrete.checks import check_count, check_not_negative
 from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadratic
 from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.target import Target
 
 # standard deviation of the initial parameters: Lazaro-Gredilla et al. 2021, Algorithm 1 (variance 0.01)
 SPREAD = 0.1
 
 
-@runtime_checkable
-class Model(Protocol):
-    """A model that `fit` learns: parameters, and the factor graph that they define.
+class Unnormalised(Protocol):
+    """A log density up to its normalising constant, as samplers and objectives take it: a `FactorGraph` is
+    one.
+
+    Attributes
+    ----------
+    space : Space
+    """
+
+    @property
+    def space(self) -> Space: ...
+
+    def logdensity(self, x: Any) -> Any:
+        """() float, nats, of x (d,) int."""
+
+    def to_target(self, differences: str = "auto") -> Target:
+        """The target for the kernels of `pmd.kernels`."""
+
+
+class Model(ABC):
+    """A model that `fit` learns: parameters, and the density that they define.
 
     Attributes
     ----------
@@ -28,17 +48,35 @@ class Model(Protocol):
 
     space: Space
 
+    @abstractmethod
     def start(self, key: Any) -> Any:
         """Initial parameters, a pytree of arrays."""
 
+    @abstractmethod
+    def density(self, params: Any) -> Unnormalised:
+        """The density that the parameters define; traceable."""
+
+    def target(self, params: Any, differences: str = "auto") -> Target:
+        """The target of the density, for the kernels of `pmd.kernels`; see `pmd.target_from_logdensity`."""
+        return self.density(params).to_target(differences)
+
+    def interactions(self, params: Any) -> Any:
+        """The parameters that penalties apply to, a pytree; by default none."""
+        return ()
+
+
+class GraphModel(Model):
+    """A model whose density is a factor graph; some of its variables may be hidden."""
+
+    @abstractmethod
     def graph(self, params: Any) -> FactorGraph:
         """The factor graph, whose log potentials are linear in the parameters; traceable."""
 
-    def interactions(self, params: Any) -> Any:
-        """The parameters that the l1 penalty applies to, a pytree."""
+    def density(self, params: Any) -> FactorGraph:
+        return self.graph(params)
 
 
-class Ising:
+class Ising(GraphModel):
     r"""An Ising model in which every pair of spins may interact.
 
     .. math:: \log p(x) = \tfrac12 s^\top W s + b^\top s - \log Z
@@ -84,7 +122,7 @@ class Ising:
         return jnp.triu(params["weights"], 1)
 
 
-class Potts:
+class Potts(GraphModel):
     r"""A Potts model: sites of K values on a graph.
 
     .. math:: \log p(x) = \sum_i b_i[x_i] + \sum_{(i, j)} T_{ij}[x_i, x_j] - \log Z
@@ -127,7 +165,7 @@ class Potts:
         return params["tables"]
 
 
-class RBM:
+class RBM(GraphModel):
     r"""A restricted Boltzmann machine of values 0 and 1.
 
     .. math:: \log p(v, h) = v^\top W h + c^\top v + b^\top h - \log Z

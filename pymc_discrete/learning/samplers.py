@@ -1,32 +1,42 @@
-"""Samplers for learning: draws of a factor graph whose log potentials change in every iteration."""
+"""Samplers for learning: draws of a density that changes in every iteration."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import singledispatch
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from pymc_discrete.checks import check_count, check_switch, check_way
+from pymc_discrete.checks import check_choice, check_count, check_way
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import check_correlation, pmp
 from pymc_discrete.kernels import Kernel, loop
+from pymc_discrete.kernels.tuning import Learned, Tuner
+from pymc_discrete.learning.data import Batch
+from pymc_discrete.learning.models import Unnormalised
+from pymc_discrete.learning.neural import NeuralDensity
+from pymc_discrete.targets.space import Space
+
+STARTS = ("data", "persistent", "uniform")
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """A sampler of factor graphs, with a state that it keeps between iterations."""
+    """A sampler of densities, with a state that it keeps between iterations."""
 
-    def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
+    def begin(self, key: Any, density: Any, chains: int) -> Any:
         """The state before the first iteration."""
 
-    def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
-        """Draws x (chains, d), and the new state."""
+    def draw(self, key: Any, density: Any, kept: Any, chains: int, batch: Any) -> tuple[Any, Any]:
+        """Draws x (chains, d), and the new state; `batch` are the observations of the iteration."""
 
-    def conditional(self, key: Any, graph: FactorGraph) -> Any:
-        """x (d,), one draw of a graph with visible sites clamped, without use of the state."""
+    def conditional(self, key: Any, graph: FactorGraph, kept: Any) -> Any:
+        """x (d,), one draw of a graph with visible sites clamped; it does not change the state."""
 
 
+# ---------------------------------------------------------------- perturb-and-max-product
 @dataclass(frozen=True)
 class PMP:
     """Perturb-and-max-product with independent draws (Lazaro-Gredilla et al. 2021, Algorithm 1).
@@ -42,13 +52,15 @@ class PMP:
     def __post_init__(self) -> None:
         check_sweeps(self.n_sweeps, self.damping)
 
-    def start(self, key: Any, graph: FactorGraph, chains: int) -> None:
-        return None
+    def begin(self, key: Any, density: FactorGraph, chains: int) -> None:
+        check_graph(density)
 
-    def draw(self, key: Any, graph: FactorGraph, kept: None, chains: int) -> tuple[Any, None]:
-        return jax.vmap(lambda k: self.conditional(k, graph))(jax.random.split(key, chains)), None
+    def draw(
+        self, key: Any, density: FactorGraph, kept: None, chains: int, batch: Batch | None = None
+    ) -> tuple[Any, None]:
+        return jax.vmap(lambda k: self.conditional(k, density))(jax.random.split(key, chains)), None
 
-    def conditional(self, key: Any, graph: FactorGraph) -> Any:
+    def conditional(self, key: Any, graph: FactorGraph, kept: None = None) -> Any:
         return pmp(key, graph, n_sweeps=self.n_sweeps, damping=self.damping).x
 
 
@@ -70,15 +82,18 @@ class PersistentPMP:
         check_sweeps(self.n_sweeps, self.damping)
         check_correlation(self.correlation)
 
-    def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
+    def begin(self, key: Any, density: FactorGraph, chains: int) -> Any:
+        check_graph(density)
         keys = jax.random.split(key, chains)
-        return jax.vmap(lambda k: pmp(k, graph, n_sweeps=self.n_sweeps, damping=self.damping))(keys)
+        return jax.vmap(lambda k: pmp(k, density, n_sweeps=self.n_sweeps, damping=self.damping))(keys)
 
-    def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
+    def draw(
+        self, key: Any, density: FactorGraph, kept: Any, chains: int, batch: Batch | None = None
+    ) -> tuple[Any, Any]:
         def draw(k: Any, previous: Any) -> Any:
             return pmp(
                 k,
-                graph,
+                density,
                 n_sweeps=self.n_sweeps,
                 damping=self.damping,
                 persistent=previous,
@@ -88,30 +103,41 @@ class PersistentPMP:
         kept = jax.vmap(draw)(jax.random.split(key, chains), kept)
         return kept.x, kept
 
-    def conditional(self, key: Any, graph: FactorGraph) -> Any:
+    def conditional(self, key: Any, graph: FactorGraph, kept: Any = None) -> Any:
         return pmp(key, graph, n_sweeps=self.n_sweeps, damping=self.damping).x
 
 
-@dataclass(frozen=True)
-class ContrastiveDivergence:
-    """Draws by chains of a kernel: persistent contrastive divergence, or new chains in every iteration.
+def check_graph(density: Any) -> None:
+    """Raise a TypeError unless the density is a factor graph."""
+    if not isinstance(density, FactorGraph):
+        raise TypeError(
+            "Perturb-and-max-product draws from factor graphs, and the model has a "
+            f"{type(density).__name__}. Use pmd.learning.ContrastiveDivergence or ReplayBuffer with a "
+            "kernel of pmd.kernels."
+        )
 
-    Parameters
+
+# ---------------------------------------------------------------- Markov chains
+class Chains(NamedTuple):
+    """What Markov chains keep between iterations.
+
+    Attributes
     ----------
-    kernel, params : as returned by `pmd.kernels.gibbs_with_gradients()` and the other functions there
-    transitions : int, number of transitions in an iteration
-    persistent : bool
-        Whether the chains continue from the last iteration. Otherwise they start at states drawn uniformly.
-    conditional_transitions : int, optional
-        Number of transitions, from a uniform state, for the hidden sites given the visible ones; by default
-        `transitions`.
-    differences : see `FactorGraph.to_target`
+    x : (n, d) int, the states
+    learned : Learned, the tuning of the kernel's parameter
     """
+
+    x: Any
+    learned: Learned
+
+
+@dataclass(frozen=True)
+class MarkovChains:
+    """What samplers by chains of a kernel share: moves, and tuning of the kernel while the model changes."""
 
     kernel: Kernel
     params: Any
     transitions: int = 1
-    persistent: bool = True
     conditional_transitions: int | None = None
     differences: str = "auto"
 
@@ -119,45 +145,170 @@ class ContrastiveDivergence:
         if not isinstance(self.kernel, Kernel):
             raise TypeError(
                 f"kernel must be a kernel of pmd.kernels, got {type(self.kernel).__name__}: "
-                "ContrastiveDivergence(kernel, params)."
+                f"{type(self).__name__}(kernel, params)."
             )
         check_count("transitions", self.transitions, 1)
-        check_switch("persistent", self.persistent)
         if self.conditional_transitions is not None:
             check_count("conditional_transitions", self.conditional_transitions, 1)
         check_way(self.differences)
 
-    def start(self, key: Any, graph: FactorGraph, chains: int) -> Any:
-        return uniform(key, graph, (chains,))
+    def tuner(self, space: Space) -> Tuner:
+        return Tuner.of(self.kernel, self.params, space)
 
-    def draw(self, key: Any, graph: FactorGraph, kept: Any, chains: int) -> tuple[Any, Any]:
-        key_start, key_move = jax.random.split(key)
-        start = kept if self.persistent else uniform(key_start, graph, (chains,))
-        target = graph.to_target(self.differences)
-        x = jax.vmap(lambda k, x: self._run(k, x, target, self.transitions))(
-            jax.random.split(key_move, chains), start
-        )
-        return x, x
+    def tuned(self, space: Space, kept: Chains) -> dict[str, Any]:
+        """{name: value}, the kernel's parameters as they are tuned."""
+        return self.tuner(space).tuned(kept.learned, True, jnp)
 
-    def conditional(self, key: Any, graph: FactorGraph) -> Any:
+    def new(self, key: Any, density: Unnormalised, n: int) -> Chains:
+        """n chains before their first transition."""
+        learned = jax.tree.map(jnp.asarray, self.tuner(density.space).start())
+        return Chains(first_states(density, key, (n,)), learned)
+
+    def move(self, key: Any, density: Unnormalised, kept: Chains) -> Chains:
+        """All chains after `transitions` of the kernel, whose parameter follows its acceptance probability.
+
+        The tuning never ends, since the density goes on changing: steps of one size, on the mean over the
+        chains.
+        """
+        target, tuner = density.to_target(self.differences), self.tuner(density.space)
+        params = tuner.tuned(kept.learned, True, jnp)
+        keys = jax.random.split(key, len(kept.x))
+        x, info = jax.vmap(lambda k, x: self._run(k, x, target, params, self.transitions))(keys, kept.x)
+        changed = (x != kept.x).sum(axis=1).mean()
+        learned = tuner.update(kept.learned, x, info.accept.mean(), info.n_moves.mean(), changed, np.inf, jnp)
+        return Chains(x, learned)
+
+    def conditional(self, key: Any, graph: FactorGraph, kept: Chains) -> Any:
+        """x (d,), one draw of a graph with visible sites clamped, by a new chain."""
         key_start, key_move = jax.random.split(key)
-        x = uniform(key_start, graph, ())
+        x = first_states(graph, key_start, ())
         start = jnp.where(possible(graph, x), x, most_probable_alone(graph))
-        return self._run(
-            key_move,
-            start,
-            graph.to_target(self.differences),
-            self.conditional_transitions or self.transitions,
-        )
+        count = self.conditional_transitions or self.transitions
+        target = graph.to_target(self.differences)
+        return self._run(key_move, start, target, self.tuned(graph.space, kept), count)[0]
 
-    def _run(self, key: Any, x: Any, target: Any, transitions: int) -> Any:
-        """x (d,) after some transitions of the kernel."""
-        return loop(self.kernel, key, self.kernel.init(x, target), target, self.params, transitions)[0].x
+    def _run(self, key: Any, x: Any, target: Any, params: Any, count: int) -> tuple[Any, Any]:
+        """x (d,) after some transitions of the kernel, and the means of their `Info`."""
+        state, info = loop(self.kernel, key, self.kernel.init(x, target), target, params, count)
+        return state.x, info
 
 
-def uniform(key: Any, graph: FactorGraph, shape: tuple[int, ...]) -> Any:
-    """(*shape, d) int, uniform draws of the values of all sites."""
-    return jax.random.randint(key, (*shape, graph.space.d), graph.space.lower, graph.space.upper + 1)
+@dataclass(frozen=True)
+class ContrastiveDivergence(MarkovChains):
+    """Draws by chains of a kernel that begin at the data, or go on from iteration to iteration.
+
+    Parameters
+    ----------
+    kernel, params : as returned by `pmd.kernels.gibbs_with_gradients()` and the other functions there
+        A parameter that the kernel tunes follows the acceptance probability while the model is learned.
+    transitions : int, number of transitions in an iteration
+    conditional_transitions : int, optional
+        Number of transitions, from a uniform state, for the hidden sites given the visible ones; by default
+        `transitions`.
+    differences : see `FactorGraph.to_target` and `Neural`
+    start : {"persistent", "data", "uniform"}
+        Where the chains begin in an iteration: where they ended in the last one (persistent contrastive
+        divergence), at observations of the iteration's batch (contrastive divergence), or at states drawn
+        uniformly, or from the base distribution of a `Neural`.
+
+    References
+    ----------
+    Hinton 2002, Training Products of Experts by Minimizing Contrastive Divergence. Tieleman 2008, Training
+    Restricted Boltzmann Machines Using Approximations to the Likelihood Gradient.
+    """
+
+    start: str = "persistent"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("start", self.start, STARTS)
+
+    def begin(self, key: Any, density: Unnormalised, chains: int) -> Chains:
+        return self.new(key, density, chains)
+
+    def draw(
+        self, key: Any, density: Unnormalised, kept: Chains, chains: int, batch: Batch | None = None
+    ) -> tuple[Any, Chains]:
+        key_start, key_move = jax.random.split(key)
+        x = kept.x
+        if self.start == "data":
+            if batch is None:
+                raise ValueError("start='data' needs observations: draw(key, density, kept, chains, batch).")
+            x = resampled(key_start, batch, chains)
+        elif self.start == "uniform":
+            x = first_states(density, key_start, (chains,))
+        kept = self.move(key_move, density, kept._replace(x=x))
+        return kept.x, kept
+
+
+@dataclass(frozen=True)
+class ReplayBuffer(MarkovChains):
+    """Draws by persistent chains of which a part, chosen at random, moves in each iteration.
+
+    Parameters
+    ----------
+    kernel, params, transitions, conditional_transitions, differences : see `ContrastiveDivergence`
+    size : int, number of chains
+        An iteration takes as many as it needs without replacement, moves them, and writes them back. None
+        begins anew.
+
+    Raises
+    ------
+    ValueError
+        If `fit` asks for more chains than there are.
+
+    References
+    ----------
+    Du and Mordatch 2019, Implicit Generation and Modeling with Energy-Based Models. Grathwohl et al. 2021,
+    App. I.2, where chains are not begun anew.
+    """
+
+    size: int = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("size", self.size, 1)
+
+    def begin(self, key: Any, density: Unnormalised, chains: int) -> Chains:
+        if chains > self.size:
+            raise ValueError(
+                f"The buffer holds {self.size} chains, and an iteration needs {chains}: "
+                "ReplayBuffer(..., size=) must be at least fit(..., chains=)."
+            )
+        return self.new(key, density, self.size)
+
+    def draw(
+        self, key: Any, density: Unnormalised, kept: Chains, chains: int, batch: Batch | None = None
+    ) -> tuple[Any, Chains]:
+        key_choice, key_move = jax.random.split(key)
+        chosen = jax.random.choice(key_choice, self.size, (chains,), replace=False)
+        moved = self.move(key_move, density, kept._replace(x=kept.x[chosen]))
+        return moved.x, moved._replace(x=kept.x.at[chosen].set(moved.x))
+
+
+def resampled(key: Any, batch: Batch, n: int) -> Any:
+    """(n, d) int, rows of a batch by their weights, by systematic resampling: as many times n as they weigh.
+
+    With equal weights and as many draws as there are rows, each row comes once.
+    """
+    ends = jnp.cumsum(batch.weights)
+    points = (jnp.arange(n) + jax.random.uniform(key)) / n * ends[-1]
+    return batch.x[jnp.minimum(jnp.searchsorted(ends, points), len(ends) - 1)]
+
+
+# ---------------------------------------------------------------- states
+@singledispatch
+def first_states(density: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    """(*shape, d) int, states in which chains begin: uniform draws of the values of all sites."""
+    space = density.space
+    return jax.random.randint(key, (*shape, space.d), space.lower, space.upper + 1)
+
+
+@first_states.register
+def _(density: NeuralDensity, key: Any, shape: tuple[int, ...]) -> Any:
+    """Draws of the base distribution."""
+    space, log_base = density.space, jnp.asarray(density.model.log_base)
+    return space.lower + jax.random.categorical(key, log_base, shape=(*shape, space.d))
 
 
 def most_probable_alone(graph: FactorGraph) -> Any:

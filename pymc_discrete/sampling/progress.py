@@ -33,10 +33,11 @@ class Progress:
     total : draws of a chain, tuning included
     chains : number of chains
     shown : whether to show the bar
+    unit : what `chains` counts
     """
 
-    def __init__(self, total: int, chains: int, shown: bool):
-        self.total, self.chains, self.divergences = total, chains, 0
+    def __init__(self, total: int, chains: int, shown: bool, unit: str = "chain"):
+        self.total, self.chains, self.unit, self.divergences = total, chains, unit, 0
         self._bar = CustomProgress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -52,7 +53,9 @@ class Progress:
     def __enter__(self) -> Self:
         self._bar.start()
         self._task = self._bar.add_task(
-            f"{self.chains} chain{'s' * (self.chains > 1)}", total=self.total, text="preparing the model"
+            f"{self.chains} {self.unit}{'s' * (self.chains > 1)}",
+            total=self.total,
+            text="preparing the model",
         )
         return self
 
@@ -81,4 +84,8 @@ class Progress:
             if name in stats:
                 text.append(f"accept {float(stats[name].mean()):.2f}")
                 break
-        self._bar.update(self._task, advance=draws, text=", ".join(text), refresh=True)
+        self.show(draws, ", ".join(text))
+
+    def show(self, steps: int, text: str) -> None:
+        """Show that `steps` more of the total are done, with a text."""
+        self._bar.update(self._task, advance=steps, text=text, refresh=True)

@@ -157,7 +157,7 @@ SAMPLERS = {
     "pmp": (learning.PMP(2), 3),
     "persistent pmp": (learning.PersistentPMP(2), 3),
     "chains": (learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=2), 2),
-    "fresh chains": (learning.ContrastiveDivergence(*block_gibbs(), transitions=2, persistent=False), 2),
+    "fresh chains": (learning.ContrastiveDivergence(*block_gibbs(), transitions=2, start="uniform"), 2),
 }
 
 

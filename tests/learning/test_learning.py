@@ -18,7 +18,7 @@ from pymc_discrete.kernels import block_gibbs, gibbs_with_gradients
 from tests.tools.enumeration import states_of_graph
 
 
-class Tied:
+class Tied(learning.GraphModel):
     """Four spins, every two with the same coupling."""
 
     space = pmd.Space.build({"x": (0, 1)}, shapes={"x": (4,)})
@@ -69,10 +69,10 @@ def test_toy_of_section_5_1():
 class Exact:
     """A sampler that draws by enumeration."""
 
-    def start(self, key, graph, chains):
+    def begin(self, key, graph, chains):
         return None
 
-    def draw(self, key, graph, kept, chains):
+    def draw(self, key, graph, kept, chains, batch=None):
         x = np.array(
             list(
                 itertools.product(
@@ -84,7 +84,7 @@ class Exact:
             jax.random.categorical(key, jax.vmap(graph.logdensity)(jnp.asarray(x)), shape=(chains,))
         ], None
 
-    def conditional(self, key, graph):
+    def conditional(self, key, graph, kept=None):
         return self.draw(key, graph, None, 1)[0][0]
 
 
@@ -161,7 +161,7 @@ SAMPLERS = {
     "pmp": learning.PMP(50),
     "persistent pmp": learning.PersistentPMP(20, correlation=0.5),
     "persistent gwg": learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=5),
-    "reset gibbs": learning.ContrastiveDivergence(*block_gibbs(), transitions=3, persistent=False),
+    "reset gibbs": learning.ContrastiveDivergence(*block_gibbs(), transitions=3, start="uniform"),
 }
 
 
@@ -202,14 +202,6 @@ def test_hidden_units_raise_the_likelihood(name):
     )[0]
     patterns = (np.asarray(x)[:, None, :4] == np.unique(data, axis=0)).all(-1).any(-1)
     assert patterns.mean() > 0.7
-
-
-def test_metrics():
-    r = np.random.default_rng(0)
-    x, y = r.integers(0, 3, size=(40, 7)), r.integers(0, 3, size=(30, 7))
-    k = lambda a, b: np.exp(-(a[:, None] != b[None]).mean(-1)).mean()
-    assert float(learning.squared_mmd(x, y)) == pytest.approx(k(x, x) + k(y, y) - 2 * k(x, y), abs=1e-12)
-    assert float(learning.squared_mmd(x, x)) == pytest.approx(0, abs=1e-12)
 
 
 REFUSED = {
@@ -307,9 +299,13 @@ MADE = {
         lambda: learning.ContrastiveDivergence(*GIBBS, 0),
         "transitions must be an integer of at least 1, got 0",
     ),
-    "persistent": (
-        lambda: learning.ContrastiveDivergence(*GIBBS, persistent=2),
-        "persistent must be True or False, got 2",
+    "no start": (
+        lambda: learning.ContrastiveDivergence(*GIBBS, start="zeros"),
+        "start must be one of 'data', 'persistent', 'uniform', got 'zeros'",
+    ),
+    "no chains": (
+        lambda: learning.ReplayBuffer(*GIBBS, size=0),
+        "size must be an integer of at least 1, got 0",
     ),
     "conditional": (
         lambda: learning.ContrastiveDivergence(*GIBBS, conditional_transitions=0),
@@ -321,15 +317,7 @@ MADE = {
     ),
     "no model": (
         lambda: learning.fit(3, {}),
-        r"model must be one of pmd.learning \(Ising, Potts, RBM\) .* got 3",
-    ),
-    "one row": (
-        lambda: learning.squared_mmd(np.eye(3)[:1], np.eye(3)),
-        "one row says nothing .* got 1 and 3",
-    ),
-    "no columns": (
-        lambda: learning.squared_mmd(np.zeros((2, 0)), np.zeros((2, 0))),
-        r"of the same sites, got arrays of shapes \(2, 0\)",
+        r"model must be one of pmd.learning \(Ising, Potts, RBM, Neural\) .* got 3",
     ),
 }
 
@@ -346,8 +334,3 @@ def test_refused(name):
     data, options, message = REFUSED[name]
     with pytest.raises((ValueError, TypeError), match=message):
         learning.fit(learning.RBM(4, 2), data, **options)
-
-
-def test_metrics_refuse_other_sites():
-    with pytest.raises(ValueError, match=r"compares samples \(N, d\) and \(M, d\) of the same sites"):
-        learning.squared_mmd(np.zeros((3, 4)), np.zeros((3, 5)))
