@@ -110,6 +110,13 @@ class Annealed(Density):
     def differences(self, x: Array, context: Context) -> Array:
         return self._sum(self.inner.differences(x, context.target), self._rises(x, context), context)
 
+    def logdensity_and_differences(self, x: Array, context: Context) -> tuple[Array, Array]:
+        logdensity, differences = self.inner.logdensity_and_differences(x, context.target)
+        return (
+            self._sum(logdensity, log_base(context.base, x, self.space), context),
+            self._sum(differences, self._rises(x, context), context),
+        )
+
     def update(self, x: Array, differences: Array, sites: Array, context: Context) -> Array:
         changed = self.touched(sites).reshape(-1)
         fresh = self.inner.update(x, differences, sites, context.target)
