@@ -160,7 +160,10 @@ def draw(figure: Figure, v: Variable, shares: Shares, p: xr.DataArray, error: np
     name, element = v.name, f"{v.name} element"
     place = np.arange(v.size)
     n = len(p)
-    side = np.linspace(-0.25, 0.25, n) if n > 1 and v.size <= APART else np.zeros(n)
+    side = np.zeros(n)
+    if n > 1 and v.size <= APART:
+        side = np.linspace(-0.22, 0.22, n)
+        side += np.where(side < 0, -0.1, 0.1)  # the middle is left to the mean and its error
     at = xr.DataArray(place + side[:, None], {"chain": np.arange(n)}, ["chain", element])
     mean = p.mean("chain").to_dataset(name=name)
     size, long = (16, 70) if v.size <= APART else (5, 14)

@@ -113,7 +113,7 @@ def test_stretches_that_are_wrong_are_noticed(planted, length, elsewhere, mean, 
     monkeypatch.setattr(stretches, "ELSEWHERE", elsewhere)
     monkeypatch.setattr(Stretches, "drawn", planted(Stretches.drawn))
     monkeypatch.setattr(collapsed, "_kept", collapsed.Kept(2))
-    r, chains = np.random.default_rng(1), 20_000
+    r, chains = np.random.default_rng(1), 5_000
     lam = r.gamma(3, mean, size=chains)
     with pm.Model() as model:
         pm.Poisson("N", pm.Gamma("lam", 3, 1 / mean), shape=3)

@@ -147,7 +147,7 @@ def test_beside_pymc_s_own_nuts_draws_are_exact():
     """The discrete step draws the coefficients after the sites, and NUTS moves the scale given them."""
     with regression():
         step = [pmd.BlockGibbs(["g"], integrate=["b"])]
-        draws = pm.sample(2500, tune=500, chains=2, cores=1, random_seed=3, step=step, **QUIET, **FAST)
+        draws = pm.sample(900, tune=200, chains=2, cores=1, random_seed=3, step=step, **QUIET, **FAST)
     draws = draws["posterior"]
     states, p, s, b = exact_posterior()
     assert np.abs(zs_of_proportions(draws["g"].values, states, p)).max() < LARGEST_Z
