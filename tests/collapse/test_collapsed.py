@@ -37,10 +37,12 @@ def after_transitions(model, starts, transitions=3, seed=0):
         state = block.start({name: value[0] for name, value in starts.items()})
 
         def chain(key, one):
-            full = {**one, **block.numbers, **block.settings}
-            for n in range(transitions):
-                full, _, _ = block.draw(jax.random.fold_in(key, n), jnp.asarray(10**6), full, state)
-            return {name: full[name] for name in one}
+            def move(n, values):
+                point = {**values, **block.numbers, **block.settings}
+                new, _, _ = block.draw(jax.random.fold_in(key, n), jnp.asarray(10**6), point, state)
+                return {name: new[name] for name in values}
+
+            return jax.lax.fori_loop(0, transitions, move, one)
 
         chains = len(next(iter(starts.values())))
         keys = jax.random.split(jax.random.key(seed), chains)
@@ -113,7 +115,7 @@ def test_stretches_that_are_wrong_are_noticed(planted, length, elsewhere, mean, 
     monkeypatch.setattr(stretches, "ELSEWHERE", elsewhere)
     monkeypatch.setattr(Stretches, "drawn", planted(Stretches.drawn))
     monkeypatch.setattr(collapsed, "_kept", collapsed.Kept(2))
-    r, chains = np.random.default_rng(1), 5_000
+    r, chains = np.random.default_rng(1), 20_000
     lam = r.gamma(3, mean, size=chains)
     with pm.Model() as model:
         pm.Poisson("N", pm.Gamma("lam", 3, 1 / mean), shape=3)
