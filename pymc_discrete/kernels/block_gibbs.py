@@ -243,11 +243,25 @@ def scan_sets(target, n: int, sets: np.ndarray, inner: bool):
 
 
 def matching(key, sites: np.ndarray):
-    """(c // 2, R, 2) int, sites (R, c) matched in pairs at random; of an odd number, one is left out."""
-    shape = (*sites.shape[:-1], sites.shape[-1] // 2, 2)
-    order = jnp.argsort(uniforms(key, sites.shape), axis=1)
-    shuffled = jnp.take_along_axis(jnp.asarray(sites), order, axis=1)
-    return jnp.moveaxis(shuffled[:, : 2 * shape[1]].reshape(shape), 1, 0)
+    """(c // 2, R, 2) int, sites (R, c) matched in pairs at random; of an odd number, one is left out.
+
+    Of each set one round of a tournament is drawn in which every site meets every other one once: sites stand
+    on a circle of odd length, and those at the same distance to the left and to the right of a random one are
+    pairs; of an even number, the last site stands in the middle and meets that random one (the circle
+    method). Every two sites are matched with the same probability, without sorting. The order of the pairs is
+    as probable as its reverse.
+    """
+    R, c = sites.shape
+    length = c - 1 + c % 2
+    u = uniforms(key, (2, R, 1))
+    top = (u[0] * length).astype(int)
+    distance = np.arange(1, c // 2 + c % 2)
+    ends = jnp.stack([(top + distance) % length, (top - distance) % length], axis=-1)
+    if c % 2 == 0:
+        ends = jnp.concatenate([ends, jnp.stack([top, jnp.full_like(top, length)], axis=-1)], axis=1)
+    ends = jnp.where(u[1, :, :, None] < 0.5, ends, ends[:, ::-1])
+    pairs = jnp.take_along_axis(jnp.asarray(sites), ends.reshape(R, -1), axis=1, mode="promise_in_bounds")
+    return jnp.moveaxis(pairs.reshape(ends.shape), 1, 0)
 
 
 def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):

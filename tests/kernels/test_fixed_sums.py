@@ -109,7 +109,10 @@ def pair_matrix(e: Enumerated, a: int, b: int) -> np.ndarray:
 
 
 def set_matrix(e: Enumerated, sites: np.ndarray) -> np.ndarray:
-    """(S, S): the pairs of a random matching of a set, one after another, averaged over all matchings."""
+    """(S, S): the pairs of a random matching of a set, one after another, averaged over all matchings.
+
+    Up to four sites have no other matchings than the rounds of a tournament.
+    """
     orders, total = list(itertools.permutations(sites)), 0.0
     for order in orders:
         P = np.eye(len(e.states))

@@ -19,10 +19,12 @@ from pymc_discrete.kernels import (
     path_auxiliary,
     tree_gibbs,
 )
+from pymc_discrete.kernels.block_gibbs import matching
 from pymc_discrete.targets.constraints import Permutations
 from pymc_discrete.targets.structure.dependence import Dependence
 from tests.kernels.test_fixed_sums import sweep_matrices
 from tests.tools.enumeration import check_kernel, check_runs, enumerate_target, run_steps
+from tests.tools.statistics import g_test
 
 W = np.random.default_rng(4).normal(0, 1.2, (4, 4))
 
@@ -78,8 +80,11 @@ SMALL = (
     two_at_once,
     beside_others,
 )
-FORMS = ("as it is", "scan", "function")
-CASES = [*itertools.product(SMALL, FORMS)]
+CASES = [
+    *((build, "as it is") for build in SMALL),
+    *((build, "scan") for build in (weighted_of_three, joined, two_at_once)),
+    (weighted_of_four, "function"),
+]
 IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 
 
@@ -140,9 +145,27 @@ def test_compiled_sweeps_do_what_was_enumerated(build, form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", SMALL, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", [joined, two_at_once], ids=lambda build: build.__name__)
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
     check_kernel(small(build, "as it is")[0], *block_gibbs())
+
+
+# ---------------------------------------------------------------- which places meet
+@pytest.mark.parametrize("c", range(1, 9))
+def test_every_two_sites_are_matched_equally_often(c):
+    sites = np.random.default_rng(0).permutation(2 * c).reshape(2, c)
+    drawn = np.asarray(jax.vmap(lambda key: matching(key, sites))(jax.random.split(jax.random.key(1), 2000)))
+    assert drawn.shape == (2000, c // 2, 2, 2)
+    for r, own in enumerate(sites):
+        assert np.isin(drawn[:, :, r], own).all()
+        assert all(len(np.unique(pairs)) == pairs.size for pairs in drawn[:, :, r])
+        counts = [
+            (np.sort(drawn[:, :, r]) == sorted(pair)).all(-1).sum() for pair in itertools.combinations(own, 2)
+        ]
+        rounds = c - 1 + c % 2
+        assert c == 1 or g_test(np.array(counts), np.full(len(counts), 1 / len(counts))) > 1e-3
+        assert c == 1 or sum(counts) == 2000 * (c // 2)
+        assert len(counts) == rounds * (c // 2)
 
 
 # ---------------------------------------------------------------- planted errors

@@ -224,6 +224,9 @@ def test_random_permutations():
     rng, of_two = np.random.default_rng(0), Permutations.build("x", (2, 3), np.zeros(6, int), np.full(6, 2))
     drawn = np.array([of_two.random(np.zeros(6, int), np.full(6, 2), rng) for _ in range(500)])
     assert all(of_two.met(x).all() for x in drawn)
+    for x in ([0, 1, 2, 2, 1, 0], [0, 1, -1, 2, 2, 1], [0, 1, 3, 2, 2, 1]):
+        want = [sorted(x[:3]) == [0, 1, 2], sorted(x[3:]) == [0, 1, 2]]
+        assert of_two.met(np.array(x)).tolist() == of_two.met(jnp.array(x)).tolist() == want
     assert len(np.unique(drawn, axis=0)) == 36
     assert of_two.set_of.tolist() == [0, 0, 0, 1, 1, 1]
 
