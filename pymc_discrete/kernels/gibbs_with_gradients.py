@@ -1,20 +1,13 @@
 """Gibbs-With-Gradients (Grathwohl et al. 2021) for binary, categorical and integer sites."""
 
 import jax.numpy as jnp
-import numpy as np
 
 from pymc_discrete.checks import check_choice
 from pymc_discrete.kernels.balancing import BALANCING, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
-from pymc_discrete.kernels.local_moves import (
-    arrive,
-    column_back,
-    log_density_after,
-    step_of,
-    weights_of,
-    wrapped,
-)
+from pymc_discrete.kernels.local_moves import log_density_after
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.kernels.pair_moves import moves_of
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, uniforms
 from pymc_discrete.targets.space import Space
@@ -50,38 +43,33 @@ def gibbs_with_gradients(
     check_choice("balancing", balancing, BALANCING)
     lengths = PathLength("n_flips", n_flips, LARGEST_TUNED)
 
-    def log_probs(state: State, site, column, active):
-        # Grathwohl et al. 2021, Eq. 5 and 6, at the drawn entries
-        d = state.differences[site, column]
+    def log_probs(state: State, moves, active):
+        # Grathwohl et al. 2021, Eq. 5 and 6, at the drawn moves
+        d = state.differences.reshape(-1)[moves]
         logw = log_weights(d, jnp.zeros_like(d, bool), balancing)
         return jnp.where(active, logw - state.carry.log_scale, 0.0).sum()
 
     def propose(key, target, state: State, params) -> Proposed:
-        space = target.space
-        L = lengths.most(space)
+        moves = moves_of(target.space)
+        L = lengths.most(target.space)
         u = uniforms(key, (L + 2,)) if L > 1 else uniforms(key, (1,))
-        entry = draw_categorical(u[:L], state.carry.weights.reshape(-1))
-        site, column = entry // space.K, entry % space.K
+        drawn = draw_categorical(u[:L], state.carry.weights.reshape(-1))
         active = (
             jnp.arange(L) < lengths.draw(u[L], u[L + 1], params["n_flips"]) if L > 1 else jnp.ones(1, bool)
         )
-        step = step_of(space, state.x[site], site, column)
-        if L == 1:
-            y = state.x.at[site[0]].set(wrapped(space, site[0], state.x[site[0]] + step[0]))
-        else:
-            change = jnp.zeros_like(state.x).at[site].add(jnp.where(active, step, 0))
-            y = wrapped(space, np.arange(space.d), state.x + change)
+        y, back = moves.made(state.x, drawn, active)
         by_difference = L == 1 and target.exact
-        known = log_density_after(target, state, y, site[0], column[0]) if by_difference else None
-        proposed = arrive(target, state, y, jnp.where(active, site, space.d), balancing, known)
+        known = log_density_after(target, state, y, drawn[0]) if by_difference else None
+        proposed = moves.arrive(target, state, y, drawn, active, balancing, known)
         # Grathwohl et al. 2021, Eq. 27: the product over the moves. P(L) cancels: L does not depend on x.
-        log_forward = jnp.where(
-            jnp.isfinite(state.carry.log_scale), log_probs(state, site, column, active), jnp.inf
-        )
-        back = column_back(space, site, column, wrapped(space, site, y[site] - step))
-        return Proposed(proposed, log_forward, log_probs(proposed, site, back, active), active.sum())
+        # Swaps do not commute; the way back makes the inverse moves in reverse order, with the same product.
+        log_forward = jnp.where(jnp.isfinite(state.carry.log_scale), log_probs(state, drawn, active), jnp.inf)
+        return Proposed(proposed, log_forward, log_probs(proposed, back, active), active.sum())
+
+    def at(x, target):
+        return moves_of(target.space).at(x, target)
 
     def carry(x, differences, space: Space):
-        return weights_of(x, differences, space, balancing)
+        return moves_of(space).weights(x, differences, balancing)
 
-    return metropolis(propose, carry, lengths.tuned), {"n_flips": lengths.start}
+    return metropolis(propose, carry, lengths.tuned, at=at), {"n_flips": lengths.start}

@@ -19,6 +19,7 @@ class State(NamedTuple):
     x : (d,) int
     logdensity : () float, nats
     differences : (d, K) float, nats, 0 at the current value, -inf outside the support
+        Where some sites change only together, those of the moves of a kernel, see `PairMoves`.
     carry : pytree, further quantities that a kernel keeps to avoid computing them again, such as weights
     """
 
@@ -67,9 +68,11 @@ class Kernel(NamedTuple):
     sweeper: Callable | None = None
 
 
-def evaluate(x, target, carry: Callable) -> State:
+def evaluate(
+    x, target, carry: Callable, at: Callable = lambda x, target: target.logdensity_and_differences(x)
+) -> State:
     """The state at x, with its log density, differences and carried quantities computed from scratch."""
-    logdensity, differences = target.logdensity_and_differences(x)
+    logdensity, differences = at(x, target)
     return State(x, logdensity, differences, carry(x, differences, target.space))
 
 
@@ -84,7 +87,8 @@ def refuse_constrained(space: Any) -> None:
         names = ", ".join(map(repr, space.names_at(np.flatnonzero(space.constrained))))
         raise ValueError(
             f"This kernel changes sites one by one, and those of {names} can only change two at a time. Use "
-            "block_gibbs, the kernel of pmd.BlockGibbs."
+            "block_gibbs, gibbs_with_gradients or path_auxiliary, the kernels of pmd.BlockGibbs, "
+            "pmd.GibbsWithGradients and pmd.PathAuxiliary."
         )
 
 

@@ -1,5 +1,6 @@
 """Moves of single sites, and the weights by which a state chooses among them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import log_weights
 from pymc_discrete.kernels.kernel import State
+from pymc_discrete.kernels.weight_tree import put
 from pymc_discrete.targets.space import Space
 
 
@@ -87,15 +89,25 @@ class Weights(NamedTuple):
 
 def weights_of(x, differences, space: Space, balancing: str) -> Weights:
     """The weights of all moves from x (d,), by their differences (d, K)."""
-    logw = log_weights_of(x, differences, space, balancing)
+    return scaled(log_weights_of(x, differences, space, balancing))
+
+
+def scaled(logw) -> Weights:
+    """The weights of all moves from their logarithms, an array of any shape."""
     top = jnp.max(logw)
     weights = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - top))
     return Weights(weights, top, weights.sum())
 
 
-def updated(x, differences, space: Space, balancing: str, before: Weights, touched) -> Weights:
-    """The weights at x, from those before a move; only the `touched` sites (m,) are computed again."""
-    logw = log_weights_of(x, differences, space, balancing, jnp.minimum(touched, space.d - 1))
+def updated(before: Weights, touched, logw, all_log_weights: Callable) -> Weights:
+    """The weights after a move, from those before it.
+
+    Parameters
+    ----------
+    touched : (m,) int, the rows that change, padded with the number of rows
+    logw : (m, ...), their log weights
+    all_log_weights : () -> log weights of all moves
+    """
     of_touched = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - before.top))
     weights = before.weights.at[touched].set(of_touched, mode="drop")
     total = weights.sum()
@@ -106,7 +118,7 @@ def updated(x, differences, space: Space, balancing: str, before: Weights, touch
     return jax.lax.cond(
         safe,
         lambda: Weights(weights, before.top, total),
-        lambda: weights_of(x, differences, space, balancing),
+        lambda: scaled(all_log_weights()),
     )
 
 
@@ -123,7 +135,12 @@ def arrive(target, before: State, y, sites, balancing: str, logdensity=None) -> 
     touched = target.touched(sites).reshape(-1) if target.local else None
     if touched is not None and 2 * touched.shape[0] <= target.space.d:
         differences = target.update(y, before.differences, sites)
-        weights = updated(y, differences, target.space, balancing, before.carry, touched)
+        weights = updated(
+            before.carry,
+            touched,
+            log_weights_of(y, differences, target.space, balancing, jnp.minimum(touched, target.space.d - 1)),
+            lambda: log_weights_of(y, differences, target.space, balancing),
+        )
         return State(y, target.logdensity(y) if logdensity is None else logdensity, differences, weights)
     if logdensity is None:
         logdensity, differences = target.logdensity_and_differences(y)
@@ -132,7 +149,52 @@ def arrive(target, before: State, y, sites, balancing: str, logdensity=None) -> 
     return State(y, logdensity, differences, weights_of(y, differences, target.space, balancing))
 
 
-def log_density_after(target, state, y, site, column):
+def log_density_after(target, state, y, move):
     """() float, log density at y, one move away from `state`, by the exact difference of the move."""
-    after = state.logdensity + state.differences[site, column]
+    after = state.logdensity + state.differences.reshape(-1)[move]
     return jax.lax.cond(jnp.isneginf(state.logdensity), lambda: target.logdensity(y), lambda: after)
+
+
+class SingleSites:
+    """The moves of single sites, numbered: move i K + k takes site i to its k-th neighbour.
+
+    Attributes
+    ----------
+    longest : the largest number of moves that change different sites
+    """
+
+    def __init__(self, space: Space):
+        self.space, self.longest = space, space.d
+
+    def at(self, x, target):
+        """The log density at x (d,), and the differences (d, K) of all moves from there, nats."""
+        return target.logdensity_and_differences(x)
+
+    def weights(self, x, differences, balancing: str) -> Weights:
+        """The weights of all moves from x (d,), by their differences."""
+        return weights_of(x, differences, self.space, balancing)
+
+    def made(self, x, moves, active):
+        """(d,) int, x after those of `moves` (L,) that are `active` (L,), and (L,) int, the moves back."""
+        site, column = moves // self.space.K, moves % self.space.K
+        step = step_of(self.space, x[site], site, column)
+        if moves.shape[0] == 1:
+            y = x.at[site[0]].set(wrapped(self.space, site[0], x[site[0]] + step[0]))
+        else:
+            change = jnp.zeros_like(x).at[site].add(jnp.where(active, step, 0))
+            y = wrapped(self.space, np.arange(self.space.d), x + change)
+        back = column_back(self.space, site, column, wrapped(self.space, site, y[site] - step))
+        return y, site * self.space.K + back
+
+    def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:
+        """The state at y, which `made` has led to from the state `before`; see `arrive`."""
+        sites = jnp.where(active, moves // self.space.K, self.space.d)
+        return arrive(target, before, y, sites, balancing, logdensity)
+
+    def visit(self, visited, move):
+        """`visited` (d,) bool with the site of a move () added."""
+        return put(visited, move // self.space.K, True)
+
+    def of_visited(self, visited):
+        """(d, 1) bool, whether moves change a site that is `visited` (d,)."""
+        return visited[:, None]

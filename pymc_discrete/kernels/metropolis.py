@@ -28,8 +28,24 @@ class Proposed(NamedTuple):
     n_moves: Any
 
 
+def of_single_sites(x, target):
+    """The log density at x (d,), and the differences (d, K) of single sites, nats.
+
+    Raises
+    ------
+    ValueError
+        Where some sites change only together.
+    """
+    refuse_constrained(target.space)
+    return target.logdensity_and_differences(x)
+
+
 def metropolis(
-    propose: Callable, carry: Callable, tuned: Tuned | None = None, adjusted: bool = True
+    propose: Callable,
+    carry: Callable,
+    tuned: Tuned | None = None,
+    adjusted: bool = True,
+    at: Callable = of_single_sites,
 ) -> Kernel:
     """The Metropolis-Hastings kernel of a proposal.
 
@@ -40,12 +56,12 @@ def metropolis(
     tuned : the parameter that adapts
     adjusted : whether to accept with the Metropolis-Hastings probability; otherwise every proposal of
         positive density is accepted, which biases the chain
+    at : (x, target) -> the log density at x, and what `State.differences` holds
     """
 
     @default_settings()
     def init(x, target) -> State:
-        refuse_constrained(target.space)
-        return evaluate(jnp.asarray(x), target, carry)
+        return evaluate(jnp.asarray(x), target, carry, at)
 
     @default_settings()
     def step(key, state: State, target, params: Any) -> tuple[State, Info]:
@@ -74,6 +90,6 @@ def metropolis(
 
     @default_settings()
     def refresh(state: State, target) -> State:
-        return evaluate(state.x, target, carry)
+        return evaluate(state.x, target, carry, at)
 
     return Kernel(init, step, refresh, tuned)

@@ -1,5 +1,6 @@
 """The path auxiliary samplers PAS and PAFS (Sun, Dai, Xia and Ramamurthy 2022)."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -9,11 +10,13 @@ import numpy as np
 from pymc_discrete.checks import check_choice, check_switch
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
-from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, weights_of, wrapped
+from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, wrapped
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.kernels.pair_moves import PairMoves, moves_of
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
+from pymc_discrete.targets.space import Space
 
 # the largest mean path length that "adapt" may choose for PAFS with backtracking
 LARGEST = 1_000
@@ -77,21 +80,39 @@ def path_auxiliary(
     check_switch("backtrack", backtrack)
     largest = LARGEST_RECOMPUTED if recompute else LARGEST if backtrack else LARGEST_AT_ONCE
     lengths = PathLength("path_length", path_length, largest)
-    draw_path = pas if recompute else pafs if backtrack else pafs_without_backtracking
+
+    def by_table(space: Space) -> bool:
+        """Whether the moves are weighted by a table of what single sites would change."""
+        return bool(space.constrained.any()) and not recompute
+
+    def draw_path(space: Space) -> Callable:
+        if by_table(space):
+            return pafs_of_pairs
+        return pas if recompute else pafs if backtrack else pafs_without_backtracking
 
     def propose(key, target, state: State, params) -> Proposed:
         most = lengths.most(target.space)
-        most = most if backtrack else min(most, target.space.d)
+        most = most if backtrack else max(min(most, moves_of(target.space).longest), 1)
         key_path, key_more = jax.random.split(key)
         u = uniforms(key_path, (most + 2,))
         L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
-        end, forward, back = draw_path(key_more, u[:most], L, target, state, balancing, backtrack)
+        draw = draw_path(target.space)
+        end, forward, back = draw(key_more, u[:most], L, target, state, balancing, backtrack)
         return Proposed(end, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
 
-    def carry(x, differences, space):
-        return weights_of(x, differences, space, balancing)
+    def at(x, target):
+        moves = moves_of(target.space)
+        return (
+            (target.logdensity(x), moves.table(x, target)) if by_table(target.space) else moves.at(x, target)
+        )
 
-    return metropolis(propose, carry, lengths.tuned), {"path_length": lengths.start}
+    def carry(x, differences, space: Space):
+        moves = moves_of(space)
+        of_moves = moves.estimates(differences, x, x) if by_table(space) else differences
+        return moves.weights(x, of_moves, balancing)
+
+    kernel = metropolis(propose, carry, lengths.tuned, at=at)
+    return kernel, {"path_length": lengths.start}
 
 
 # ---------------------------------------------------------------- PAS
@@ -107,38 +128,37 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
     L : () int, number of moves
     start : State at x
     """
-    space, most = target.space, u.shape[0]
+    moves, most, one = moves_of(target.space), u.shape[0], np.ones(1, bool)
 
-    def after_move(state: State, site, column):
+    def made(state: State, move):
+        """The state after a move, and the move back."""
         # the log density is computed at the end of the path only; until then it is that of the start
-        step = step_of(space, state.x[site], site, column)
-        y = state.x.at[site].set(wrapped(space, site, state.x[site] + step))
-        return arrive(target, state, y, site[None], balancing, state.logdensity)
+        y, back = moves.made(state.x, move[None], one)
+        return moves.arrive(target, state, y, move[None], one, balancing, state.logdensity), back[0]
 
-    def log_prob(state: State, site, column, visited):
+    def allowed(state: State, visited):
         weights = state.carry.weights
-        total = state.carry.total if visited is None else jnp.where(visited[:, None], 0.0, weights).sum()
-        d = state.differences[site, column]
+        return weights if backtrack else jnp.where(moves.of_visited(visited), 0.0, weights)
+
+    def log_prob(state: State, move, visited):
+        total = state.carry.total if backtrack else allowed(state, visited).sum()
+        d = state.differences.reshape(-1)[move]
         return log_weights(d, jnp.zeros_like(d, bool), balancing) - state.carry.top - jnp.log(total)
 
     def move_forward(t, carried):
-        state, visited, forward, back, path = carried
-        weights = state.carry.weights if backtrack else jnp.where(visited[:, None], 0.0, state.carry.weights)
-        entry = draw_categorical(u[t][None], weights.reshape(-1))[0]
-        site, column = entry // space.K, entry % space.K
-        forward += log_prob(state, site, column, None if backtrack else visited)
-        path = record(path, t, site, column, state.x[site])
-        before, state = state.x[site], after_move(state, site, column)
+        state, visited, forward, back, moves_back = carried
+        move = draw_categorical(u[t][None], allowed(state, visited).reshape(-1))[0]
+        forward += log_prob(state, move, visited)
+        state, move_back = made(state, move)
         if backtrack:
-            back += log_prob(state, site, column_back(space, site, column, before), None)
+            back += log_prob(state, move_back, visited)
         else:
-            visited = put(visited, site, True)
-        return state, visited, forward, back, path
+            visited = moves.visit(visited, move)
+        return state, visited, forward, back, put(moves_back, t, move_back)
 
-    zero, none_visited = jnp.zeros(()), jnp.zeros(space.d, bool)
-    path = empty_path(most, L)
-    end, _, forward, back, path = jax.lax.fori_loop(
-        0, L, move_forward, (start, none_visited, zero, zero, path)
+    zero, none_visited = jnp.zeros(()), jnp.zeros(target.space.d, bool)
+    end, _, forward, back, moves_back = jax.lax.fori_loop(
+        0, L, move_forward, (start, none_visited, zero, zero, jnp.zeros(most, int))
     )
     if not backtrack:
         # The reverse path excludes sites in the opposite order, which is known only once the path is
@@ -146,10 +166,9 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
         def move_back(n, carried):
             state, visited, back = carried
-            t = L - 1 - n
-            column = column_back(space, path.site[t], path.column[t], path.before[t])
-            back += log_prob(state, path.site[t], column, visited)
-            return after_move(state, path.site[t], column), put(visited, path.site[t], True), back
+            move = moves_back[L - 1 - n]
+            back += log_prob(state, move, visited)
+            return made(state, move)[0], moves.visit(visited, move), back
 
         *_, back = jax.lax.fori_loop(0, L, move_back, (end, none_visited, zero))
     return end._replace(logdensity=target.logdensity(end.x)), forward, back
@@ -299,4 +318,54 @@ def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, b
     end = arrive(target, start, y, jnp.where(active, site, space.d), balancing)
     forward = log_prob(start, site, column, active)
     back = log_prob(end, site[::-1], column_back(space, site, column, before)[::-1], active[::-1])
+    return end, forward, back
+
+
+# ---------------------------------------------------------------- PAFS on moves of two sites
+def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bool):
+    """(end, log_forward, log_back) of a path of pairs of sites, and of free ones (Eq. 5 and 6).
+
+    The moves at each point of the path are weighted by the table of single changes at its start, see
+    `PairMoves.estimates`; on the way back, in reverse order, by that at its end. Without backtracking no move
+    changes a site that has changed before.
+
+    Parameters
+    ----------
+    u : (most,) uniforms, one for each move of the longest path
+    L : () int, number of moves
+    start : State at x, whose differences are the table
+    """
+    moves, most = PairMoves(target.space), u.shape[0]
+    largest = 0.9 * np.log(np.finfo(start.carry.weights.dtype).max)
+
+    def walk(state: State, choose: Callable):
+        """(end, log probability, moves back) of L moves from a state."""
+
+        def log_weights_at(z, rows=None):
+            """Log weights, less `top`, of the moves of some rows of each group (None: all) from z."""
+            logw = log_weights(moves.estimates(state.differences, state.x, z, rows), False, balancing)
+            return jnp.minimum(logw - state.carry.top, largest)
+
+        def body(t, carried):
+            z, logw, weights, log_prob, moves_back = carried
+            move = choose(t, weights)
+            log_prob += logw[move] - jnp.log(weights.sum())
+            z = moves.after(z, move)
+            # only the moves of sites that have just moved have other weights than before
+            rows = moves.rows_with(moves.sites_of(move))
+            new, where = log_weights_at(z, rows) if backtrack else -jnp.inf, moves.numbers(rows)
+            logw = logw.at[where].set(new, mode="drop")
+            weights = weights.at[where].set(jnp.exp(new), mode="drop")
+            return z, logw, weights, log_prob, put(moves_back, t, moves.inverse(move))
+
+        weights, zero = state.carry.weights, jnp.zeros_like(state.carry.top)
+        initial = (state.x, log_weights_at(state.x), weights, zero, jnp.zeros(most, int))
+        z, _, _, log_prob, moves_back = jax.lax.fori_loop(0, L, body, initial)
+        return z, log_prob, moves_back
+
+    y, forward, moves_back = walk(start, lambda t, weights: draw_categorical(u[t][None], weights)[0])
+    table = moves.table(y, target)
+    weights = moves.weights(y, moves.estimates(table, y, y), balancing)
+    end = State(y, target.logdensity(y), table, weights)
+    _, back, _ = walk(end, lambda t, _: moves_back[L - 1 - t])
     return end, forward, back

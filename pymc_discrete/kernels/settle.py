@@ -2,6 +2,7 @@
 
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import loop
+from pymc_discrete.kernels.path_auxiliary import path_auxiliary
 
 LONGEST = 1_000  # most transitions of one call
 
@@ -19,8 +20,9 @@ def settle(key, x, target):
     x : (d,) int
     target : Target
     """
-    if target.space.constrained.any():
-        # Such sites are drawn by Gibbs sampling, which rejects nothing and is never stuck.
-        return x
-    kernel, params = gibbs_with_gradients(balancing="barker")
+    # with a path of one move, which takes estimates of sites that change only together
+    together = target.space.constrained.any()
+    kernel, params = (
+        path_auxiliary(1, balancing="barker") if together else gibbs_with_gradients(balancing="barker")
+    )
     return loop(kernel, key, kernel.init(x, target), target, params, min(target.space.d, LONGEST))[0].x

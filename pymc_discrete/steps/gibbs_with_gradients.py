@@ -8,6 +8,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.pair_moves import refuse_estimates
 from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
 
@@ -23,7 +24,7 @@ class GibbsWithGradients(DiscreteStep):
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is not a constrained vector.
+        What to sample; by default every discrete free variable.
     n_flips : float or "adapt", default 1
         Mean number of moves in a proposal, at least 1; above 1 the multi-sample variant (App. D.2, Eq. 27).
         "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
@@ -81,6 +82,7 @@ class GibbsWithGradients(DiscreteStep):
     """
 
     name = "gibbs_with_gradients"
+    constrained = True
     _state_class = GibbsWithGradientsState
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         **DiscreteStep.stats_dtypes_shapes,
@@ -93,6 +95,9 @@ class GibbsWithGradients(DiscreteStep):
     ):
         self.n_flips, self.balancing = n_flips, balancing
         super().__init__(vars, **options)
+
+    def check_density(self) -> None:
+        refuse_estimates(self.target)
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return gibbs_with_gradients(self.n_flips, self.balancing)

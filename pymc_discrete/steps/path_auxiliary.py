@@ -7,6 +7,7 @@ import numpy as np
 from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.pair_moves import refuse_estimates
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
 from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 
@@ -25,7 +26,7 @@ class PathAuxiliary(DiscreteStep):
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is not a constrained vector.
+        What to sample; by default every discrete free variable.
     path_length : "adapt", float or (lower, upper), default "adapt"
         The mean X of a path's length, which is uniform on 1..2X-1, or the range of the length. "adapt" tunes
         the mean to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
@@ -58,6 +59,7 @@ class PathAuxiliary(DiscreteStep):
     """
 
     name = "path_auxiliary"
+    constrained = True
     _state_class = PathAuxiliaryState
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         **DiscreteStep.stats_dtypes_shapes,
@@ -82,6 +84,10 @@ class PathAuxiliary(DiscreteStep):
             balancing,
         )
         super().__init__(vars, **options)
+
+    def check_density(self) -> None:
+        if self.recompute:
+            refuse_estimates(self.target)
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return path_auxiliary(self.path_length, self.recompute, self.backtrack, self.balancing)

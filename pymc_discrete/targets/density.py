@@ -368,6 +368,13 @@ class ModelDensity(Density):
 
     def differences(self, x, context: Context):
         """(d, K) nats, see `Target.differences`."""
+        return self._masked(x, self._unmasked(x, context))
+
+    def differences_alone(self, x, context: Context):
+        return self._masked(x, self._unmasked(x, context), alone=True)
+
+    def _unmasked(self, x, context: Context):
+        """(d, K) nats, the differences of all parts, before `masked` is applied."""
         state = self._state_with_tensors(x, context)
         ats = self._ats(state, context)
         blocks = []
@@ -375,7 +382,7 @@ class ModelDensity(Density):
             total = self._sum(n, state, ats, context)
             total = jnp.zeros((v.size, v.K)) if total is None else total
             blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
-        return self._masked(x, jnp.concatenate(blocks))
+        return jnp.concatenate(blocks)
 
     def _ats(self, state: BlockState, context: Context) -> tuple[Any, ...]:
         """What the parts compute at a state with `at`."""
@@ -401,9 +408,9 @@ class ModelDensity(Density):
         pairs = zip(self.parts, context.parts, strict=True)
         return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
-    def _masked(self, x, d, sites=None):
+    def _masked(self, x, d, sites=None, alone: bool = False):
         """`masked`, applied to differences d (m, K) of some sites; None means all sites."""
-        values, inside = self.space.neighbours(x, sites)
+        values, inside = self.space.neighbours(x, sites, alone)
         now = x if sites is None else x[sites]
         return masked(d, values, inside, now)
 

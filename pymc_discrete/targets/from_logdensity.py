@@ -70,8 +70,12 @@ class FunctionDensity(Density):
             return value
         return jnp.where(self.space.meets_constraints(x), value, -jnp.inf)
 
+    def alone(self, x: Array, context: Any) -> Array:
+        """() nats, the function at x, whether or not x meets the constraints of the space."""
+        return jnp.asarray(self.function(self.argument(x), *context)).reshape(())
+
     def logdensity(self, x: Array, context: Any) -> Array:
-        return self.allowed(x, jnp.asarray(self.function(self.argument(x), *context)).reshape(()))
+        return self.allowed(x, self.alone(x, context))
 
     def centred(self, x: Array, context: Any) -> Any:
         return context  # not centred: that takes a sum of known terms, and this is an arbitrary function
@@ -80,11 +84,19 @@ class FunctionDensity(Density):
         return self.logdensity_and_differences(x, context)[1]
 
     def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
-        values, inside = self.space.neighbours(x)
+        return self._at(x, context, self.logdensity, *self.space.neighbours(x))
+
+    def differences_alone(self, x: Array, context: Any) -> Array:
+        return self._at(x, context, self.alone, *self.space.neighbours(x, alone=True))[1]
+
+    def _at(
+        self, x: Array, context: Any, logdensity: Callable[..., Array], values: Any, inside: Any
+    ) -> tuple[Array, Array]:
+        """`logdensity` at x, and the differences (d, K) to `values` (d, K) where they are `inside`."""
         if self.how != "gradient":
             sites = np.repeat(np.arange(self.space.d), self.space.K)
-            now = self.logdensity(x, context)
-            then = jax.vmap(lambda i, v: self.logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
+            now = logdensity(x, context)
+            then = jax.vmap(lambda i, v: logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
             return now, evaluated(values, inside, x, then.reshape(values.shape), now)
         value, slope = jax.value_and_grad(lambda a: jnp.asarray(self.function(a, *context)).reshape(()))(
             self.argument(x).astype(float)

@@ -396,7 +396,7 @@ class Space:
         padded = jnp.concatenate([jnp.zeros_like(moves[:, :1]), moves], axis=1)
         return jnp.take_along_axis(padded, shift, axis=1, mode="clip")
 
-    def neighbours(self, x: Array | np.ndarray, sites: Any = None) -> tuple[Any, Any]:
+    def neighbours(self, x: Array | np.ndarray, sites: Any = None, alone: bool = False) -> tuple[Any, Any]:
         """The neighbours of sites.
 
         Parameters
@@ -404,6 +404,8 @@ class Space:
         x : (d,) int
         sites : (m,) int
             Numbers of sites; None means all.
+        alone : bool
+            Whether to ignore that some sites change only together.
 
         Returns
         -------
@@ -420,7 +422,7 @@ class Space:
         column, exists, lower, upper, windowed, constrained = arrays
         values = xp.where(windowed[:, None], x[:, None], lower[:, None]) + column
         inside = exists & (values >= lower[:, None]) & (values <= upper[:, None])
-        if self.constrained.any():
+        if self.constrained.any() and not alone:
             inside = inside & (~constrained[:, None] | (values == x[:, None]))
         return values, inside
 

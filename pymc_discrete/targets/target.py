@@ -141,6 +141,9 @@ class Density(ABC):
         self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
     ) -> Any: ...
 
+    def differences_alone(self, x: Array, context: Any) -> Array:
+        raise TypeError(f"A {type(self).__name__} has no sites that change only together.")
+
     def pair_differences(
         self, n: int, pairs: Array, values: Array, x: Array, context: Any, carried: Any = None
     ) -> Array:
@@ -306,6 +309,10 @@ class Target:
         if self.context is None and not is_traced(x):
             return self._on_host(x, with_differences=True)[:2]
         return self._run_at("logdensity_and_differences", x)
+
+    def differences_alone(self, x: ArrayLike) -> Array:
+        """(d, K) float, nats: `differences`, as if every site could change alone, constraints left out."""
+        return self._run_at("differences_alone", x)
 
     @property
     def local(self) -> bool:

@@ -11,15 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.kernels import (
-    block_gibbs,
-    discrete_langevin,
-    gibbs_with_gradients,
-    loop,
-    path_auxiliary,
-    tree_gibbs,
-)
-from pymc_discrete.kernels.settle import settle
+from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.targets.parts import in_place
 from pymc_discrete.targets.structure.dependence import Dependence
 from tests.tools.enumeration import Enumerated, check_kernel, check_runs, enumerate_target, run_steps
@@ -224,15 +216,7 @@ def test_the_checks_see_a_matching_that_looks_at_the_state(monkeypatch):
 
 
 # ---------------------------------------------------------------- the others
-def test_settling_leaves_the_sums_as_they_are():
-    """It is traced for all blocks of a chain where one of them is stuck."""
-    target = small(two_cells, "as it is")[0].target
-    assert settle(jax.random.key(0), np.array([2, 4]), target).tolist() == [2, 4]
-
-
-@pytest.mark.parametrize(
-    "kernel", [gibbs_with_gradients(), path_auxiliary(), discrete_langevin(), tree_gibbs()]
-)
+@pytest.mark.parametrize("kernel", [discrete_langevin(), tree_gibbs()])
 def test_kernels_that_move_single_sites_refuse(kernel):
     target = small(two_cells, "as it is")[0].target
     with pytest.raises(ValueError, match=r"those of 'x' can only change two at a time.*pmd.BlockGibbs"):

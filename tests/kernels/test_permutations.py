@@ -11,14 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.kernels import (
-    block_gibbs,
-    discrete_langevin,
-    gibbs_with_gradients,
-    loop,
-    path_auxiliary,
-    tree_gibbs,
-)
+from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.kernels.block_gibbs import matching
 from pymc_discrete.targets.constraints import Permutations
 from pymc_discrete.targets.structure.dependence import Dependence
@@ -179,9 +172,7 @@ def test_the_checks_see_pairs_that_always_swap(monkeypatch):
 
 
 # ---------------------------------------------------------------- the others
-@pytest.mark.parametrize(
-    "kernel", [gibbs_with_gradients(), path_auxiliary(), discrete_langevin(), tree_gibbs()]
-)
+@pytest.mark.parametrize("kernel", [discrete_langevin(), tree_gibbs()])
 def test_kernels_that_move_single_sites_refuse(kernel):
     target = small(uniform_of_three, "as it is")[0].target
     with pytest.raises(ValueError, match=r"those of 'x' can only change two at a time.*pmd.BlockGibbs"):

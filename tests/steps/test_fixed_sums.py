@@ -36,12 +36,18 @@ def sums_of_columns():
     return {"x": [range(n + 1) for n in (2, 1, 3, 1) for _ in range(2)]}
 
 
+def with_pymc(step, **options):
+    return lambda model: sample_with_pymc(model, lambda: step(**options), draws=2000, tune=300, random_seed=3)
+
+
 WAYS = {
-    "BlockGibbs": lambda model: sample_with_pymc(
-        model, lambda: pmd.BlockGibbs(), draws=2000, tune=100, random_seed=3
-    ),
-    "AutoStep": lambda model: sample_with_pymc(
-        model, lambda: pmd.AutoStep(), draws=2000, tune=100, random_seed=4
+    "BlockGibbs": with_pymc(pmd.BlockGibbs),
+    "AutoStep": with_pymc(pmd.AutoStep),
+    "GibbsWithGradients": with_pymc(pmd.GibbsWithGradients, n_flips="adapt"),
+    "PathAuxiliary": with_pymc(pmd.PathAuxiliary),
+    "PathAuxiliary, recomputed": with_pymc(pmd.PathAuxiliary, path_length=2, recompute=True, backtrack=False),
+    "PathAuxiliary in pmd.sample": lambda model: pmd.sample(
+        3000, tune=300, chains=2, model=model, random_seed=6, step=pmd.PathAuxiliary(model=model), **QUIET
     ),
     "pmd.sample": lambda model: pmd.sample(3000, tune=100, chains=2, model=model, random_seed=5, **QUIET),
 }
@@ -55,10 +61,16 @@ WAYS = {
         (overdispersed, "AutoStep"),
         (overdispersed, "pmd.sample"),
         (sums_of_columns, "pmd.sample"),
+        (beside_an_indicator, "GibbsWithGradients"),
+        (overdispersed, "PathAuxiliary"),
+        (sums_of_columns, "PathAuxiliary, recomputed"),
+        (beside_an_indicator, "PathAuxiliary in pmd.sample"),
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )
-@pytest.mark.by_default("beside_an_indicator-BlockGibbs", "sums_of_columns-pmd.sample")
+@pytest.mark.by_default(
+    "beside_an_indicator-BlockGibbs", "sums_of_columns-pmd.sample", "overdispersed-PathAuxiliary"
+)
 def test_against_enumeration(build, way):
     with pm.Model() as model:
         values = build()
@@ -229,7 +241,7 @@ def unknown_sum():
     [
         *(
             (counts, step, {"vars": vars}, r"'x' is a constrained vector.*pmd.BlockGibbs or pmd.AutoStep")
-            for step in ("GibbsWithGradients", "PathAuxiliary", "DiscreteLangevin", "TreeGibbs")
+            for step in ("DiscreteLangevin", "TreeGibbs")
             for vars in (None, "x")
         ),
         *(

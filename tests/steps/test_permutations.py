@@ -170,7 +170,7 @@ def test_summary_has_the_values_of_each_place():
     [
         *(
             (step, {"vars": vars}, r"'x' is a permutation.*pmd.BlockGibbs or pmd.AutoStep")
-            for step in ("GibbsWithGradients", "PathAuxiliary", "DiscreteLangevin", "TreeGibbs")
+            for step in ("DiscreteLangevin", "TreeGibbs")
             for vars in (None, "x")
         ),
         ("PerturbAndMaxProduct", {}, r"'x' is a permutation.*pmd.BlockGibbs or pmd.AutoStep"),

@@ -178,8 +178,10 @@ def after_moves_of_pairs(
     ----------
     elements : the elements that depend on each site of variable n, one entry for every site
     """
+    # for `Moves` the second site is one for each evaluated entry, also where all pairs are known beforehand
     first, second = pairs.sites.T
-    moves = Moves([elements.site, space.starts[n] + second], [pairs.values[..., 0], pairs.values[..., 1]])
+    second = space.starts[n] + jnp.asarray(second)
+    moves = Moves([elements.site, second], [pairs.values[..., 0], pairs.values[..., 1]])
     values = Reader(dependence, state.arrays, first, moves).read(var, elements.index)
     return jnp.broadcast_to(values, (first.shape[0], elements.index.shape[1], pairs.values.shape[1]))
 

@@ -218,6 +218,16 @@ class Incremental(Part):
         return after, total(at)
 
     def pair_differences(self, n: int, state: BlockState, at: Any, context: Any, pairs: Pairs):
+        count, candidates = pairs.values.shape[:2]
+        size = 8 * count * candidates * max(self.row_elements, int(self.rest_cost), 1)
+        if size <= MEMORY_CAP:
+            return self._of_pairs(n, state, at, pairs)
+        sites, values = jnp.asarray(pairs.sites), pairs.values
+        some = lambda rows: self._of_pairs(n, state, at, Pairs(sites[rows], values[rows]))
+        return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
+
+    def _of_pairs(self, n: int, state: BlockState, at: Any, pairs: Pairs):
+        """(r, C) nats, as `pair_differences`, for so many pairs as fit into memory at once."""
         after, now = self._rest_at(state, at)
         changed = [
             self._changed_by_pairs(f, n, state, pairs) if n in f.elements else None for f in self.frontier

@@ -100,7 +100,7 @@ class Quadratic(Incremental):
         slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)
         return delta * (columns @ slope)[:, None] + delta**2 * half_curvature[:, None]
 
-    def pair_differences(self, n: int, state: BlockState, at: Any, context: dict[int, Any], pairs: Pairs):
+    def _of_pairs(self, n: int, state: BlockState, at: Any, pairs: Pairs):
         f, inputs = self.frontier[0], self._input_values(state.arrays)
         columns = jnp.asarray(self._columns(n, state.arrays))
         changes = self._pair_change(f, n, state, pairs)

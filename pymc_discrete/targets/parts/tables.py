@@ -329,12 +329,16 @@ class Tables(Part):
     def pair_differences(self, n: int, state: BlockState, at: Any, context: TablesContext, pairs: Pairs):
         # No table joins two sites of one set (see `Plan`), so that the changes of both sites add up.
         (start, v), changes = self.space.blocks[n], []
+        # Of many pairs the weights of all sites are added up once, and not again for each pair of a site.
+        many = len(pairs.sites) > v.size
+        of_all = self._log_weights(n, state.x, self.context_of(n, context, None)) if many else None
         for rows, values in zip(pairs.sites.T, jnp.moveaxis(pairs.values, -1, 0), strict=True):
-            weights = self._log_weights(n, state.x, self.context_of(n, context, rows))
-            lower = picked(v.lower, rows)[:, None]
-            then = jnp.take_along_axis(weights, values - lower, axis=1, mode="clip")
-            now = jnp.take_along_axis(weights, state.x[start + rows][:, None] - lower, axis=1, mode="clip")
-            changes.append(difference(then, now))
+            lower, now = picked(v.lower, rows)[:, None], state.x[start + rows][:, None]
+            weights, row = of_all, rows
+            if weights is None:
+                weights = self._log_weights(n, state.x, self.context_of(n, context, rows))
+                row = np.arange(len(rows))
+            changes.append(difference(*(weights[row[:, None], at - lower] for at in (values, now))))
         return sum_of(changes)
 
     def log_weights(self, n: int, state: BlockState, at: Any, context: SiteTables, inside: np.ndarray):

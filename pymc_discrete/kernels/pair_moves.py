@@ -1,0 +1,411 @@
+"""Moves of spaces in which some sites change only together: transfers between counts, swaps, single sites.
+
+All moves of a space are numbered, and the number of a move does not depend on the state: a pair of counts by
+how many units it transfers, a pair of places that swap their values, a free site by a cyclic shift or an
+offset. A number therefore has one inverse. Transfers and single moves commute; swaps do not, and a sequence
+of moves is undone by the inverse moves in reverse order.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE, log_weights
+from pymc_discrete.kernels.kernel import State
+from pymc_discrete.kernels.local_moves import SingleSites, Weights, scaled, updated
+from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.space import SMALLEST, Space, Variable
+
+# A state that is impossible when one site of a set changes alone may be possible when another one changes
+# with it. In the table of `PairMoves.table` such a change counts as so many nats, and not as infinitely many.
+PENALTY = 5.0
+
+
+class Group(ABC):
+    """The moves of one variable: each of R pairs of sites, or R single sites, in each of C ways.
+
+    Parameters
+    ----------
+    n, start, v : the number of the variable, its first site, and the variable
+
+    Attributes
+    ----------
+    sites : (R, J) int, counted within the variable; J is 2, or 1 for single sites
+    C : int
+    """
+
+    sites: np.ndarray
+    C: int
+
+    def __init__(self, n: int, start: int, v: Variable):
+        self.n, self.start, self.v = n, start, v
+
+    @property
+    def size(self) -> int:
+        return len(self.sites) * self.C
+
+    @property
+    def rows_of(self) -> np.ndarray:
+        """(size of the variable, m) int, the rows of `sites` in which each site stands."""
+        return (np.argsort(self.sites.reshape(-1), kind="stable") // self.sites.shape[1]).reshape(
+            self.v.size, -1
+        )
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """The largest number of moves that change different sites."""
+
+    @abstractmethod
+    def moved(self, now: Any, row: Any, way: Any) -> Any:
+        """(..., J) int, the values of the sites of a row after a move, from those before, `now` (..., J)."""
+
+    @abstractmethod
+    def inverse(self, row: Any, way: Any) -> Any:
+        """The way in which a row goes back."""
+
+    @abstractmethod
+    def differences(self, target: Any, x: Any, carried: Any, rows: Any = None) -> Any:
+        """(r, C) nats, how the log density changes by the moves of some rows (None: all) from x (d,).
+
+        Parameters
+        ----------
+        carried : `target.carried(x)`, or None where differences are local
+        """
+
+    @abstractmethod
+    def estimates(self, table: Any, x: Any, z: Any, rows: Any = None) -> Any:
+        """(r, C) nats, as `differences`, from z (d,), by the `table` (size, K) of single changes at x (d,).
+
+        A site that changes from a value a to b changes the estimate by table[b] - table[a]. The table of a
+        site with a window has the values near x only, and such a site moves from there only.
+        """
+
+
+class FreeSites(Group):
+    """Single sites: cyclic shifts by 1, ..., K - 1 on finite supports, else the offsets of the window."""
+
+    def __init__(self, n: int, start: int, v: Variable):
+        super().__init__(n, start, v)
+        self.sites, self.C = np.arange(v.size)[:, None], v.moves
+
+    @property
+    def longest(self) -> int:
+        return self.v.size
+
+    def moved(self, now, row, way):
+        if not self.v.finite:
+            return now + jnp.asarray(self.v.offsets)[way][..., None]
+        lower, counts = jnp.asarray(self.v.lower)[row], jnp.asarray(self.v.counts)[row]
+        return lower[..., None] + jnp.remainder(
+            now - lower[..., None] + way[..., None] + 1, counts[..., None]
+        )
+
+    def inverse(self, row, way):
+        return jnp.asarray(self.v.counts)[row] - 2 - way if self.v.finite else self.C - 1 - way
+
+    def differences(self, target, x, carried, rows=None):
+        if rows is None:
+            table = target.differences(x)[self.start : self.start + self.v.size, : self.v.K]
+        else:
+            table = target.rows(self.n, rows)(x)
+        return self._by_move(table, x, x, rows)
+
+    def estimates(self, table, x, z, rows=None):
+        return self._by_move(table if rows is None else table[rows], x, z, rows)
+
+    def _by_move(self, table, x, z, rows):
+        """(r, C) nats, from the table (r, K) of the rows."""
+        sites = self.start + (np.arange(self.v.size) if rows is None else rows)
+        if not self.v.finite:
+            return jnp.where((z == x)[sites][:, None], table, -jnp.inf)
+        index = (z[sites] - picked(self.v.lower, rows))[:, None]
+        counts = picked(self.v.counts, rows)[:, None]
+        shift = np.arange(1, self.v.K)
+        then = jnp.take_along_axis(table, jnp.remainder(index + shift, counts), axis=1)
+        return jnp.where(shift < counts, then - jnp.take_along_axis(table, index, axis=1), -jnp.inf)
+
+
+class PairsOfSites(Group):
+    """All pairs of sites of each set, which move together."""
+
+    def __init__(self, n: int, start: int, v: Variable):
+        super().__init__(n, start, v)
+        assert v.constraint is not None
+        first, second = np.triu_indices(v.constraint.sites.shape[1], 1)
+        pairs = np.stack([v.constraint.sites[:, first], v.constraint.sites[:, second]], axis=-1)
+        self.sites = pairs.reshape(-1, 2)
+
+    @property
+    def longest(self) -> int:
+        assert self.v.constraint is not None
+        sets, c = self.v.constraint.sites.shape
+        return sets * (c // 2)
+
+    def differences(self, target, x, carried, rows=None):
+        pairs = self.sites if rows is None else jnp.asarray(self.sites)[rows]
+        rows = np.arange(len(self.sites)) if rows is None else rows
+        values = self.moved(x[self.start + pairs][:, None], rows[:, None], np.arange(self.C)[None])
+        return target.pair_differences(self.n, pairs, values, x, carried)
+
+
+class Transfers(PairsOfSites):
+    """Transfers of units between counts with a fixed sum: of 1, 2, 4, ... units, or of the window's offsets.
+
+    The first count of a pair gains what the second loses, or the other way round.
+    """
+
+    def __init__(self, n: int, start: int, v: Variable):
+        super().__init__(n, start, v)
+        self.units = units_of(v)
+        self.C = len(self.units)
+
+    def moved(self, now, row, way):
+        gain = jnp.asarray(self.units, now.dtype)[way]
+        return now + jnp.stack([gain, -gain], axis=-1)
+
+    def inverse(self, row, way):
+        return self.C - 1 - way
+
+    def estimates(self, table, x, z, rows=None):
+        pairs = self.sites if rows is None else jnp.asarray(self.sites)[rows]
+        gains = self._gains(table, x, z, pairs)
+        return gains[:, 0] + gains[:, 1, ::-1]
+
+    def _gains(self, table, x, z, sites):
+        """(r, J, C) nats, the estimates of sites (r, J) that gain as many units alone."""
+        now = z[self.start + sites][..., None]
+        if not self.v.finite:  # the columns of the table are the offsets from the value in x
+            return jnp.where(now == x[self.start + sites][..., None], table[sites], -jnp.inf)
+        lower, upper = (jnp.asarray(bound)[sites][..., None] for bound in (self.v.lower, self.v.upper))
+        then, row = now + self.units, sites[..., None]
+        gain = table[row, then - lower] - table[row, now - lower]
+        return jnp.where((then >= lower) & (then <= upper), gain, -jnp.inf)
+
+
+class Swaps(PairsOfSites):
+    """Two places of a permutation exchange their values."""
+
+    C = 1
+
+    def moved(self, now, row, way):
+        return now[..., ::-1]
+
+    def inverse(self, row, way):
+        return way
+
+    def estimates(self, table, x, z, rows=None):
+        pairs = self.sites if rows is None else jnp.asarray(self.sites)[rows]
+        now = z[self.start + pairs]
+        gain = table[pairs, now[:, ::-1]] - table[pairs, now]
+        return gain.sum(axis=1, keepdims=True)
+
+
+def units_of(v: Variable) -> np.ndarray:
+    """(C,) int, how many units a count may gain in one move; symmetric.
+
+    For counts with a window its offsets; else 1, 2, 4, ... to a quarter of the largest range, which is about
+    four standard deviations of a count of 250 units, or to `SMALLEST`.
+    """
+    if not v.finite:
+        return np.asarray(v.offsets)
+    widest = int((v.upper - v.lower).max(initial=0))
+    reach = min(widest, max(SMALLEST, widest / 4))
+    units = 2 ** np.arange(int(np.log2(reach)) + 1) if reach >= 1 else np.zeros(0, int)
+    return np.concatenate([-units[::-1], units])
+
+
+class PairMoves:
+    """All moves of a space in which some sites change only together, numbered as `Group` after `Group`.
+
+    In a group, move r C + c changes the sites of row r in way c. It has the methods of `SingleSites`, and
+    those of the estimates of PAFS.
+
+    Attributes
+    ----------
+    groups : list of (number of its first move, Group)
+    size : the number of all moves
+    longest : the largest number of moves that change different sites
+    """
+
+    def __init__(self, space: Space):
+        kinds: dict[bool | None, Any] = {None: FreeSites, False: Transfers, True: Swaps}
+        groups = [
+            kinds[None if v.constraint is None else v.constraint.swaps](n, start, v)
+            for n, (start, v) in enumerate(space.blocks)
+        ]
+        groups = [group for group in groups if group.size]
+        ends = np.cumsum([group.size for group in groups]).tolist()
+        self.space, self.groups = space, list(zip([0, *ends], groups, strict=False))
+        self.size, self.longest = ends[-1] if ends else 0, sum(group.longest for group in groups)
+
+    def _each(self, move):
+        """(group, whether a move (...) is one of it, its row, its way) for each group."""
+        for first, group in self.groups:
+            own = jnp.clip(move - first, 0, group.size - 1)
+            yield group, (move >= first) & (move < first + group.size), own // group.C, own % group.C
+
+    def _joined(self, arrays: list):
+        """(size,) float, log weights or differences of all moves from those of the groups."""
+        # Without any move, one that is impossible and changes nothing takes the place of all.
+        return jnp.concatenate([a.reshape(-1) for a in arrays]) if arrays else jnp.full(1, -jnp.inf)
+
+    # ------------------------------------------------------------ moves
+    def after(self, x, move):
+        """(d,) int, x after a move ()."""
+        for group, own, row, way in self._each(move):
+            sites = group.start + jnp.asarray(group.sites)[row]
+            x = x.at[sites].set(jnp.where(own, group.moved(x[sites], row, way), x[sites]).astype(x.dtype))
+        return x
+
+    def inverse(self, moves):
+        """(...) int, the moves that undo `moves` (...)."""
+        back = moves
+        for group, own, row, way in self._each(moves):
+            back = jnp.where(own, moves - way + group.inverse(row, way), back)
+        return back
+
+    def made(self, x, moves, active):
+        """(d,) int, x after the first of `moves` (L,), the `active` ones, and (L,) int, the moves back."""
+        if moves.shape[0] == 1:
+            return self.after(x, moves[0]), self.inverse(moves)
+        y = jax.lax.fori_loop(0, active.sum(), lambda t, y: self.after(y, moves[t]), x)
+        return y, self.inverse(moves)
+
+    def sites_of(self, moves):
+        """(L, 2) int, the sites that `moves` (L,) change, padded with d."""
+        sites = jnp.full((*moves.shape, 2), self.space.d)
+        for group, own, row, _ in self._each(moves):
+            of_row = group.start + jnp.asarray(group.sites)[row]
+            sites = sites.at[..., : of_row.shape[-1]].set(
+                jnp.where(own[..., None], of_row, sites[..., : of_row.shape[-1]])
+            )
+        return sites
+
+    def visit(self, visited, move):
+        """`visited` (d,) bool with the sites of a move () added."""
+        return visited.at[self.sites_of(move)].set(True, mode="drop")
+
+    def of_visited(self, visited):
+        """(size,) bool, whether moves change a site that is `visited` (d,)."""
+        of_rows = [
+            jnp.repeat(visited[g.start + g.sites].any(axis=1), g.C, total_repeat_length=g.size)
+            for _, g in self.groups
+        ]
+        return jnp.concatenate(of_rows) if of_rows else jnp.zeros(1, bool)
+
+    # ------------------------------------------------------------ exact differences
+    def at(self, x, target):
+        """The log density at x (d,), and the differences (size,) of all moves from there, nats."""
+        return target.logdensity(x), self.differences(x, target)
+
+    def differences(self, x, target):
+        """(size,) float, nats, the exact differences of all moves from x (d,).
+
+        Raises
+        ------
+        ValueError
+            Where those of two sites are not exact.
+        """
+        refuse_estimates(target)
+        carried = target.carried(x)
+        return self._joined([group.differences(target, x, carried) for _, group in self.groups])
+
+    def weights(self, x, differences, balancing: str) -> Weights:
+        """The weights of all moves from x (d,), by their differences."""
+        return scaled(log_weights(differences, False, balancing))
+
+    def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:
+        """The state at y, which `made` has led to from the state `before`; see `SingleSites.arrive`."""
+        logdensity, touched = target.logdensity(y) if logdensity is None else logdensity, None
+        if target.local:
+            sites = jnp.where(active[:, None], self.sites_of(moves), self.space.d).reshape(-1)
+            touched = self.rows_with(target.touched(sites).reshape(-1))
+        rows = sum(len(group.sites) for _, group in self.groups)
+        if touched is None or 2 * sum(of_group.shape[0] for of_group in touched) > rows:
+            differences = self.differences(y, target)
+            return State(y, logdensity, differences, self.weights(y, differences, balancing))
+        new = self._joined(
+            [
+                group.differences(target, y, None, jnp.minimum(of_group, len(group.sites) - 1))
+                for (_, group), of_group in zip(self.groups, touched, strict=True)
+            ]
+        )
+        where = self.numbers(touched)
+        differences = before.differences.at[where].set(new, mode="drop")
+        weights = updated(
+            before.carry,
+            where,
+            log_weights(new, False, balancing),
+            lambda: log_weights(differences, False, balancing),
+        )
+        return State(y, logdensity, differences, weights)
+
+    def rows_with(self, sites) -> list:
+        """[(m,) int] for each group the rows in which any of `sites` (l,) stands, padded with its length.
+
+        Entries d of `sites` stand for none.
+        """
+        rows = []
+        for _, group in self.groups:
+            own = sites - group.start
+            inside = (own >= 0) & (own < group.v.size)
+            of_sites = jnp.asarray(group.rows_of)[jnp.clip(own, 0, group.v.size - 1)]
+            rows.append(jnp.where(inside[:, None], of_sites, len(group.sites)).reshape(-1))
+        return rows
+
+    def numbers(self, rows: list):
+        """(m,) int, the moves of some rows of each group, `size` where these are padded."""
+        numbers = [np.full(0, self.size)]
+        for (first, group), of_group in zip(self.groups, rows, strict=True):
+            moves = first + of_group[:, None] * group.C + np.arange(group.C)
+            numbers.append(jnp.where((of_group < len(group.sites))[:, None], moves, self.size).reshape(-1))
+        return jnp.concatenate(numbers)
+
+    # ------------------------------------------------------------ estimates
+    def table(self, x, target):
+        """(d, K) float, nats, how each site alone would change the log density, constraints left out."""
+        d = jnp.minimum(target.differences_alone(x), LARGEST_DIFFERENCE)
+        _, inside = self.space.neighbours(x, alone=True)
+        together = self.space.constrained[:, None] & inside & jnp.isneginf(d)
+        return jnp.where(together, -PENALTY, d)
+
+    def estimates(self, table, x, z, rows: list | None = None):
+        """(size,) or (m,) float, nats, estimates of the moves of some rows of each group (None: all) from z.
+
+        Parameters
+        ----------
+        table : the result of `table` at x (d,)
+        z : (d,) int
+        """
+        of_groups = []
+        for k, (_, group) in enumerate(self.groups):
+            of_variable = table[group.start : group.start + group.v.size, : group.v.K]
+            some = None if rows is None else jnp.minimum(rows[k], len(group.sites) - 1)
+            of_groups.append(group.estimates(of_variable, x, z, some))
+        return self._joined(of_groups)
+
+
+def moves_of(space: Space) -> Any:
+    """The moves of a space: those of single sites, unless some change only together."""
+    return PairMoves(space) if space.constrained.any() else SingleSites(space)
+
+
+def refuse_estimates(target) -> None:
+    """Refuse a target without exact differences of sites that change only together.
+
+    Raises
+    ------
+    ValueError
+    """
+    descriptions, space = target.describe(), target.space
+    for name in space.names_at(np.flatnonzero(space.constrained)):
+        if not descriptions[name]["exact"]:
+            raise ValueError(
+                f"Two values of {name!r} change together, and their moves are weighted by exact differences, "
+                f"which {name!r} does not have: {descriptions[name]['reason']}. Pass differences='exact' to "
+                "pay for them, or use pmd.PathAuxiliary with recompute=False, which takes estimates."
+            )

@@ -1,0 +1,403 @@
+"""Gibbs-With-Gradients and path auxiliary samplers on moves of two sites, against enumeration over all
+sequences of moves.
+"""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.kernels import gibbs_with_gradients, loop, path_auxiliary
+from pymc_discrete.kernels.pair_moves import PairMoves
+from pymc_discrete.kernels.settle import settle
+from pymc_discrete.targets.structure.dependence import Dependence
+from tests.tools.enumeration import check_kernel, check_matrix, check_runs, enumerate_target, run_steps
+from tests.tools.pair_matrices import after, all_moves, exact_differences, matrix_of_pairs
+from tests.tools.transition_matrices import count_probabilities
+
+BALANCINGS = ("sqrt", "barker", "min", "max")
+
+
+# ---------------------------------------------------------------- small models
+def two_cells():
+    pm.Multinomial("x", 6, np.array([0.3, 0.7]))
+    return [range(7)] * 2, {}
+
+
+def three_cells():
+    x = pm.Multinomial("x", 4, np.array([0.2, 0.3, 0.5]))
+    pm.Potential("e", 0.4 * x[0] * x[1] - 0.6 * x[1] * x[2])
+    return [range(5)] * 3, {}
+
+
+def bounded():
+    x = pm.Multinomial("x", 4, np.array([0.2, 0.3, 0.5]))
+    pm.Potential("e", 0.5 * x[0] * x[2])
+    return [range(3), range(2), range(4)], {"support": {"x": (0, np.array([2, 1, 3]))}}
+
+
+def four_cells():
+    x = pm.DirichletMultinomial("x", n=2, a=np.array([0.5, 1.0, 2.0, 0.7]))
+    pm.Potential("e", 0.6 * (x[0] * x[1] - x[2] * x[3]))
+    return [range(3)] * 4, {}
+
+
+def vectors():
+    """Sums of 0, 2 and 3, of which the last two interact."""
+    x = pm.DirichletMultinomial("x", n=np.array([0, 2, 3]), a=np.array([0.5, 1.0]), shape=(3, 2))
+    pm.Potential("e", 0.4 * x[1, 0] * x[2, 1])
+    return [range(1)] * 2 + [range(3)] * 2 + [range(4)] * 2, {}
+
+
+def beside_free_sites():
+    x = pm.Multinomial("x", 2, np.array([0.2, 0.3, 0.5]))
+    b = pm.Bernoulli("b", 0.4)
+    k = pm.Categorical("k", p=np.array([0.3, 0.5, 0.2]))
+    pm.Potential("e", 0.9 * b * x[0] - 0.4 * b * x[1] * x[2] + 0.3 * k * x[0])
+    return [range(3)] * 3 + [range(2), range(3)], {}
+
+
+def only_by_two():
+    """States between two that are possible are impossible."""
+    x = pm.Multinomial("x", 3, np.array([0.3, 0.3, 0.4]), initval=[1, 1, 1])
+    pm.Potential("e", pt.switch(pt.eq(x[0], x[1]) | pt.eq(x[0] + x[1], 1), 0.0, -np.inf))
+    return [range(4)] * 3, {}
+
+
+def dense():
+    x = pm.Multinomial("x", 3, np.array([0.2, 0.3, 0.5]))
+    pm.Potential("e", -0.4 * pt.sqr(pt.cumsum(x) - 1).sum())
+    return [range(4)] * 3, {}
+
+
+def windowed():
+    pm.Multinomial("x", 300, np.array([0.4, 0.6]))
+    return [range(301)] * 2, {"window": "geometric"}
+
+
+W = np.random.default_rng(4).normal(0, 1.2, (4, 4))
+
+
+def weighted_of_three():
+    pmd.Permutation("x", 3, W[:3, :3])
+    return [range(3)] * 3, {}
+
+
+def joined():
+    """Four places, of which those beside each other interact."""
+    x = pmd.Permutation("x", 4)
+    pm.Potential("e", pt.as_tensor(W)[x[:-1], x[1:]].sum())
+    return [range(4)] * 4, {}
+
+
+def beside_counts():
+    """A permutation, counts with a fixed sum and a free site."""
+    x = pmd.Permutation("x", 3, W[:3, :3])
+    n = pm.Multinomial("n", 2, np.array([0.4, 0.6]))
+    b = pm.Bernoulli("b", 0.4)
+    pm.Potential("e", 0.5 * x[0] * n[0] - 0.4 * b * x[1] * n[1])
+    return [range(3)] * 3 + [range(3)] * 2 + [range(2)], {}
+
+
+SUMS = (two_cells, three_cells, bounded, four_cells, vectors, beside_free_sites, only_by_two, dense)
+MODELS = (*SUMS, weighted_of_three, joined, beside_counts)
+
+
+@functools.cache
+def small(build, form="as it is"):
+    with pm.Model() as model:
+        ranges, options = build()
+    names = [v.name for v in model.discrete_value_vars]
+    with pytest.MonkeyPatch.context() as patch:
+        if build is dense:  # so few sites would not count as dense
+            patch.setattr(Dependence, "largest", 0)
+        target = pmd.target_from_model(model, names, differences="exact", **options)
+    assert (build is dense) == any(part.mixing for part in target.density.parts if len(part.sites))
+    if form == "function":
+        target = pmd.target_from_logdensity(target.logdensity, target.space)
+    return enumerate_target(target, ranges)
+
+
+# ---------------------------------------------------------------- the moves
+@pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
+@pytest.mark.by_default("beside_counts")
+def test_moves_and_their_exact_differences(build):
+    """All moves, in any order of numbering: where they lead, what they change, and that they are undone."""
+    e = small(build)
+    moves, wanted = PairMoves(e.target.space), all_moves(e.target.space)
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def run(x, target):
+        every = jnp.arange(moves.size)
+        ends = jax.vmap(moves.after, (None, 0))(x, every)
+        return ends, jax.vmap(moves.after)(ends, moves.inverse(every)), moves.differences(x, target)
+
+    ends, again, differences = (np.asarray(a) for a in run(e.states, e.target))
+    assert (again == e.states[:, None]).all()
+    assert np.isfinite(differences).any()
+    exact = exact_differences(e, wanted)
+    for s, x in enumerate(e.states):
+        got = {tuple(y): d for y, d in zip(ends[s], differences[s], strict=True) if d > -np.inf}
+        want = {
+            tuple(after(e.target.space, m, x)): d
+            for m, d in zip(wanted, exact[s], strict=True)
+            if d > -np.inf
+        }
+        assert got.keys() == want.keys()
+        np.testing.assert_allclose([got[y] for y in want], list(want.values()), atol=1e-10)
+
+
+def test_estimates_of_elements_of_one_count_are_exact():
+    """Of a sum of functions of single counts, at every state of a path, from the table at its start."""
+    e = small(two_cells)
+    moves = PairMoves(e.target.space)
+
+    @jax.jit
+    @jax.vmap
+    def at(z):
+        table = moves.table(jnp.asarray(e.states[2]), e.target)
+        return moves.estimates(table, jnp.asarray(e.states[2]), z), moves.differences(z, e.target)
+
+    np.testing.assert_allclose(*at(e.states), atol=1e-10)
+
+
+# ---------------------------------------------------------------- Gibbs-With-Gradients
+# enumeration is over (moves)^L sequences
+FEW_MOVES = (two_cells, bounded, vectors, only_by_two, weighted_of_three, joined)
+
+
+def lengths_of(build):
+    """(mean number of moves, balancing): every balancing with one move, and two of them with several."""
+    n = MODELS.index(build)
+    several = 2 if build in FEW_MOVES else 1.5
+    return [*((1, g) for g in BALANCINGS), (several, BALANCINGS[n % 4]), (several, BALANCINGS[(n + 1) % 4])]
+
+
+@pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
+@pytest.mark.by_default("bounded", "joined")
+def test_matrix_of_gibbs_with_gradients(build):
+    e = small(build)
+    for n_flips, balancing in lengths_of(build):
+        P, proposed = matrix_of_pairs(e, count_probabilities(n_flips), "GWG", balancing)
+        check_matrix(P, e.pi, proposed)
+
+
+FLIPS = [
+    (bounded, "as it is", 2, "sqrt"),
+    (vectors, "as it is", 1, "min"),
+    (beside_free_sites, "as it is", 1.5, "barker"),
+    (four_cells, "function", 1.5, "sqrt"),
+    (only_by_two, "as it is", 2, "max"),
+    (dense, "as it is", 1.5, "barker"),
+    (windowed, "as it is", 1, "sqrt"),
+    (joined, "as it is", 2, "sqrt"),
+    (beside_counts, "as it is", 1.5, "min"),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "form", "n_flips", "balancing"), FLIPS, ids=[f"{c[0].__name__}-{c[2]}-{c[3]}" for c in FLIPS]
+)
+@pytest.mark.by_default("joined-2-sqrt")
+def test_compiled_steps_of_gibbs_with_gradients(build, form, n_flips, balancing):
+    e = small(build, form)
+    ends = run_steps(
+        e, *gibbs_with_gradients(n_flips, balancing), seed=FLIPS.index((build, form, n_flips, balancing))
+    )
+    P, _ = matrix_of_pairs(e, count_probabilities(n_flips), "GWG", balancing)
+    check_runs(ends, P)
+    if n_flips > 1:  # and the test sees a missing proposal ratio
+        with pytest.raises(AssertionError):
+            check_runs(
+                ends, matrix_of_pairs(e, count_probabilities(n_flips), "GWG", balancing, ratio=False)[0]
+            )
+
+
+# ---------------------------------------------------------------- path auxiliary samplers
+WAYS = list(itertools.product(("PAFS", "PAS"), (True, False)))
+
+
+@pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
+@pytest.mark.parametrize(("way", "backtrack"), WAYS)
+@pytest.mark.by_default("PAFS-True-bounded", "PAFS-False-vectors", "PAS-False-bounded", "PAFS-True-joined")
+def test_matrix_of_paths(way, backtrack, build):
+    e = small(build)
+    for length, balancing in lengths_of(build):
+        lengths = truncated(e, count_probabilities(length), backtrack)
+        check(e, *matrix_of_pairs(e, lengths, way, balancing, backtrack), backtrack)
+
+
+def check(e, P, proposed, backtrack):
+    # a path that may change no site twice, as on a window, may have nowhere to go: then it stays
+    assert proposed.max() <= 1 + 1e-12
+    may_run_out = not backtrack or e.target.space.windowed.any()
+    check_matrix(P, e.pi, np.ones(len(P)) if may_run_out else proposed)
+
+
+def truncated(e, lengths, backtrack):
+    """The lengths of paths without backtracking: no longer than moves of different sites there are."""
+    longest = PairMoves(e.target.space).longest
+    out = {}
+    for n, p in lengths.items():
+        n = n if backtrack else min(n, longest)
+        out[n] = out.get(n, 0.0) + p
+    return out
+
+
+PATHS = [
+    (bounded, "as it is", "PAFS", True, 2, "sqrt"),
+    (vectors, "as it is", "PAFS", False, 2, "barker"),
+    (beside_free_sites, "as it is", "PAS", False, 1.5, "max"),
+    (beside_free_sites, "as it is", "PAFS", True, 1.5, "sqrt"),
+    (three_cells, "as it is", "PAS", True, 1.5, "min"),
+    (four_cells, "function", "PAFS", True, 1.5, "min"),
+    (only_by_two, "as it is", "PAFS", True, 2, "sqrt"),
+    (dense, "as it is", "PAFS", True, 1.5, "max"),
+    (dense, "as it is", "PAS", True, 1.5, "sqrt"),
+    (windowed, "as it is", "PAFS", True, 1.5, "barker"),
+    (joined, "as it is", "PAFS", True, 2, "sqrt"),
+    (joined, "function", "PAS", False, 2, "barker"),
+    (beside_counts, "as it is", "PAFS", False, 1.5, "max"),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "form", "way", "backtrack", "length", "balancing"),
+    PATHS,
+    ids=["-".join([c[0].__name__, c[2], *(str(v) for v in c[3:])]) for c in PATHS],
+)
+@pytest.mark.by_default("beside_counts-PAFS-False-1.5-max")
+def test_compiled_paths(build, form, way, backtrack, length, balancing):
+    e = small(build, form)
+    case = PATHS.index((build, form, way, backtrack, length, balancing))
+    ends = run_steps(e, *path_auxiliary(length, way == "PAS", backtrack, balancing), seed=case)
+    lengths = truncated(e, count_probabilities(length), backtrack)
+    P, proposed = matrix_of_pairs(e, lengths, way, balancing, backtrack)
+    check(e, P, proposed, backtrack)
+    check_runs(ends, P)
+
+
+def test_a_tuned_length():
+    """A kernel made to adapt, at the upper bound of its lengths."""
+    e = small(four_cells)
+    kernel, params = path_auxiliary("adapt")
+    assert kernel.tuned.bounds(e.target.space) == (1.5, 2.0)
+    lengths = count_probabilities(1.5)
+    ends = run_steps(e, kernel, {**params, "path_length": 1.5}, seed=3)
+    check_runs(ends, matrix_of_pairs(e, lengths, "PAFS")[0])
+
+
+# ---------------------------------------------------------------- planted errors
+def test_the_checks_see_a_way_back_in_the_wrong_order():
+    """Swaps do not commute: the inverse moves in the order of the path lead elsewhere."""
+    e = small(joined)
+    P, proposed = matrix_of_pairs(e, {2: 0.5, 3: 0.5}, "PAFS", reverse=False)
+    with pytest.raises(AssertionError):
+        check_matrix(P, e.pi, proposed)
+
+
+@pytest.mark.parametrize("kernel", [gibbs_with_gradients(1), path_auxiliary(1.5)], ids=["GWG", "PAFS"])
+@pytest.mark.by_default("PAFS")
+def test_the_checks_see_a_wrong_way_back(kernel, monkeypatch):
+    """As if a transfer were undone by another one of as many units."""
+    monkeypatch.setattr(PairMoves, "inverse", lambda self, moves: moves)
+    with pytest.raises(AssertionError, match="not distributed as those before"):
+        check_kernel(small(three_cells), *kernel)
+
+
+# ---------------------------------------------------------------- many sets, longer paths
+def table():
+    """Twelve vectors, each with a field of its own, of which neighbours interact, beside free sites."""
+    r = np.random.default_rng(2)
+    x = pm.Multinomial("x", r.integers(2, 9, 12), r.dirichlet(np.ones(4), 12))
+    z = pm.Categorical("z", p=np.array([0.2, 0.5, 0.3]), shape=12)
+    k = pm.Poisson("k", 2.0, shape=6)
+    pm.Potential(
+        "e", 0.1 * (x[1:, 0] * x[:-1, 1]).sum() + 0.2 * (z * x[:, 2]).sum() + 0.1 * (k * x[:6, 3]).sum()
+    )
+
+
+KERNELS = {
+    "GWG": gibbs_with_gradients(1),
+    "GWG several": gibbs_with_gradients(3),
+    **{
+        f"{'PAS' if r else 'PAFS'}{'' if b else ' NB'}": path_auxiliary(4, recompute=r, backtrack=b)
+        for r, b in itertools.product((True, False), repeat=2)
+    },
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.by_default("GWG", "PAS NB")
+def test_no_stale_cache(name):
+    """After 100 transitions all that a state carries equals what is computed afresh."""
+    with pm.Model() as model:
+        table()
+    x, target = pmd.target_from_model(model, ["x", "z", "k"]).at(model.initial_point())
+    assert target.local
+    kernel, params = KERNELS[name]
+
+    @jax.jit
+    def run(key, x, target):
+        state, info = loop(kernel, key, kernel.init(x, target), target, params, 100)
+        return state, kernel.refresh(state, target), info
+
+    state, fresh, info = run(jax.random.key(3), x, target)
+    assert float(info.accepted) > 0.05
+    assert (np.asarray(state.x) != x).sum() > 10
+    np.testing.assert_allclose(state.logdensity, fresh.logdensity, rtol=1e-10)
+    for a, b in ((state.differences, fresh.differences), (state.carry.log_scale, fresh.carry.log_scale)):
+        finite = np.isfinite(np.asarray(b))
+        np.testing.assert_array_equal(np.isfinite(np.asarray(a)), finite)
+        np.testing.assert_allclose(np.asarray(a)[finite], np.asarray(b)[finite], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(*(s.carry.weights / s.carry.total for s in (state, fresh)), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.by_default("GWG several", "PAFS")
+def test_leaves_the_target_as_it_is_and_reaches_all_of_it(name):
+    check_kernel(small(beside_free_sites), *KERNELS[name])
+
+
+# ---------------------------------------------------------------- the edges
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.by_default("GWG several", "PAS NB", "PAFS")
+def test_nowhere_to_go(name):
+    """Vectors of one count, and of counts whose bounds leave one value."""
+    space = pmd.Space.build(
+        {"x": (0, 3), "y": (1, np.array([1, 4]))}, {"x": (2, 1), "y": 2}, sums={"x": 3, "y": 2}
+    )
+    target = pmd.target_from_logdensity(lambda x: 0.1 * x.sum(), space)
+    kernel, params = KERNELS[name]
+    x = jnp.array([3, 3, 1, 1])
+    assert (loop(kernel, jax.random.key(0), kernel.init(x, target), target, params, 3)[0].x == x).all()
+
+
+def test_settling_keeps_the_sums():
+    """Far from the bulk of the target, moves uphill are accepted."""
+    space = pmd.Space.build({"x": (0, 100)}, {"x": 3}, sums={"x": 100})
+    target = pmd.target_from_logdensity(
+        lambda x: -10.0 * jnp.square(x - jnp.array([10, 20, 70])).sum(), space
+    )
+    run = jax.jit(lambda x, keys: jax.lax.scan(lambda x, key: (settle(key, x, target), None), x, keys)[0])
+    x = run(jnp.array([100, 0, 0]), jax.random.split(jax.random.key(0), 40))
+    assert x.sum() == 100
+    assert jnp.abs(x - jnp.array([10, 20, 70])).max() < 3
+
+
+def test_estimates_are_refused_where_exact_differences_weight_the_moves():
+    space = pmd.Space.build({"x": (0, 4)}, {"x": 2}, sums={"x": 4})
+    target = pmd.target_from_logdensity(lambda x: 0.1 * (x[0] * x[1]), space, differences="gradient")
+    x = jnp.array([1, 3])
+    for kernel, _ in (gibbs_with_gradients(), path_auxiliary(recompute=True)):
+        with pytest.raises(ValueError, match=r"'x' change together.*asked for.*pmd.PathAuxiliary"):
+            kernel.init(x, target)
+    kernel, params = path_auxiliary(2)
+    assert loop(kernel, jax.random.key(0), kernel.init(x, target), target, params, 20)[0].x.sum() == 4
