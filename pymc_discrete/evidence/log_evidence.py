@@ -37,8 +37,9 @@ TRIES = 200  # draws of the prior per chain, if it has to be possible
 APART = 20  # transitions between two draws of a pilot chain from which a chain goes back
 # Temperatures per square of the length of the path: the inverse of the variance of the log weights, if chains
 # mix at once.
-FINENESS = 8
-FEWEST = 50
+FINENESS = 16
+FEWEST = 200
+CROWDING = 4  # temperatures between the prior and the first rung are so high a power of equal steps
 
 
 def log_evidence(
@@ -68,8 +69,9 @@ def log_evidence(
     chains : int
         Chains in each direction.
     temperatures : "auto" or int
-        The number of temperatures of the path. "auto" takes eight for each square of the length of the path,
-        that is of the standard deviation of the log likelihood integrated over the inverse temperature.
+        The number of temperatures of the path. "auto" takes 16 for each square of the length of the path, and
+        200 at least. The length is the standard deviation of the log likelihood, integrated over the inverse
+        temperature.
     step : callable, optional
         Makes the steps, as `lambda: pmd.PathAuxiliary(["z"])`; it is called in the context of the tempered
         model. By default `AutoStep` and NUTS.
@@ -354,13 +356,14 @@ def next_rung(likelihoods: np.ndarray, beta: float) -> tuple[float, float]:
 
 def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
     """(T + 1,) float, inverse temperatures from 0 to 1 at equal lengths of the path."""
-    length = rungs[-1].length
-    T = max(FEWEST, int(np.ceil(FINENESS * length**2))) if temperatures == "auto" else int(temperatures)
-    betas = np.interp(
-        np.linspace(0, length, T + 1), [0.0, *(r.length for r in rungs)], [0.0, *(r.beta for r in rungs)]
-    )
-    betas[0], betas[-1] = 0.0, 1.0
-    return betas
+    ends, betas = (np.array([getattr(rung, name) for rung in rungs]) for name in ("length", "beta"))
+    T = max(FEWEST, int(np.ceil(FINENESS * ends[-1] ** 2))) if temperatures == "auto" else int(temperatures)
+    lengths = np.linspace(0, ends[-1], T + 1)
+    # In the tails of the prior the log likelihood may have no bound. Chains that go back to where it counts
+    # no longer need temperatures that crowd near 0 (Friel and Pettitt 2008).
+    path = np.exp(np.interp(lengths, ends, np.log(betas))) * np.minimum(lengths / ends[0], 1.0) ** CROWDING
+    path[-1] = 1.0
+    return path
 
 
 def rows_of(draws: Any, names: list[str]) -> list[dict[str, Any]]:

@@ -164,7 +164,7 @@ CASES = {
 @pytest.mark.by_default("coal, changepoint")
 def test_against_exact_evidence(name):
     build, exact = CASES[name]
-    found = pmd.log_evidence(build(), chains=200, random_seed=1, progressbar=False)
+    found = pmd.log_evidence(build(), chains=100, temperatures=150, random_seed=1, progressbar=False)
     check(found, exact())
 
 
@@ -211,13 +211,19 @@ def of_lattice() -> float:
     return float(logsumexp(logp + stats.norm(x.sum(1), 1.0).logpdf(3.2)))
 
 
-def test_potentials_and_planted_errors(monkeypatch):
-    options = {"chains": 1500, "temperatures": 5, "random_seed": 3, "progressbar": False}
-    check(pmd.log_evidence(lattice(), **options), of_lattice())
+OPTIONS = {"chains": 1500, "temperatures": 5, "random_seed": 3, "progressbar": False}
+
+
+def test_potentials():
+    check(pmd.log_evidence(lattice(), **OPTIONS), of_lattice())
+
+
+@pytest.mark.slow
+def test_planted_errors_are_found(monkeypatch):
     # a kernel that does not leave the densities invariant
     with pytest.warns(UserWarning, match="samples a biased distribution"):
         biased = pmd.log_evidence(
-            lattice(), step=lambda: pmd.DiscreteLangevin(adjusted=False, step_size=5.0), **options
+            lattice(), step=lambda: pmd.DiscreteLangevin(adjusted=False, step_size=5.0), **OPTIONS
         )
     assert largest_z(biased, of_lattice()) > 2 * LARGEST_Z
     # a wrong sign in the increments of the weights
@@ -228,7 +234,7 @@ def test_potentials_and_planted_errors(monkeypatch):
         return walked._replace(log_weights=-walked.log_weights)
 
     monkeypatch.setattr(Population, "walk", negated)
-    wrong = pmd.log_evidence(lattice(), **options)
+    wrong = pmd.log_evidence(lattice(), **OPTIONS)
     assert largest_z(wrong, of_lattice()) > 2 * LARGEST_Z
 
 
