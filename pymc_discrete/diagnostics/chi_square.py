@@ -36,7 +36,8 @@ def chi_square(
 
     On chains that are not reversible, such as sweeps in a fixed order, the test may be conservative: where
     autocorrelations turn negative, Geyer's sequence, which is made for reversible chains, ends before the
-    negative ones are added, c is too large, and sound runs are rejected at less than the nominal rate.
+    negative ones are added, c is too large, and sound runs are rejected at less than the nominal rate: of
+    chains that go around a circle of states hardly any.
 
     There is no p-value for less than 50 effective draws n / c of a chain, or where a category has less than
     5, n p_j / c: such rare categories are first merged into one. More than 10 values are first cut into 10

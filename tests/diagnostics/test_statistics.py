@@ -222,7 +222,7 @@ def test_share_rejected():
 def test_rejection_rates(rng, kind, compare):
     """Of 500 simulated runs without any fault, about 5 % are rejected at 5 %.
 
-    Fewer are of antithetic chains, and of chains that go around in circles and are not reversible.
+    Fewer are of antithetic chains, and hardly any of chains that go around a circle, not reversible.
     """
     z = {
         "independent": lambda: markov(rng, dar(0.0, [0.5, 0.3, 0.2]), 500, 4, 2000),
@@ -234,7 +234,7 @@ def test_rejection_rates(rng, kind, compare):
     }[kind]()
     p = diagnostics.chi_square(z, compare=compare)[:, 3]
     share = (p[~np.isnan(p)] < 0.05).mean()
-    assert share < 0.09  # four standard errors above 5 %
+    assert share < (0.01 if kind == "rotation" else 0.09)  # four standard errors above 5 %
     if kind not in ("antithetic", "rotation"):
         assert share > 0.015
     if kind in ("theta", "walk"):
