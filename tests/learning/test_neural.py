@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pymc as pm
 import pytest
 from scipy.special import softmax
 
@@ -13,7 +14,7 @@ from pymc_discrete import learning
 from pymc_discrete.kernels import gibbs_with_gradients
 from pymc_discrete.learning.samplers import first_states
 from tests.tools.enumeration import enumerate_target
-from tests.tools.statistics import g_test
+from tests.tools.statistics import LARGEST_Z, g_test, z_of_moments, zs_of_proportions
 
 RNG = np.random.default_rng
 NAMES = pmd.Space.build({"x": (0, 2)}, shapes={"x": (3,)}, nominal=["x"])
@@ -107,6 +108,65 @@ def test_embedding():
     assert float(model.density(model.params).logdensity(x)) == pytest.approx(
         float(want) + 3 * np.log(1 / 3), abs=1e-12
     )
+
+
+# ---------------------------------------------------------------- as a prior
+def test_potential():
+    """In a PyMC model: the density of states one by one and together, and alive differences."""
+    model = learning.Neural(NAMES, perceptron(9), base={"x": STATES[:10]})
+    density = model.density(model.params)
+    each = np.array([float(density.logdensity(x)) for x in STATES[:4]])
+    with pm.Model() as of_one:
+        x = pm.DiscreteUniform("x", 0, 2, shape=3)
+        pm.Potential("prior", model.potential(model.params, {"x": x}))
+    with pm.Model() as of_four:
+        x = pm.DiscreteUniform("x", 0, 2, shape=(4, 3))
+        pm.Potential("prior", model.potential(model.params, {"x": x}))
+    target = pmd.target_from_model(of_one, differences="gradient")
+    got = [float(target.logdensity(x)) for x in STATES[:4]]
+    np.testing.assert_allclose(np.diff(got), np.diff(each), atol=1e-9)
+    together = pmd.target_from_model(of_four, differences="gradient")
+    a, b = STATES[:4].ravel(), np.concatenate([STATES[:3].ravel(), STATES[9]])
+    change = float(together.logdensity(b)) - float(together.logdensity(a))
+    want = float(density.logdensity(STATES[9])) - each[3]
+    assert change == pytest.approx(want, abs=1e-9)
+    np.testing.assert_allclose(
+        together.differences(b)[9:], model.target(model.params).differences(STATES[9]), atol=1e-9
+    )
+    with pytest.raises(ValueError, match=r"'x' has shape \(3,\) in the space, .* has shape \(4,\)"):
+        model.potential(model.params, {"x": pm.DiscreteUniform.dist(0, 2, shape=4)})
+    with pytest.raises(ValueError, match="potential needs a tensor for each of x; got y"):
+        model.potential(model.params, {"y": x})
+
+
+@pytest.mark.slow
+def test_a_learned_prior_beside_nuts():
+    """Two states in noise of unknown strength: the posterior of a network, against enumeration."""
+    network = jax.tree.map(lambda a: 3 * a if eqx.is_array(a) else a, perceptron(4))
+    model = learning.Neural(BINARY, network)
+    seen = np.array([[1, 0, 0, 1], [0, 0, 1, 1]])
+    with pm.Model():
+        flip = pm.Uniform("flip", 0, 0.5)
+        x = pm.Bernoulli("x", 0.5, shape=(2, 4))
+        pm.Potential("prior", model.potential(model.params, {"x": x}))
+        pm.Bernoulli("y", pm.math.where(pm.math.eq(x, 1), 1 - flip, flip), observed=seen)
+        step = pmd.GibbsWithGradients([x], differences="gradient")
+        idata = pmd.sample(3000, tune=500, step=step, random_seed=1, progressbar=False)
+    states = np.array(np.meshgrid(*[range(2)] * 4, indexing="ij")).reshape(4, -1).T
+    prior = np.asarray(jax.vmap(model.density(model.params).logdensity)(jnp.asarray(states)))
+    rates = (np.arange(400) + 0.5) / 800
+    log_joint = np.zeros((16, 16, 400))
+    for n, row in enumerate(seen):
+        wrong = (states != row).sum(1)
+        of_one = prior[:, None] + wrong[:, None] * np.log(rates) + (4 - wrong[:, None]) * np.log(1 - rates)
+        log_joint = log_joint + (of_one[:, None] if n == 0 else of_one[None])
+    p = softmax(log_joint)
+    pairs = np.array([np.concatenate([a, b]) for a in states for b in states])
+    draws = idata.posterior["x"].values.reshape(4, -1, 8)
+    assert np.abs(zs_of_proportions(draws, pairs, p.sum(2).ravel())).max() < LARGEST_Z
+    mean = p.sum((0, 1)) @ rates
+    sd = np.sqrt(p.sum((0, 1)) @ (rates - mean) ** 2)
+    assert np.abs(z_of_moments(idata.posterior["flip"].values, mean, sd)).max() < LARGEST_Z
 
 
 REFUSED = {
