@@ -11,6 +11,7 @@ from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
+from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
@@ -129,7 +130,7 @@ def with_step_of_vectors(
             f"give {shown(vectors)} a pmd.BlockGibbs."
         )
     for _, error in variables_without_jax(model, vectors).values():
-        raise error
+        raise no_jax_version(vectors, error, None) from error
     others = [name for name in names if name not in vectors]
     steps: list[BlockedStep] = []
     if others:

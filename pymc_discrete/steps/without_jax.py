@@ -8,7 +8,7 @@ from pymc_discrete.targets.names import shown
 
 
 def no_jax_version(
-    names: list[str], error: NotImplementedError, instead: str = "pm.Metropolis"
+    names: list[str], error: NotImplementedError, instead: str | None = "pm.Metropolis"
 ) -> NotImplementedError:
     """The error for variables that enter a term with such an Op.
 
@@ -16,12 +16,13 @@ def no_jax_version(
     ----------
     names : the variables
     error : what JAX or PyTensor raised
-    instead : a PyMC step that can sample them
+    instead : a PyMC step that can sample them, if there is one
     """
+    why = str(error).splitlines()[0].rstrip(".")
+    other_step = "" if instead is None else f", or sample these variables with {instead}"
     return NotImplementedError(
-        f"A term that depends on {shown(names)} has an Op without a JAX version: "
-        f"{str(error).splitlines()[0]} Write the term with other Ops, register one with "
-        f"pytensor.link.jax.dispatch.jax_funcify, or sample these variables with {instead}."
+        f"A term that depends on {shown(names)} has an Op without a JAX version: {why}. Write the term with "
+        f"other Ops, or register one with pytensor.link.jax.dispatch.jax_funcify{other_step}."
     )
 
 

@@ -193,3 +193,12 @@ def test_permutations_are_not_summed_out():
     with pytest.raises(ValueError, match="'x' is a permutation"):
         pmd.marginalize(model, "x")
     assert {v.name for v in pmd.marginalize(model).free_RVs} == {"x", "mu"}
+
+
+def test_no_step_of_pymc_is_left_to_move_them():
+    """A term that JAX cannot run would leave other variables to PyMC's own steps."""
+    with pm.Model() as model:
+        x = pmd.Permutation("x", 3)
+        pm.Potential("e", pt.kv(0.5, 1.0 + x[0]))
+    with pytest.raises(NotImplementedError, match=r"depends on 'x' has an Op without.*jax_funcify\.$"):
+        pmd.AutoStep(model=model)
