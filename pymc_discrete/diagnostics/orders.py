@@ -6,7 +6,7 @@ AGREE = 0.1  # two chains agree if the mean total variation distance of their la
 # smallest numbers of sites, and of sites per label, from which a permutation is estimated
 FEWEST, EACH = 10, 3
 SITES, DRAWS = 1000, 1000  # largest numbers of sites and of draws that are compared; they are evenly spaced
-IN_ALL = 4000  # largest number of draws of all chains that are permuted
+IN_ALL = 2000  # largest number of draws of all chains that are permuted
 
 
 def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:

@@ -23,7 +23,7 @@ from pymc_discrete.diagnostics.draws import some_elements
 from pymc_discrete.diagnostics.effective import categorical_ess
 from pymc_discrete.diagnostics.orders import relabelled
 from pymc_discrete.diagnostics.rhat import categorical_rhat
-from pymc_discrete.diagnostics.summary import moved
+from pymc_discrete.diagnostics.summary import labels_switch, moved
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
 from pymc_discrete.steps.standing import FEW, FEWEST, Leaving, by_chance, held
@@ -149,7 +149,7 @@ def warnings_of_pymc(run: Run) -> list[SamplerWarning]:
 
 
 def slow_categories(run: Run) -> list[str]:
-    """A warning of categories whose indicators mix slowly."""
+    """Warnings of categories whose indicators mix slowly, and of those that do only since labels change."""
     chains = run.tree["posterior"].sizes["chain"]
     bad = {
         name: (ess, rhat, slow)
@@ -159,16 +159,21 @@ def slow_categories(run: Run) -> list[str]:
         for slow in [((ess < LEAST * chains) | (rhat > LARGEST_RHAT)) & ~np.isinf(rhat)]
         if slow.any()
     }
+    posterior, lp = run.tree["posterior"], np.asarray(run.tree["sample_stats"]["lp"])
+    within = [name for name in bad if posterior[name].ndim > 2 and labels_switch(posterior[name].data, lp)]
+    said = [labels.message_within(within)] if within else []
+    bad = {name: found for name, found in bad.items() if name not in within}
     if not bad:
-        return []
+        return said
     count = sum(int(slow.sum()) for _, _, slow in bad.values())
     of = sum(slow.size for _, _, slow in bad.values())
     least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / chains
     largest = max(float(np.nanmax(rhat[slow])) for _, rhat, slow in bad.values())
     elements = f"{count} of the {of} elements of {shown(bad)} mix" if of > 1 else f"{shown(bad)} mixes"
     return [
+        *said,
         f"{elements} slowly: of a category of the worst there are {least:.0f} effective draws per chain, and "
-        f"R-hat is up to {largest:.2f}. Draw more; pmd.summary has a row for each element."
+        f"R-hat is up to {largest:.2f}. Draw more; pmd.summary has a row for each element.",
     ]
 
 

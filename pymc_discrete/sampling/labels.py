@@ -11,6 +11,12 @@ from xarray import DataTree
 from pymc_discrete.diagnostics.orders import orders_of
 from pymc_discrete.targets.names import alike, shown
 
+SWITCHING = (
+    "This is label switching: the model is the same whatever its labels are called, and R-hat and ESS of the "
+    "labels, and of what belongs to one (the mean of a component), say nothing. pmd.relabel undoes it; or "
+    "order what the labels stand for (transform=pm.distributions.transforms.ordered)."
+)
+
 
 def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarray]:
     """The variables of which some chain has the labels in another order, and the permutations.
@@ -52,10 +58,15 @@ def message(names: tuple[str, ...], orders: np.ndarray) -> str:
     chains = "chain" if len(permuted) == 1 else "chains"
     return (
         f"{shown(names)} {verb} between chains by labels only: with the labels of {chains} {which} in "
-        f"another order (in chain {permuted[0]}, {example} in chain 0) all chains agree. This is label "
-        "switching: the model is the same whatever its labels are called, and R-hat and ESS of the labels, "
-        "and of what belongs to one (the mean of a component), say nothing. pmd.relabel "
-        "undoes it; or order what the labels stand for (transform=pm.distributions.transforms.ordered)."
+        f"another order (in chain {permuted[0]}, {example} in chain 0) all chains agree. {SWITCHING}"
+    )
+
+
+def message_within(names: list[str]) -> str:
+    """The warning for variables `names` whose labels change their order within chains."""
+    return (
+        f"The labels of {shown(names)} change within chains: with those of some draws in another order, all "
+        f"draws agree. {SWITCHING}"
     )
 
 

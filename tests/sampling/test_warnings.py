@@ -238,6 +238,21 @@ def test_labels_in_another_order_are_recognised_first(draws, density, said, scal
         )
 
 
+@pytest.mark.parametrize(("lower", "said"), [(0.0, "change within chains"), (40.0, "mix slowly")])
+def test_labels_that_change_within_chains_are_no_slow_mixing(lower, said, log):
+    """Unless the density is another one in each order."""
+    draws, other = labelled((0, 1, 2), (0, 1, 2)), labelled((1, 2, 0), (1, 2, 0))
+    in_other = np.array([np.arange(DRAWS) > 300, np.arange(DRAWS) < 150])
+    draws = np.where(in_other[..., None], other, draws)
+    lp = np.random.default_rng(1).normal(size=draws.shape[:2]) - lower * in_other
+    with pm.Model() as model:
+        pm.Categorical("z", np.full(3, 1 / 3), shape=SITES)
+    check_convergence(from_dict({"posterior": {"z": draws}, "sample_stats": {"lp": lp}}), model)
+    lines = "".join(line for line in log() if "'z'" in line)
+    assert said in lines
+    assert ("mix slowly" in lines) != ("label switching" in lines)
+
+
 def test_switched_labels_that_stand_still_are_no_other_mode(log):
     with pm.Model() as model:
         pm.Categorical("z", np.full(3, 1 / 3), shape=SITES)
