@@ -44,7 +44,7 @@ def log_partition(
     target : Target
         Of finite sites: `pmd.target_from_logdensity(fn, space)`; of a model of `pmd.learning`,
         `model.graph(params).to_target()`.
-    base : {name: (*shape, K)}, optional
+    base : {name: (..., K)}, optional
         Probabilities of the values of each site; by default all are equal. Near the target's own marginals,
         such as the means of the data, fewer temperatures are needed.
     temperatures : int or (T + 1,) float
@@ -55,7 +55,7 @@ def log_partition(
         here, since a kernel that adapts to the chains that are weighed makes the estimate biased. By default
         `block_gibbs` where differences are exact, else `gibbs_with_gradients`.
     transitions : int, of the kernel at every temperature
-    draws : (n, d) int or {name: (n, *shape)}, optional
+    draws : (n, d) int or {name: (n, ...)}, optional
         Draws of the target to go back from.
     exact : bool
         Whether these are exact and independent, as from an enumeration, and not of a Markov chain. Only then

@@ -32,7 +32,7 @@ class Neural(Model):
         Called as `network(a)` -> () or (1,) float, nats, with the values a (d,) float counted from their
         lower bounds where every site has two of them, and else with their one-hot encoding (d, K) float (see
         `Embedding`). It computes in the precision of its own weights.
-    base : {name: (N, *shape) int}, optional
+    base : {name: (N, ...) int}, optional
         Data to which the base distribution is fitted: the frequency of every value at every site, mixed with
         a share of 0.02 of the uniform distribution. By default it is uniform.
 
