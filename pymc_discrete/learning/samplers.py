@@ -159,7 +159,7 @@ class MarkovChains:
         """{name: value}, the kernel's parameters as they are tuned."""
         return self.tuner(space).tuned(kept.learned, True, jnp)
 
-    def new(self, key: Any, density: Unnormalised, n: int) -> Chains:
+    def new_chains(self, key: Any, density: Unnormalised, n: int) -> Chains:
         """n chains before their first transition."""
         learned = jax.tree.map(jnp.asarray, self.tuner(density.space).start())
         return Chains(first_states(density, key, (n,)), learned)
@@ -201,7 +201,9 @@ class ContrastiveDivergence(MarkovChains):
     ----------
     kernel, params : as returned by `pmd.kernels.gibbs_with_gradients()` and the other functions there
         A parameter that the kernel tunes follows the acceptance probability while the model is learned.
-    transitions : int, number of transitions in an iteration
+    transitions : int
+        Number of transitions in an iteration; of kernels that accept or reject, one more with probability
+        1/2, so that no parity of the sites is kept (`pmd.kernels.loop`).
     conditional_transitions : int, optional
         Number of transitions, from a uniform state, for the hidden sites given the visible ones; by default
         `transitions`.
@@ -224,7 +226,7 @@ class ContrastiveDivergence(MarkovChains):
         check_choice("start", self.start, STARTS)
 
     def begin(self, key: Any, density: Unnormalised, chains: int) -> Chains:
-        return self.new(key, density, chains)
+        return self.new_chains(key, density, chains)
 
     def draw(
         self, key: Any, density: Unnormalised, kept: Chains, chains: int, batch: Batch | None = None
@@ -275,7 +277,7 @@ class ReplayBuffer(MarkovChains):
                 f"The buffer holds {self.size} chains, and an iteration needs {chains}: "
                 "ReplayBuffer(..., size=) must be at least fit(..., chains=)."
             )
-        return self.new(key, density, self.size)
+        return self.new_chains(key, density, self.size)
 
     def draw(
         self, key: Any, density: Unnormalised, kept: Chains, chains: int, batch: Batch | None = None
