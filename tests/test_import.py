@@ -28,7 +28,17 @@ LAYERS = (
     "variational",
 )
 # within targets/: each folder and module may import what stands before it, and modules beside it
-FOUNDATION = ("indexing", "constraints", "space", "names", "jax_settings", "model_settings", "float32")
+FOUNDATION = (
+    "indexing",
+    "constraints",
+    "lattice",
+    "linear_constraint",
+    "space",
+    "names",
+    "jax_settings",
+    "model_settings",
+    "float32",
+)
 TARGETS = (FOUNDATION, ("graph",), ("structure",), ("parts",), ("colours", "forests", "interactions"))
 # what knows neither PyMC nor PyTensor: all of kernels/, of factor_graphs/ all but MODEL, and PURE
 MODEL = (

@@ -9,9 +9,12 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.kernel import Kernel
+from pymc_discrete.kernels.lines import draws_in_turn, line_visits
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.interactions import Sets
+from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.space import Variable
 
 # Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
@@ -33,7 +36,8 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     Sites that change only together (`Constraint`) are drawn in pairs, by a random matching of the sites of
     each set that does not look at the state. The conditional of a pair given its sum has one degree of
     freedom, the value of its first site, which is drawn as above. A pair of places of a permutation keeps or
-    swaps its values.
+    swaps its values. Sites of which linear combinations are known (`LinearConstraint`) are drawn along lines
+    in the same way.
 
     A step reverses the order of its sweep with probability 1/2, which makes it reversible and not only
     invariant. The sweeps of a draw (`sweeper`) keep one order: after a reversal the last sites would be drawn
@@ -72,10 +76,12 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
             if len(colours) <= UNROLLED
             else [visit_colours(target, n, colours, drawing)]
         )
-    visits += [visit_sets(target, *sets) for sets in target.coloured_sets if pairs_of(target, sets.n)]
+    for sets in target.coloured_sets:
+        visits += visits_of_sets(target, sets, visit_sets)
     visits += [scan(target, n, sites, drawing) for n, sites in target.scanned]
-    visits += [scan_sets(target, *sets) for sets in target.scanned_sets if pairs_of(target, sets.n)]
-    return visits or [lambda key, x, backward: x]  # vectors of one count have one value
+    for sets in target.scanned_sets:
+        visits += visits_of_sets(target, sets, scan_sets)
+    return visits or [lambda key, x, backward: x]  # sites that change together may have one value each
 
 
 def visit_colour(target, n: int, sites: np.ndarray, drawing: Callable):
@@ -175,6 +181,21 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
     return visit
 
 
+def visits_of_sets(target, sets: Sets, visit: Callable) -> list:
+    """The visits that draw sets of sites that change together: `visit` where they change in pairs."""
+    if isinstance(target.space.variables[sets.n].constraint, LinearConstraint):
+        return line_visits(target, sets, stretch, visit is scan_sets)
+    return [visit(target, *sets)] if pairs_of(target, sets.n) else []
+
+
+def turns_of(target, sets: Sets) -> int:
+    """The number of draws of each of these sets that a sweep makes one after another."""
+    constraint = target.space.variables[sets.n].constraint
+    if isinstance(constraint, LinearConstraint):
+        return draws_in_turn(constraint, sets.sets)
+    return pairs_of(target, sets.n) if sets.inner else 1
+
+
 def pairs_of(target, n: int) -> int:
     """The number of pairs into which the sites of each set of variable n are matched."""
     return target.space.variables[n].constraint.sites.shape[1] // 2
@@ -197,7 +218,7 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool):
 
         def of_pairs(key, x, pairs):
             return drawn_pairs(
-                key, target, n, pairs, x, lambda values: target.pair_differences(n, pairs, values, x)
+                key, target, n, pairs, x, lambda values: target.joint_differences(n, pairs, values, x)
             )
 
         if not inner:
@@ -229,7 +250,7 @@ def scan_sets(target, n: int, sets: np.ndarray, inner: bool):
                 n,
                 pair[None],
                 x,
-                lambda values: target.pair_differences(n, pair[None], values, x, joined),
+                lambda values: target.joint_differences(n, pair[None], values, x, joined),
             )
             for site in pair:
                 value = y[start + site]

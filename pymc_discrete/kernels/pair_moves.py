@@ -16,7 +16,10 @@ import numpy as np
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.local_moves import SingleSites, Weights, scaled, updated
+from pymc_discrete.targets.constraints import Constraint
 from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import SMALLEST, Space, Variable
 
 # A state that is impossible when one site of a set changes alone may be possible when another one changes
@@ -134,14 +137,14 @@ class PairsOfSites(Group):
 
     def __init__(self, n: int, start: int, v: Variable):
         super().__init__(n, start, v)
-        assert v.constraint is not None
+        assert isinstance(v.constraint, Constraint)
         first, second = np.triu_indices(v.constraint.sites.shape[1], 1)
         pairs = np.stack([v.constraint.sites[:, first], v.constraint.sites[:, second]], axis=-1)
         self.sites = pairs.reshape(-1, 2)
 
     @property
     def longest(self) -> int:
-        assert self.v.constraint is not None
+        assert isinstance(self.v.constraint, Constraint)
         sets, c = self.v.constraint.sites.shape
         return sets * (c // 2)
 
@@ -149,7 +152,7 @@ class PairsOfSites(Group):
         pairs = self.sites if rows is None else jnp.asarray(self.sites)[rows]
         rows = np.arange(len(self.sites)) if rows is None else rows
         values = self.moved(x[self.start + pairs][:, None], rows[:, None], np.arange(self.C)[None])
-        return target.pair_differences(self.n, pairs, values, x, carried)
+        return target.joint_differences(self.n, pairs, values, x, carried)
 
 
 class Transfers(PairsOfSites):
@@ -390,7 +393,20 @@ class PairMoves:
 
 
 def moves_of(space: Space) -> Any:
-    """The moves of a space: those of single sites, unless some change only together."""
+    """The moves of a space: those of single sites, unless some change only together.
+
+    Raises
+    ------
+    ValueError
+        For sites that are tied by linear equations.
+    """
+    starts = [start for start, v in space.blocks if isinstance(v.constraint, LinearConstraint)]
+    if starts:
+        tied = shown(space.names_at(np.array(starts)))
+        raise ValueError(
+            f"This kernel changes two sites at most, and linear equations tie {tied}. Use "
+            "block_gibbs, the kernel of pmd.BlockGibbs, which moves them along lines."
+        )
     return PairMoves(space) if space.constrained.any() else SingleSites(space)
 
 

@@ -24,7 +24,7 @@ from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
-from pymc_discrete.steps.suited import constrained_vectors, steps_for
+from pymc_discrete.steps.suited import moved_together, steps_for
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.integrals.choice import say_not_integrated
@@ -88,7 +88,7 @@ def steps_of(
     left = [
         str(v.name) for v in model.discrete_value_vars if v.name not in assigned and np.size(point[v.name])
     ]
-    vectors = constrained_vectors(model, left)  # which are not summed out
+    vectors = moved_together(model, left, point)  # which are summed out only where they are named
     left = [name for name in left if name not in vectors]
     stays = {*assigned, *fixed}
     moved = [str(v.name) for v in model.continuous_value_vars if v.name not in stays]
@@ -97,12 +97,12 @@ def steps_of(
         free = left and moved and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
         collapsed = choice.chosen(model, left, moved) if free else None
     else:
-        collapsed = summed_out(model, left, moved, collapse)
+        collapsed = summed_out(model, left if collapse is True else [*left, *vectors], moved, collapse)
         # what a step sums out, it has logged when it was made
         if collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
             _log.info(line)
     if collapsed:
-        left = [name for name in left if name not in collapsed.density.names]
+        left, vectors = ([n for n in group if n not in collapsed.density.names] for group in (left, vectors))
     if left or vectors:
         options: dict[str, Any] = {"initial_point": point}
         alone = not vectors and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)

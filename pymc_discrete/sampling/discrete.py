@@ -16,7 +16,7 @@ from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.discrete import INTEGRATED, DiscreteStep
 from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.standing import Leaving, leaving
-from pymc_discrete.steps.start import check_start, check_support, dispersed
+from pymc_discrete.steps.start import check_start, check_support, dispersed, solved
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.space import Space
@@ -153,10 +153,11 @@ class DiscreteBlock(Block):
         for m in target.space.members:
             if m.name in given:
                 y[m.start : m.start + m.size] = x[m.start : m.start + m.size]
-        return target.point(y)
+        return target.point(solved(target.space, y))
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
         x, target = self.target.at(point)
+        x = solved(target.space, x)
         check_support(self.target.space, x)
         _, inputs, _ = self.density.split(point)
         return target.point(possible_start(self.density, x, inputs, rng))

@@ -14,7 +14,7 @@ from pymc_discrete.collapse import choice
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
-from pymc_discrete.steps.suited import constrained_vectors, steps_for, variables_without_jax
+from pymc_discrete.steps.suited import moved_together, steps_for, variables_without_jax
 from pymc_discrete.targets.blocks import block_of, model_of, value_name
 from pymc_discrete.targets.graph.support import can_take
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
@@ -38,12 +38,12 @@ class AutoStep(DiscreteStep):
     - coefficients that discrete variables gate, in a regression with indicators: `CollapsedNUTS` with
       `integrate` takes both and the other continuous variables.
 
-    Vectors of counts with a fixed sum (Multinomial) and permutations get a `BlockGibbs` of their own, which
-    draws two elements at a time. All other discrete variables get `BlockGibbs` where conditionals are exact,
-    or `TreeGibbs` where the sites that interact are chains or trees (hidden Markov chains);
-    `DiscreteLangevin` in continuous time where differences are gradient estimates. Variables that enter a
-    term with an Op without a JAX version get PyMC's own step. A model that needs several steps has them in a
-    `CompoundStep`.
+    Vectors of counts with a fixed sum (Multinomial), permutations, and counts of which linear combinations
+    are known get a `BlockGibbs` of their own, which draws elements together. All other discrete variables
+    get `BlockGibbs` where conditionals are exact, or `TreeGibbs` where the sites that interact are chains or
+    trees (hidden Markov chains); `DiscreteLangevin` in continuous time where differences are gradient
+    estimates. Variables that enter a term with an Op without a JAX version get PyMC's own step. A model that
+    needs several steps has them in a `CompoundStep`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
     options : of `AutoStep`
     """
     named = {value_name(model, v) for v in options.get("support") or ()}
-    vectors = constrained_vectors(model, names)
+    vectors = moved_together(model, names, options.get("initial_point"))
     names = [name for name in names if name not in named and name not in vectors]
     if not names or not model.continuous_value_vars or pytensor.config.floatX != "float64":
         return None

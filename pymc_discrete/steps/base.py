@@ -50,6 +50,7 @@ class JaxStep(BlockedStep):
     ----------
     kind : which of the model's variables the step takes, "discrete" or "continuous"
     constrained : whether it takes vectors whose elements cannot change alone
+    equations : whether it moves variables along linear equations that the log density needs to hold
     columns : {sampler statistic: (title, format, value before the first draw)}, columns of the progress bar
     checked : whether the start of the chain has been checked
     learned : what tuning has learned of the chain
@@ -60,6 +61,7 @@ class JaxStep(BlockedStep):
 
     kind: ClassVar[str] = DISCRETE
     constrained: ClassVar[bool] = False
+    equations: ClassVar[bool] = False
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {}
     learned: Any
 

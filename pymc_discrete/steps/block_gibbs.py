@@ -1,12 +1,18 @@
 """The block Gibbs step."""
 
+import logging
 from typing import Any
 
 from pymc.step_methods.state import dataclass_state
 
-from pymc_discrete.kernels.block_gibbs import block_gibbs, pairs_of
+from pymc_discrete.kernels.block_gibbs import block_gibbs, turns_of
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
+from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import JOINT
+
+_log = logging.getLogger("pymc.discrete")
 
 
 @dataclass_state
@@ -23,7 +29,9 @@ class BlockGibbs(DiscreteStep):
     the linear map that joins them is updated by one column per site. Integers with a window instead of a full
     support are drawn from a random set of equally spaced values that contains the current one. The counts of
     a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its sum; random
-    pairs of places of a `pmd.Permutation` keep or swap their values.
+    pairs of places of a `pmd.Permutation` keep or swap their values. Counts x of which a `pm.Potential`
+    says that A x = y, `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn along integer vectors v
+    with A v = 0, each from its conditional on the line x + t v.
 
     Parameters
     ----------
@@ -78,6 +86,7 @@ class BlockGibbs(DiscreteStep):
 
     name = "block_gibbs"
     constrained = True
+    equations = True
     _state_class = BlockGibbsState
 
     def __init__(self, vars: Any = None, **options: Any):
@@ -97,6 +106,11 @@ class BlockGibbs(DiscreteStep):
                     "differences='exact' to pay for exact ones."
                 )
 
+        for v in self.target.space.variables:
+            if isinstance(v.constraint, LinearConstraint) and not any(map(len, v.constraint.bases)):
+                names = shown(v.name.split(JOINT))
+                _log.info(f"BlockGibbs: {names} has one value that meets all equations: nothing is drawn.")
+
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return block_gibbs()
 
@@ -110,6 +124,6 @@ class BlockGibbs(DiscreteStep):
     def _rounds(self) -> int:
         target = self.target
         in_turn = sum(len(sites) for _, sites in target.scanned)
-        in_turn += sum(len(sets) * pairs_of(target, n) for n, sets, _ in target.scanned_sets)
-        in_turn += sum(pairs_of(target, n) if inner else 1 for n, _, inner in target.coloured_sets)
+        in_turn += sum(len(sets.sets) * turns_of(target, sets) for sets in target.scanned_sets)
+        in_turn += sum(turns_of(target, sets) for sets in target.coloured_sets)
         return max(len(target.colours) + in_turn, 1)

@@ -26,7 +26,7 @@ from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.possible_start import possible_start, say_moved
 from pymc_discrete.steps.standing import FEWEST
-from pymc_discrete.steps.start import STARTS, check_start, dispersed
+from pymc_discrete.steps.start import STARTS, check_start, dispersed, solved
 from pymc_discrete.steps.watch import Watch
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.density import ModelDensity
@@ -157,6 +157,7 @@ class DiscreteStep(JaxStep):
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
         try:
             options = {**self._target_options, "with_numbers": self.with_numbers, "constrained": True}
+            options["equations"] = self.equations
             return target_of(self.model, self._names, initial_point=point, **options)
         except NotImplementedError as e:
             raise no_jax_version(self._names, e) from e
@@ -296,14 +297,16 @@ class DiscreteStep(JaxStep):
     # ------------------------------------------------------------ a chain
     def check_start(self, point: PointType) -> None:
         with announced(f"{self.named()}: the log density and its differences, to check the start"):
-            check_start(self.target, point, self.target.space.ravel(point))
+            check_start(self.target, point, solved(self.target.space, self.target.space.ravel(point)))
 
     def possible(self, point: PointType) -> np.ndarray:
         """(d,) int, the sites at a point if they are possible, else a possible state, if one is found."""
-        x = self.target.space.ravel(point)
+        space = self.target.space
+        x = space.ravel(point)
         # the same arrays as in `check_start`, so that nothing is compiled again
-        found = possible_start(self.density, x, self.density.split(point)[1], self.rng)
-        say_moved(self.target.space.names_at(np.flatnonzero(found != x)))
+        inputs = self.density.split(point)[1]
+        found = possible_start(self.density, solved(space, x), inputs, self.rng)
+        say_moved(space.names_at(np.flatnonzero(found != x)))
         return found
 
     def _move(self, point: PointType, first: bool) -> tuple[PointType, float, dict[str, Any]]:

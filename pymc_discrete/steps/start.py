@@ -12,10 +12,13 @@ from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.rounding import NOT_WORTH_IT, room
-from pymc_discrete.targets.space import UNBOUNDED, Space, Variable
+from pymc_discrete.targets.linear_constraint import LinearConstraint, range_along
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import JOINT, UNBOUNDED, Space, Variable
 from pymc_discrete.targets.target import Target
 
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
+FARTHEST = 64  # most steps along a line to such a neighbour
 BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
 STARTS = ("point", "dispersed")
 ATTEMPTS = 5  # number of states, drawn from the whole support, that are tried for a dispersed start
@@ -43,19 +46,19 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     names = [space.sites[s][0] for s in site]
     neighbours = [with_value(x, s, v) for s, v in zip(site, value, strict=True)]
     moves = random_moves(space, x, rng) if target.exact else {}
-    for n, (pairs, values_of_pairs) in moves.items():
-        names += [space.variables[n].name] * len(pairs)
+    for n, (sites, values_of_sites) in moves.items():
+        names += [space.sites[space.starts[n] + row[0]][0] for row in sites]
         neighbours += [
-            with_value(x, space.starts[n] + pair, v)
-            for pair, v in zip(pairs, values_of_pairs[:, 0], strict=True)
+            with_value(x, space.starts[n] + row, v)
+            for row, v in zip(sites, values_of_sites[:, 0], strict=True)
         ]
     try:
         _, target = target.at(point)
         logp = float(target.logdensity(x))
         claimed = np.asarray(target.differences(x))[site, column[pick]]
         if moves:
-            of_pairs = [np.asarray(d)[:, 0] for d in target.differences_of_pairs(x, moves).values()]
-            claimed = np.concatenate([claimed, *of_pairs])
+            jointly = [np.asarray(d)[:, 0] for d in target.differences_jointly(x, moves).values()]
+            claimed = np.concatenate([claimed, *jointly])
         # These are separate calls of a function that is compiled already. One call for all of them would be
         # another program to compile.
         logp_at_neighbours = np.array([float(target.logdensity(y)) for y in neighbours])
@@ -85,7 +88,7 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
     for m in space.members:
         looked_at[m.start : m.start + m.size] = names is None or m.name in names
     for start, v in space.blocks:
-        if looked_at[start : start + v.size].any():
+        if looked_at[start : start + v.size].all():
             check_constraint(v, x[start : start + v.size])
     for site in np.flatnonzero(looked_at & ~space.contains(x))[:1]:
         name, flat = space.sites[site]
@@ -105,6 +108,14 @@ def check_constraint(v: Variable, values: np.ndarray) -> None:
     ------
     pymc.exceptions.SamplingError
     """
+    if isinstance(v.constraint, LinearConstraint):
+        for row in np.flatnonzero(~v.constraint.met(values))[:1]:
+            raise SamplingError(
+                f"{v.constraint.labels[row]} is {v.constraint.sums(values)[row]} at the start, and must be "
+                f"{v.constraint.totals[row]}. Leave {shown(v.name.split(JOINT))} out of initvals: a start "
+                "is found."
+            )
+        return
     if v.constraint is None:
         return
     for vector in np.flatnonzero(~v.constraint.met(values))[:1]:
@@ -116,13 +127,41 @@ def check_constraint(v: Variable, values: np.ndarray) -> None:
         )
 
 
+def solved(space: Space, x: np.ndarray) -> np.ndarray:
+    """(d,) int, the state x, or the nearest one at which all linear equations hold and bounds are kept."""
+    y = x.copy()
+    for start, v in space.blocks:
+        sites, constraint = slice(start, start + v.size), v.constraint
+        if isinstance(constraint, LinearConstraint):
+            inside = (constraint.lower <= x[sites]) & (x[sites] <= constraint.upper)
+            if not (inside.all() and constraint.met(x[sites]).all()):
+                y[sites] = constraint.nearest(x[sites])
+    return y
+
+
 def random_moves(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[int, tuple[Any, Any]]:
-    """{variable number: (pairs (r, 2), values (r, 1, 2))}, random changes of two sites that keep constraints.
+    """{variable number: (sites (r, m), values (r, 1, m))}, random changes of sites that keep constraints.
 
     `CHECKED_NEIGHBOURS` of each variable with a constraint.
     """
     moves = {}
     for n, (start, v) in enumerate(space.blocks):
+        if isinstance(v.constraint, LinearConstraint):
+            moving = np.array([s for s, basis in enumerate(v.constraint.bases) if len(basis)], int)
+            if not len(moving):
+                continue
+            lines = v.constraint.lines(rng.choice(moving, CHECKED_NEIGHBOURS))
+            which = np.arange(CHECKED_NEIGHBOURS), rng.integers(lines.number)
+            sites, steps = lines.sites[which], lines.steps[which]
+            ends = [
+                range_along(x[start + i], s, v.lower[i], v.upper[i])
+                for i, s in zip(sites, steps, strict=True)
+            ]
+            t = np.array(
+                [rng.integers(max(least, -FARTHEST), min(most, FARTHEST) + 1) for least, most in ends]
+            )
+            moves[n] = sites, (x[start + sites] + t[:, None] * steps)[:, None]
+            continue
         if v.constraint is None or v.constraint.sites.shape[1] < 2 or not v.size:
             continue
         sets = rng.choice(v.constraint.sites, CHECKED_NEIGHBOURS)

@@ -1,8 +1,10 @@
 """The steps that suit discrete variables, by how the differences of their log density are found."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any, cast
 
+import numpy as np
 import pymc as pm
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, CompoundStep
@@ -18,6 +20,7 @@ from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.support import is_constrained
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.structure.equations import equations_of
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -46,7 +49,7 @@ def steps_for(
     NotImplementedError, ValueError
         As `AutoStep`.
     """
-    vectors = constrained_vectors(model, names)
+    vectors = moved_together(model, names, options.get("initial_point"))
     if vectors:
         return with_step_of_vectors(model, vectors, names, all_in_jax, options)
     target_options: dict[str, Any] = {
@@ -110,9 +113,18 @@ def steps_for(
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
 
-def constrained_vectors(model: pm.Model, names: list[str]) -> list[str]:
-    """Those of some value variables that are vectors whose elements cannot change alone."""
-    return [str(v.name) for rv, v in model.rvs_to_values.items() if v.name in names and is_constrained(rv)]
+def moved_together(
+    model: pm.Model, names: list[str], point: Mapping[str, np.ndarray] | None = None
+) -> list[str]:
+    """Those of some value variables that cannot change alone: tied by equations, or `is_constrained`.
+
+    Parameters
+    ----------
+    point : a point of the model, by default its initial point
+    """
+    tied = {name for e in equations_of(model, names, point) for name in e.coefficients}
+    vectors = {str(v.name) for rv, v in model.rvs_to_values.items() if is_constrained(rv)}
+    return [name for name in names if name in tied | vectors]
 
 
 def with_step_of_vectors(
@@ -125,7 +137,7 @@ def with_step_of_vectors(
     """
     if options.get("integrate") is not None:
         raise ValueError(
-            f"integrate= does not go with {shown(vectors)}, whose elements change two at a time. Leave "
+            f"integrate= does not go with {shown(vectors)}, whose elements change together. Leave "
             "integrate= out, or name the variables that are to move with coefficients integrated out, and "
             f"give {shown(vectors)} a pmd.BlockGibbs."
         )
@@ -138,7 +150,7 @@ def with_step_of_vectors(
             model, others, all_in_jax=all_in_jax, **{**options, **restricted(options, model, others)}
         )
         steps += getattr(step, "methods", [step])
-    _log.info(f"AutoStep: BlockGibbs for {shown(vectors)}: two elements change at a time")
+    _log.info(f"AutoStep: BlockGibbs for {shown(vectors)}: elements change together")
     exact = {**options, **restricted(options, model, vectors), "differences": "exact"}
     steps.append(BlockGibbs(vectors, model=model, **exact))
     return steps[0] if len(steps) == 1 else CompoundStep(steps)

@@ -52,6 +52,7 @@ class TreeGibbs(BlockGibbs):
 
     name = "tree_gibbs"
     constrained = False
+    equations = False
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
         return tree_gibbs()

@@ -36,12 +36,13 @@ from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
-from pymc_discrete.targets.parts.elements import Pairs
+from pymc_discrete.targets.parts.evaluate import JointMoves
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
-from pymc_discrete.targets.space import SMALLEST, Space, masked
+from pymc_discrete.targets.space import JOINT, SMALLEST, Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.equations import Equations
 from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure.terms import Term
 from pymc_discrete.targets.structure_of_model import Structure, with_numbers
@@ -76,6 +77,52 @@ def constraints_of(model: pm.Model, names: list[str]) -> dict[str, Any]:
     return {"sums": sums, "permutations": [name for name, rv in rvs.items() if is_permutation(rv)]}
 
 
+def systems_of(
+    equations: Sequence[Equations], sums: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]
+) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
+    """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them.
+
+    The fixed sums of these variables are equations, too.
+
+    Parameters
+    ----------
+    sums : {variable: its fixed sums}
+    shapes : {variable: shape}
+    """
+    groups: list[set[str]] = []
+    for e in equations:
+        joined = set(e.coefficients).union(*(g for g in groups if g & set(e.coefficients)))
+        groups = [g for g in groups if not g & joined] + [joined]
+    systems = {}
+    for group in groups:
+        names = tuple(name for name in shapes if name in group)
+        blocks: list[dict[str, np.ndarray]] = []
+        totals: list[np.ndarray] = []
+        labels: list[str] = []
+        for e in equations:
+            if set(e.coefficients) <= group:
+                blocks.append(e.coefficients)
+                totals.append(e.totals)
+                labels += e.labels
+        for name in names:
+            if name in sums:
+                *batch, c = shapes[name]
+                blocks.append({name: np.kron(np.eye(int(np.prod(batch)), dtype=int), np.ones(c, int))})
+                totals.append(np.broadcast_to(sums[name], batch).reshape(-1))
+                labels += [f"the sum of {name!r}" + (f"{list(i)}" if i else "") for i in np.ndindex(*batch)]
+        sizes = {name: int(np.prod(shapes[name])) for name in names}
+        matrix = np.concatenate(
+            [
+                np.concatenate(
+                    [block.get(name, np.zeros((len(y), sizes[name]), int)) for name in names], axis=1
+                )
+                for block, y in zip(blocks, totals, strict=True)
+            ]
+        )
+        systems[names] = (matrix, np.concatenate(totals), labels)
+    return systems
+
+
 def sites_of(
     model: pm.Model, names: list[str], point: dict[str, np.ndarray], support: dict[str, Any] | None
 ) -> tuple[dict[str, Bounds], dict[str, float]]:
@@ -104,6 +151,8 @@ class ModelDensity(Density):
     integrate : names of value variables that are integrated out
     whole : names of variables and potentials whose terms belong to the block's also where they turn out not
         to depend on it
+    equations : linear equations between the block's variables, which constrain the space and are taken out of
+        the log density
 
     Attributes
     ----------
@@ -133,6 +182,7 @@ class ModelDensity(Density):
         structure: Structure | None = None,
         integrate: Sequence[str] = (),
         whole: Sequence[str] = (),
+        equations: Sequence[Equations] = (),
     ):
         super().__init__()
         self.names = names
@@ -140,12 +190,27 @@ class ModelDensity(Density):
         shapes = {name: np.shape(point[name]) for name in names}
         nominal = [name for name in names if is_nominal(model, name)]
         constraints = constraints_of(model, names)
+        systems = systems_of(equations, constraints["sums"], shapes)
+        tied = {name for together in systems for name in together}
+        constraints["sums"] = {name: y for name, y in constraints["sums"].items() if name not in tied}
+        constraints["equations"] = systems
 
         each = Space.build(supports, shapes, window, scale, nominal, **constraints)
         written = model if structure is None else with_numbers(model, structure)
         kinds = {v.name: v.kind for v in each.variables if v.constraint is None} if join else None
-        constrained = [v.name for v in each.variables if v.constraint is not None]
-        self.graph = logp_graph(written, names, point, supports, kinds, constrained=constrained)
+        constrained = {
+            name for v in each.variables if v.constraint is not None for name in v.name.split(JOINT)
+        }
+        self.graph = logp_graph(
+            written,
+            names,
+            point,
+            supports,
+            kinds,
+            united=[list(together) for together in systems],
+            constrained=constrained,
+            equal={e.place: e.shape for e in equations},
+        )
         if not width_of_models():
             self.graph = narrowed(self.graph, model, supports)
         labels = [str(v.name) for v in self.graph.values]
@@ -524,24 +589,24 @@ class ModelDensity(Density):
     # ------------------------------------------------------------ sites that change together
     @property
     def constrained(self) -> bool:
-        """Whether there are sites that change only together with another one."""
+        """Whether there are sites that change only together with others."""
         return bool(self.space.constrained.any())
 
-    def pair_differences(self, n: int, pairs, values, x, context: Context, carried=None):
+    def joint_differences(self, n: int, sites, values, x, context: Context, carried=None):
         if carried is None:
             state, ats = self.state(x, context), [()] * len(self.parts)
         else:
             tensors, ats = carried
             state = self.state(x, context, tensors)
         v, total = self.space.variables[n], jnp.zeros(values.shape[:2])
-        lower, upper = (jnp.asarray(bound)[pairs][:, None] for bound in (v.lower, v.upper))
+        lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
         # what is computed beyond the bounds is masked below, and its terms need not be defined there
-        moves = Pairs(pairs, jnp.clip(values, lower, upper))
+        moves = JointMoves(sites, jnp.clip(values, lower, upper))
         for part, at, c in zip(self.parts, ats, context.parts, strict=True):
             if n in part.variables and not (part.mixing and carried is None):
-                total = total + part.pair_differences(n, state, at, c, moves)
-        now = x[self.space.starts[n] + pairs]
-        inside = self.space.inside_pairs(n, pairs, values, now)
+                total = total + part.joint_differences(n, state, at, c, moves)
+        now = x[self.space.starts[n] + sites]
+        inside = self.space.inside_jointly(n, sites, values, now)
         total = jnp.where(inside & ~jnp.isnan(total), total, -jnp.inf)
         return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, total)
 

@@ -154,14 +154,14 @@ class FunctionDensity(Density):
     ) -> tuple[Any, ...]:
         return ()
 
-    def pair_differences(
-        self, n: int, pairs: Array, values: Array, x: Array, context: Any, carried: Any = None
+    def joint_differences(
+        self, n: int, sites: Array, values: Array, x: Array, context: Any, carried: Any = None
     ) -> Array:
-        sites = self.space.starts[n] + pairs
-        at = lambda pair, both: self.logdensity(x.at[pair].set(both), context)
-        then = jax.vmap(jax.vmap(at, (None, 0)))(sites, values)
-        now, logp = x[sites], self.logdensity(x, context)
-        inside = self.space.inside_pairs(n, pairs, values, now)
+        numbers = self.space.starts[n] + sites
+        at = lambda row, new: self.logdensity(x.at[row].set(new), context)
+        then = jax.vmap(jax.vmap(at, (None, 0)))(numbers, values)
+        now, logp = x[numbers], self.logdensity(x, context)
+        inside = self.space.inside_jointly(n, sites, values, now)
         d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
         return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, d)

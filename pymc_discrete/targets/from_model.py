@@ -1,5 +1,6 @@
 """A target from a PyMC model and some of its discrete variables."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pymc_discrete.targets.integrals.integrate import quadratic_in
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.structure.equations import Equations, equations_of
 from pymc_discrete.targets.structure_of_model import Structure, key_of_object
 from pymc_discrete.targets.target import Target
 
@@ -87,12 +89,15 @@ def target_of(
     integrate: Any = None,
     with_numbers: bool,
     constrained: bool = False,
+    equations: bool = False,
 ) -> Target:
     """As `target_from_model`.
 
     Parameters
     ----------
     constrained : whether the block may have vectors whose elements cannot change alone
+    equations : whether linear equations between variables of the block, which the log density needs to hold,
+        become a constraint of the space
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ by these
     """
@@ -130,6 +135,7 @@ def target_of(
                 window,
                 with_numbers,
                 coefficients_of(model, integrate, names),
+                equations=equations_of(model, names, point) if equations else (),
             )
         )
 
@@ -179,6 +185,7 @@ def density_of(
     with_numbers: bool,
     integrate: tuple[str, ...] = (),
     whole: tuple[str, ...] = (),
+    equations: Sequence[Equations] = (),
 ) -> ModelDensity:
     """A density that shares what was analysed and compiled with those of models of the same structure."""
     asked = (
@@ -188,6 +195,7 @@ def density_of(
         whole,
         key_of_object([window, sites_of(model, names, point, support), constraints_of(model, names)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
+        key_of_object([tuple(e) for e in equations]),
     )
 
     def make(structure: Structure) -> ModelDensity:
@@ -201,6 +209,9 @@ def density_of(
             structure=structure,
             integrate=integrate,
             whole=whole,
+            equations=equations,
         )
 
+    # the numbers that equations compare are a part of the space
+    with_numbers = with_numbers and not equations
     return _kept.get(model, asked, make, lambda kept, numbers: kept.for_model(point, numbers), with_numbers)

@@ -14,6 +14,7 @@ from jax import Array
 
 from pymc_discrete.targets.constraints import Constraint, FixedSums, Permutations
 from pymc_discrete.targets.indexing import picked
+from pymc_discrete.targets.linear_constraint import LinearConstraint
 
 # In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
 # by offsets from the current value, except for variables in the argument `whole` of `Space.build`.
@@ -21,6 +22,7 @@ LARGEST_SUPPORT = 256
 # takes the place of a missing bound; a bound that the user gives may be larger, up to LARGEST_BOUND
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
+JOINT = ", "  # between the names of variables that equations join into one
 WIDTH = 8  # default of `Variable.width`
 SMALLEST = 8.0  # the offsets of a window "auto" reach at least so far
 
@@ -43,7 +45,7 @@ class Variable:
     width : int
         Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
         of which one is the current value.
-    constraint : Constraint, optional
+    constraint : Constraint or LinearConstraint, optional
         Sets of sites that change together; None where every site may change alone.
     """
 
@@ -54,7 +56,7 @@ class Variable:
     offsets: np.ndarray | None
     nominal: bool = False
     width: int = WIDTH
-    constraint: Constraint | None = None
+    constraint: Constraint | LinearConstraint | None = None
 
     @property
     def size(self) -> int:
@@ -198,6 +200,7 @@ class Space:
         widths: Mapping[str, int] | None = None,
         sums: Mapping[str, Any] | None = None,
         permutations: Collection[str] = (),
+        equations: Mapping[tuple[str, ...], tuple[Any, ...]] | None = None,
     ) -> "Space":
         """A space from supports.
 
@@ -225,21 +228,28 @@ class Space:
         permutations : collection of str
             Names of variables whose vectors, along the last axis, are permutations of 0, ..., n - 1, the
             values of their support.
+        equations : {names: (A, y)}, optional
+            Linear equations A x = y between the elements x (n,) of some variables, one after another in the
+            order of the names: A (m, n) and y (m,), integers. Names for messages, one for each equation, may
+            follow. The variables become one variable of the space.
 
         Raises
         ------
         TypeError, ValueError
             For arguments that do not fit together, with the name of the variable.
         """
-        variables = []
+        variables: list[Variable] = []
+        # {name: (shape, lower, upper, whether a bound is missing)}
+        arrays: dict[str, tuple[tuple[int, ...], np.ndarray, np.ndarray, bool]] = {}
         if not isinstance(supports, Mapping):
             raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
-        named = {"nominal": nominal, "permutations": permutations}
+        named: dict[str, Collection[str]] = {"nominal": nominal, "permutations": permutations}
         for argument, names in named.items():
             if isinstance(names, str):
                 raise TypeError(
                     f"{argument} must be a list of names, got {names!r}. One name is [{names!r}]."
                 )
+        named["equations"] = [name for names in equations or () for name in names]
         arguments = {"window": window, "shapes": shapes, "sums": sums}
         given = [(argument, value) for argument, value in arguments.items() if isinstance(value, Mapping)]
         for argument, names in [*given, *named.items()]:
@@ -279,26 +289,48 @@ class Space:
                     f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
                     f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
                 )
-            constraint: Constraint | None = None
-            if sums is not None and name in sums:
+            arrays[name] = (shape, lower, upper, unbounded)
+        joined = {name: names for names in equations or () for name in names}
+        members: list[Member] = []
+        start = 0
+        for names in dict.fromkeys(joined.get(name, (name,)) for name in arrays):
+            for name in names:
+                members.append(Member(name, arrays[name][0], start))
+                start += members[-1].size
+            lower, upper = (np.concatenate([arrays[name][end] for name in names]) for end in (1, 2))
+            name, shape = names[0], arrays[names[0]][0] if len(names) == 1 else lower.shape
+            unbounded = any(arrays[n][3] for n in names)
+            constraint: Constraint | LinearConstraint | None = None
+            if equations is not None and names in equations:
+                matrix, totals, *labels = equations[names]
+                constraint = LinearConstraint.build(JOINT.join(names), matrix, totals, lower, upper, *labels)
+                unbounded = bool((np.maximum(-constraint.lower, constraint.upper) >= UNBOUNDED).any())
+            elif sums is not None and name in sums:
                 constraint = FixedSums.build(name, sums[name], shape, lower, upper)
             elif name in permutations:
                 constraint = Permutations.build(name, shape, lower, upper)
             if constraint is not None:
                 lower, upper = constraint.tightened(lower, upper)
-            window_of_name = window.get(name, "auto") if isinstance(window, dict) else window
             widest = int((upper - lower).max(initial=0)) + 1
-            reach = 2.0 * (scale or {}).get(name, 0.0) if unbounded else widest / 4
+            window_of_name = window.get(name, "auto") if isinstance(window, dict) else window
+            reach = 2.0 * max((scale or {}).get(n, 0.0) for n in names) if unbounded else widest / 4
             # computed for finite variables too, so that an invalid window is always an error
             offsets = offsets_of(name, window_of_name, max(SMALLEST, reach))
-            all_values = name in permutations or (name in whole and not unbounded)
+            all_values = name in permutations or (all(n in whole for n in names) and not unbounded)
             finite = widest <= LARGEST_SUPPORT or all_values
-            width = (widths or {}).get(name, WIDTH)
-            offsets_or_all = None if finite else offsets
             variables.append(
-                Variable(name, shape, lower, upper, offsets_or_all, name in nominal, width, constraint)
+                Variable(
+                    JOINT.join(names),
+                    shape,
+                    lower,
+                    upper,
+                    None if finite else offsets,
+                    any(n in nominal for n in names),
+                    max((widths or {}).get(n, WIDTH) for n in names),
+                    constraint,
+                )
             )
-        return cls(variables)
+        return cls(variables, members)
 
     def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
         """The same sites, where variables of one kind are joined.
@@ -306,22 +338,24 @@ class Space:
         Parameters
         ----------
         groups : list of lists of str
-            The names of the variables in each group, which have the same `Variable.kind`. A variable with a
-            constraint is alone in its group.
+            The names of the arrays in each group. They are those of one variable with a constraint, or those
+            of variables with the same `Variable.kind`.
         names : list of str
             The name of the variable that takes the place of each group.
         """
-        by_name, variables, members, start = {v.name: v for v in self.variables}, [], [], 0
+        by_name, shapes = {v.name: v for v in self.variables}, {m.name: m.shape for m in self.members}
+        variables, members, start = [], [], 0
         for group, name in zip(groups, names, strict=True):
-            parts = [by_name[n] for n in group]
-            for v in parts:
-                members.append(Member(v.name, v.shape, start))
-                start += v.size
+            whole = by_name.get(JOINT.join(group))
+            parts = [by_name[n] for n in group] if whole is None else [whole]
+            for n in group:
+                members.append(Member(n, shapes[n], start))
+                start += members[-1].size
             lower, upper = (np.concatenate([getattr(v, end) for v in parts]) for end in ("lower", "upper"))
-            first = parts[0]
+            first = replace(parts[0], name=name)
             alone = len(parts) == 1
             variables.append(
-                first if alone else replace(first, name=name, shape=(len(lower),), lower=lower, upper=upper)
+                first if alone else replace(first, shape=(len(lower),), lower=lower, upper=upper)
             )
         return Space(variables, members)
 
@@ -485,22 +519,22 @@ class Space:
         met = [v.constraint.met(x[a : a + v.size]).all() for a, v in self.blocks if v.constraint is not None]
         return functools.reduce(operator.and_, met, True)
 
-    def inside_pairs(self, n: int, pairs: Any, values: Any, now: Any) -> Any:
-        """(r, C) bool, whether pairs are between their bounds at values, and meet their constraint.
+    def inside_jointly(self, n: int, sites: Any, values: Any, now: Any) -> Any:
+        """(r, C) bool, whether all sites of a row are between their bounds, at values that they can take.
 
         Parameters
         ----------
         n : int
             The number of the variable.
-        pairs : (r, 2) int
-            Sites of one set each, counted within the variable.
-        values : (r, C, 2) int
+        sites : (r, m) int
+            Sites of one set in each row, counted within the variable.
+        values : (r, C, m) int
             The values that they would take.
-        now : (r, 2) int
+        now : (r, m) int
             Their current values.
         """
         v = self.variables[n]
-        lower, upper = (jnp.asarray(bound)[pairs][:, None] for bound in (v.lower, v.upper))
+        lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
         assert v.constraint is not None
         return ((values >= lower) & (values <= upper)).all(axis=-1) & v.constraint.kept(values, now)
 

@@ -50,7 +50,7 @@ class Density(ABC):
     def compiled(self, name: str) -> Callable[..., Any]:
         """The method of this name, compiled at the first call for all targets with this density."""
         if name not in self._programs:
-            on_host = name in ("evaluated", "evaluated_pairs")
+            on_host = name in ("evaluated", "evaluated_jointly")
             level = SELDOM if on_host and self.space.d <= FEW_SITES else REPEATED
             self._programs[name] = jitted(getattr(self, name), level)
         return self._programs[name]
@@ -144,10 +144,10 @@ class Density(ABC):
     def differences_alone(self, x: Array, context: Any) -> Array:
         raise TypeError(f"A {type(self).__name__} has no sites that change only together.")
 
-    def pair_differences(
-        self, n: int, pairs: Array, values: Array, x: Array, context: Any, carried: Any = None
+    def joint_differences(
+        self, n: int, sites: Array, values: Array, x: Array, context: Any, carried: Any = None
     ) -> Array:
-        raise TypeError(f"A {type(self).__name__} has no differences of pairs of sites.")
+        raise TypeError(f"A {type(self).__name__} has no differences of sites that move together.")
 
     @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
@@ -170,13 +170,13 @@ class Density(ABC):
         )
         return self.logdensity(x, context), differences, self.rest(context)
 
-    def evaluated_pairs(
+    def evaluated_jointly(
         self, inputs: Any, x: Array, moves: dict[int, tuple[Array, Array]]
     ) -> dict[int, Array]:
-        """{variable number: (r, C) nats}, `pair_differences` of {variable number: (pairs, values)}."""
+        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}."""
         context = self.prepare(inputs)
         carried = self.carried(x, context)
-        return {n: self.pair_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
+        return {n: self.joint_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
 
 
 @jax.tree_util.register_pytree_node_class
@@ -448,8 +448,8 @@ class Target:
         """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
         return self.density.carried_after(n, site, value, x, carried, self.ready())
 
-    def pair_differences(self, n: int, pairs: Array, values: Array, x: Array, carried: Any = None) -> Array:
-        """(r, C) nats: log density with both sites of each pair at a candidate, less that at x.
+    def joint_differences(self, n: int, sites: Array, values: Array, x: Array, carried: Any = None) -> Array:
+        """(r, C) nats: log density with all sites of each row at a candidate, less that at x.
 
         0 at the current values, -inf where the values are outside the support or break the constraint.
 
@@ -457,23 +457,23 @@ class Target:
         ----------
         n : int
             The number of a variable whose sites change together.
-        pairs : (r, 2) int
-            Two sites of one set each, counted within the variable.
-        values : (r, C, 2) int
+        sites : (r, m) int
+            Sites of one set in each row, counted within the variable; one may stand in a row several times.
+        values : (r, C, m) int
             The candidates.
         x : (d,) int
         carried : as `carried(x)` returns it, optional
             Without it the terms in which every site interacts with every other are left out.
         """
-        return self.density.pair_differences(n, pairs, values, x, self.ready(), carried)
+        return self.density.joint_differences(n, sites, values, x, self.ready(), carried)
 
-    def differences_of_pairs(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
-        """{variable number: (r, C) nats}, `pair_differences` of {variable number: (pairs, values)}.
+    def differences_jointly(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
+        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}.
 
         Computed on the host, with all terms.
         """
         with self.density.running(traced=False):
-            function = self.density.compiled("evaluated_pairs")
+            function = self.density.compiled("evaluated_jointly")
             return function(self._inputs_of_context(), jnp.asarray(x), moves)
 
     def describe(self) -> dict[str, dict[str, Any]]:

@@ -194,7 +194,7 @@ def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
 def test_the_checks_see_elements_that_count_twice(monkeypatch):
     """What two counts of a pair share, as if it were of the second one alone too."""
     monkeypatch.setattr(
-        in_place, "alone", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].sites[:, 1]]
+        in_place, "counted_once", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].each]
     )
     with pm.Model() as model:
         ranges, _ = three_cells()

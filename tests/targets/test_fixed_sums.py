@@ -133,7 +133,7 @@ def moves_of(target, n):
 
 
 differences = jax.jit(
-    lambda target, n, pairs, values, x: target.pair_differences(n, pairs, values, x, target.carried(x)),
+    lambda target, n, pairs, values, x: target.joint_differences(n, pairs, values, x, target.carried(x)),
     static_argnums=1,
 )
 
@@ -177,7 +177,7 @@ def test_on_stretches():
 def test_the_check_sees_elements_that_count_twice(monkeypatch):
     """Elements of both sites, as if they were of the second one alone too."""
     monkeypatch.setattr(
-        in_place, "alone", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].sites[:, 1]]
+        in_place, "counted_once", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].each]
     )
     built.cache_clear()
     try:

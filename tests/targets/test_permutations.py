@@ -167,7 +167,7 @@ def test_differences_of_swaps_are_those_of_the_model(build):
 def test_the_check_sees_elements_that_count_twice(monkeypatch):
     """Elements of both places, as if they were of the second one alone too."""
     monkeypatch.setattr(
-        in_place, "alone", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].sites[:, 1]]
+        in_place, "counted_once", lambda var, elements, n, *rest: jnp.asarray(elements.mask)[rest[-1].each]
     )
     built.cache_clear()
     try:

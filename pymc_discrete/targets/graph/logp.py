@@ -1,7 +1,7 @@
 """The log density of a model, written for a block of its variables."""
 
 import weakref
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.comparisons import comparisons
 from pymc_discrete.targets.graph.guards import index_guards
 from pymc_discrete.targets.graph.labels import labels_first
 from pymc_discrete.targets.graph.lifting import lift
@@ -58,6 +59,8 @@ def logp_graph(
     kinds: dict[str, Hashable] | None = None,
     vectors: dict[str, list[str]] | None = None,
     constrained: Collection[str] = (),
+    united: Sequence[list[str]] = (),
+    equal: Mapping[tuple[int, int], tuple[int, ...]] | None = None,
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -72,8 +75,11 @@ def logp_graph(
     kinds : {name: key}; only variables of the block with equal keys may become parts of one vector, and a
         variable without a key stays by itself
     vectors : {name: variables outside the block that become parts of one vector of this name}
+    united : names of variables of the block that become one vector each, whatever their terms
     constrained : names of variables of the block that are, at every state at which the graph is evaluated,
         counts with the sums of their distribution, or permutations: the graph does not check that
+    equal : {(number of a term, number of a comparison in it): shape of the comparison}, comparisons that hold
+        at every state at which the graph is evaluated, which are left out
 
     Raises
     ------
@@ -86,12 +92,18 @@ def logp_graph(
     """
     raw = terms_of(model)
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
+    hold: dict[Variable, Variable] = {
+        comparison: pt.constant(np.full(equal[t, c], outcome))
+        for t in {t for t, _ in equal or ()}
+        for c, (comparison, outcome) in enumerate(comparisons(raw[t]))
+        if equal is not None and (t, c) in equal
+    }
     refuse_random(list(zip(labels, raw, strict=True)))
     shared = [(v, v.get_value()) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
     typed = {
         v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars
     }
-    replace: dict[Variable, Variable] = dict(typed)
+    replace: dict[Variable, Variable] = typed | hold
     replace.update({v: pt.constant(value, name=v.name) for v, value in shared})
     replace.update(
         {v: promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")}
@@ -105,7 +117,9 @@ def logp_graph(
     valid = {v for v in model.value_vars if v.name in constrained}
     named = without_checks(labels, raw, replace, valid)
     named = fixed_in_size(named, list(block.values()), others)
-    stacked = Stacked(named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}))
+    stacked = Stacked(
+        named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}), united
+    )
     terms, decisions = decided([t for _, t in stacked.terms])
     values, others, outputs = canonical(stacked.values, stacked.others, terms)
     outputs, derived = hoisted(outputs, f"{NUMBER}for {shown(names)}: ")

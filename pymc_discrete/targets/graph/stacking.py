@@ -431,6 +431,7 @@ class Stacked:
     kinds : {name of a value variable: key}; only variables of equal keys may become parts of one vector, and
         a variable without a key stays by itself
     others : {name: the model's other value variables that become one vector of this name, or a single one}
+    united : names of value variables that become one vector each, whatever graphs they stand in
 
     Attributes
     ----------
@@ -446,6 +447,7 @@ class Stacked:
         values: list[Variable],
         kinds: dict[str, Hashable],
         others: Mapping[str, Sequence[Variable]],
+        united: Sequence[list[str]] = (),
     ):
         similar = Alike()
         parts = [(name, part) for name, term in terms for part in similar_summands(term, similar)]
@@ -456,11 +458,12 @@ class Stacked:
             for node in toposort([part for _, part in parts])
             for numbers in similar.inputs(node)
         ]
-        united = variables_to_unite(values, kinds, graphs)
-        self.groups = [[str(v.name) for v in members] for members in united]
+        vectors_of_block = variables_to_unite(values, kinds, graphs, united)
+        self.groups = [[str(v.name) for v in members] for members in vectors_of_block]
         self.groups_of_others = [[str(v.name) for v in members] for members in others.values()]
         block = {
-            shown(names, quoted=False): members for names, members in zip(self.groups, united, strict=True)
+            shown(names, quoted=False): members
+            for names, members in zip(self.groups, vectors_of_block, strict=True)
         }
         vectors = Vectors(block | dict(others))
         self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]
@@ -501,7 +504,10 @@ def similar_summands(term: Variable, alike: Alike) -> list[Variable]:
 
 
 def variables_to_unite(
-    values: list[Variable], kinds: dict[str, Hashable], graphs: list[list[Variable]]
+    values: list[Variable],
+    kinds: dict[str, Hashable],
+    graphs: list[list[Variable]],
+    united: Sequence[list[str]] = (),
 ) -> list[list[Variable]]:
     """Groups of variables that become one vector each, ordered by their first variables.
 
@@ -511,6 +517,7 @@ def variables_to_unite(
     Parameters
     ----------
     graphs : groups of graphs of equal structure
+    united : names of variables without a kind that are one group each
     """
     candidates = {v for v in values if v.name in kinds}
     parent = {v: v for v in candidates}  # a union-find forest
@@ -544,5 +551,7 @@ def variables_to_unite(
     for v in values:
         group = by_root[root(v) if v in candidates else v]
         group = group if len(group) >= LEAST else [v]
+        for names in united:
+            group = [u for u in values if u.name in names] if v.name in names else group
         groups.setdefault(group[0], group)
     return list(groups.values())

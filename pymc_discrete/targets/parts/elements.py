@@ -1,7 +1,7 @@
 """Elements of a tensor, grouped by the sites that they depend on, and sums of their changes."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,7 @@ from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.indexing import picked
-from pymc_discrete.targets.parts.evaluate import Moves, Reader
+from pymc_discrete.targets.parts.evaluate import JointMoves, Moves, Reader
 from pymc_discrete.targets.parts.part import BlockState
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
@@ -100,7 +100,7 @@ def elements_per_variable(
     elements : (n,) int
         Flat indices of the elements; by default 0, ..., n - 1.
     pad : bool
-        Whether every site of a variable gets one entry, see `SiteElements.complete`. Sites that move in pairs
+        Whether every site of a variable gets one entry, see `SiteElements.complete`. Sites that move together
         always do.
     """
     elements = np.arange(len(sites)) if elements is None else elements
@@ -109,7 +109,7 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            padded = pad or v.constraint is not None  # pairs of sites are looked up by their sites
+            padded = pad or v.constraint is not None  # what sites change together is looked up by site
             by_variable[n] = SiteElements.build(
                 owner[of_variable], element[of_variable], start, v.size, padded
             )
@@ -143,60 +143,46 @@ def after_moves(
     return jnp.broadcast_to(values, (candidates.shape[0], elements.index.shape[1], candidates.shape[1]))
 
 
-class Pairs(NamedTuple):
-    """Pairs of sites of one variable that move together, each pair within one of the variable's sets.
-
-    Attributes
-    ----------
-    sites : (r, 2) int
-        The sites, counted within the variable.
-    values : (r, C, 2) int
-        The values that they move to, at each of C candidates.
-    """
-
-    sites: Any
-    values: Any
-
-    @property
-    def swapped(self) -> "Pairs":
-        """The same pairs with the second site first."""
-        return Pairs(self.sites[:, ::-1], self.values[..., ::-1])
-
-
-def after_moves_of_pairs(
+def after_joint_moves(
     var: Variable,
     elements: SiteElements,
     n: int,
     state: BlockState,
     dependence: Dependence,
     space: Space,
-    pairs: Pairs,
+    moves: JointMoves,
 ):
-    """(r, m, C), the elements of a tensor that depend on the first site of each pair, after both have moved.
+    """(r m, k, C), the elements of a tensor that depend on each site of each row, after all of the row moved.
 
     Parameters
     ----------
-    elements : the elements that depend on each site of variable n, one entry for every site
+    elements : the k elements that depend on each site of variable n, one entry for every site
     """
-    # for `Moves` the second site is one for each evaluated entry, also where all pairs are known beforehand
-    first, second = pairs.sites.T
-    second = space.starts[n] + jnp.asarray(second)
-    moves = Moves([elements.site, second], [pairs.values[..., 0], pairs.values[..., 1]])
-    values = Reader(dependence, state.arrays, first, moves).read(var, elements.index)
-    return jnp.broadcast_to(values, (first.shape[0], elements.index.shape[1], pairs.values.shape[1]))
+    jointly = (dependence.graph.values[n], moves)
+    reader = Reader(
+        dependence, state.arrays, moves.each, Moves([elements.site], [moves.values_of_each], jointly)
+    )
+    values = reader.read(var, elements.index)
+    shape = (moves.sites.size, elements.index.shape[1], moves.values.shape[1])
+    return jnp.broadcast_to(values, shape)
 
 
-def alone(var: Variable, elements: SiteElements, n: int, dependence: Dependence, space: Space, pairs: Pairs):
-    """(r, m) bool, which elements of the second site of each pair do not depend on the first site.
+def counted_once(
+    var: Variable, elements: SiteElements, n: int, dependence: Dependence, space: Space, moves: JointMoves
+):
+    """(r m, k) bool, which elements of each site of each row depend on no site that stands before it there.
 
-    The others are among the elements of the first site. Padding is False.
+    Each element that some site of a row changes is thus selected once. Padding is False.
     """
-    first, second = pairs.sites.T
-    mask = jnp.asarray(elements.mask)[second]
+    m = moves.sites.shape[1]
+    mask = jnp.asarray(elements.mask)[moves.each] & moves.first[:, None]
     sites = dependence.sparse(var)[elements.index]
     if sites.shape[-1] < 2:
         return mask
-    return mask & ~(jnp.asarray(sites)[second] == (space.starts[n] + first)[:, None, None]).any(axis=-1)
+    before = np.tile(np.tri(m, k=-1, dtype=bool), (moves.sites.shape[0], 1))
+    earlier = jnp.where(before, jnp.repeat(space.starts[n] + moves.sites, m, axis=0), -2)
+    depends = jnp.asarray(sites)[moves.each][..., None] == earlier[:, None, None]
+    return mask & ~depends.any(axis=(-2, -1))
 
 
 @dataclass

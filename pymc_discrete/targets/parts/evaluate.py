@@ -11,6 +11,42 @@ from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.reads import Elements, Entries
 
 
+class JointMoves(NamedTuple):
+    """Sites of one variable that move together: m sites in each of r rows.
+
+    Attributes
+    ----------
+    sites : (r, m) int
+        The sites, counted within the variable. One may stand several times in a row, with the same values.
+    values : (r, C, m) int
+        The values that they move to, at each of C candidates.
+    """
+
+    sites: Any
+    values: Any
+
+    @property
+    def each(self) -> Any:
+        """(r m,) int, the sites, row by row."""
+        return self.sites.reshape(-1)
+
+    @property
+    def values_of_each(self) -> Any:
+        """(r m, C) int, the values that each site moves to."""
+        return jnp.moveaxis(self.values, 2, 1).reshape(-1, self.values.shape[1])
+
+    @property
+    def first(self) -> Any:
+        """(r m,) bool, False where the same site stands in its row before."""
+        before = np.tri(self.sites.shape[1], k=-1, dtype=bool)
+        again = (self.sites[:, :, None] == self.sites[:, None, :]) & before
+        return ~again.any(axis=-1).reshape(-1)
+
+    def summed(self, changes: Any) -> Any:
+        """(r, ...), what all sites of a row change, from the changes (r m, ...) of each."""
+        return changes.reshape(*self.sites.shape, *changes.shape[1:]).sum(axis=1)
+
+
 class Moves(NamedTuple):
     """The sites that move in each entry of an index table, and their candidate values.
 
@@ -19,14 +55,16 @@ class Moves(NamedTuple):
     Attributes
     ----------
     sites : [(R,) int]
-        The site that moves in each entry of the index tables, known when the program is compiled. Or (r,)
-        int, known at run time only: the site that moves in each of the r entries that are evaluated.
+        The site that moves in each entry of the index tables.
     candidates : [(r, k) int]
         The values that it takes, for the r entries that are evaluated.
+    jointly : (variable of the graph, JointMoves), optional
+        Sites of one variable, known at run time only: in entry e those of row e // m move.
     """
 
     sites: list[np.ndarray]
     candidates: list[Any]
+    jointly: tuple[Variable, JointMoves] | None = None
 
 
 class Choice(NamedTuple):
@@ -245,13 +283,10 @@ class Reader:
         if self.moves is None:
             return values
         tail = (1,) * (index.ndim - 1)
-        for site, candidates in zip(*self.moves, strict=True):
+        if self.moves.jointly is not None and self.moves.jointly[0] is var:
+            values = self._moved_jointly(index, values, self.moves.jointly[1])
+        for site, candidates in zip(self.moves.sites, self.moves.candidates, strict=True):
             moved = candidates.reshape(candidates.shape[0], *tail, candidates.shape[1])
-            if not isinstance(site, np.ndarray):  # known at run time only
-                read = take(index.reshape(-1), np.arange(index.size).reshape(index.shape), self.positions)
-                where = read + self._starts[var] == site.reshape(-1, *tail)
-                values = jnp.where(where[..., None], moved, values)
-                continue
             moves = index + self._starts[var] == site.reshape(-1, *tail)
             if not moves.any():
                 continue
@@ -261,3 +296,20 @@ class Reader:
                 where = take(moves.reshape(-1), np.arange(moves.size).reshape(moves.shape), self.positions)
                 values = jnp.where(where[..., None], moved, values)
         return values
+
+    def _moved_jointly(self, index: np.ndarray, values: Any, moves: JointMoves):
+        """(r m, ..., C), elements of a variable of which the sites of each row have moved.
+
+        Parameters
+        ----------
+        index : (R, ...) int
+            Flat indices of the elements.
+        values : (r m, ..., 1)
+            The current values.
+        """
+        tail, m = (1,) * (index.ndim - 1), moves.sites.shape[1]
+        row = np.arange(moves.sites.size) // m
+        read = take(index.reshape(-1), np.arange(index.size).reshape(index.shape), self.positions)
+        same = read[..., None] == moves.sites[row].reshape(-1, *tail, m)
+        then = jnp.moveaxis(moves.values, 2, 1)[row.reshape(-1, *tail), jnp.argmax(same, axis=-1)]
+        return jnp.where(same.any(axis=-1)[..., None], then, values)

@@ -13,10 +13,9 @@ from pytensor.graph.traversal import toposort
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.parts.elements import (
-    Pairs,
     TermElements,
-    after_moves_of_pairs,
-    alone,
+    after_joint_moves,
+    counted_once,
     difference,
     elements_per_variable,
     leaves_of,
@@ -24,7 +23,7 @@ from pymc_discrete.targets.parts.elements import (
     sum_of,
     weighted,
 )
-from pymc_discrete.targets.parts.evaluate import Moves, Reader
+from pymc_discrete.targets.parts.evaluate import JointMoves, Moves, Reader
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.costs import of_scalar_op
@@ -134,27 +133,17 @@ class Pointwise(TermElements):
         """(r, m, moves) nats, the change of the log density when elements go from `now` to `then`."""
         return difference(weighted(then, self.term, state.arrays), weighted(now, self.term, state.arrays))
 
-    def moves_of_pairs(self, state: BlockState, pairs: Pairs):
-        """(r, C) nats, the change of the sum of the elements of both sites of each pair.
+    def joint_moves(self, state: BlockState, moves: JointMoves):
+        """(r, C) nats, the change of the sum of the elements of all sites that move together.
 
-        Elements that depend on both sites count once.
+        Elements that depend on several of the sites count once.
         """
-        others = alone(self.term.var, self.elements, self.n, self.dependence, self.space, pairs)
-        of_first = self._moves_of_first(state, pairs, None)
-        return of_first + self._moves_of_first(state, pairs.swapped, others)
-
-    def _moves_of_first(self, state: BlockState, pairs: Pairs, mask):
-        """(r, C) nats, as `moves_of_pairs`, of the elements of the first site that `mask` (r, m) selects."""
-        elements, first = self.elements, pairs.sites[:, 0]
-        now = Reader(self.dependence, state.arrays, first).read(self.term.var, elements.index)
-        then = after_moves_of_pairs(
-            self.term.var, elements, self.n, state, self.dependence, self.space, pairs
-        )
-        change = self.change(then, now, state, first)
-        if mask is None:
-            mask = elements.mask if elements.mask.all() else jnp.asarray(elements.mask)[first]
-        shape = (first.shape[0], pairs.values.shape[1])
-        return jnp.broadcast_to(masked_sum(change, mask), shape)
+        graph = (self.term.var, self.elements, self.n)
+        now = Reader(self.dependence, state.arrays, moves.each).read(self.term.var, self.elements.index)
+        then = after_joint_moves(*graph, state, self.dependence, self.space, moves)
+        change = self.change(then, now, state, moves.each)
+        total = masked_sum(change, counted_once(*graph, self.dependence, self.space, moves))
+        return moves.summed(jnp.broadcast_to(total, (moves.sites.size, moves.values.shape[1])))
 
     @cached_property
     def cost_of_value(self) -> float:
@@ -233,8 +222,8 @@ class InPlace(Part):
         total = sum_of(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
         return self.space.by_value(state.x, n, total, rows)
 
-    def pair_differences(self, n: int, state: BlockState, at: Any, context: Any, pairs: Pairs):
-        return sum_of(p.moves_of_pairs(state, pairs) for p in self.pointwise if p.n == n)
+    def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
+        return sum_of(p.joint_moves(state, moves) for p in self.pointwise if p.n == n)
 
     # ------------------------------------------------------------ factors
     @cached_property

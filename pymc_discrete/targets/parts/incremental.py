@@ -22,15 +22,14 @@ from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp_graph import adds_up
 from pymc_discrete.targets.graph.rebuild import context_inputs
 from pymc_discrete.targets.parts.elements import (
-    Pairs,
     SiteElements,
+    after_joint_moves,
     after_moves,
-    after_moves_of_pairs,
-    alone,
+    counted_once,
     difference,
     elements_per_variable,
 )
-from pymc_discrete.targets.parts.evaluate import Reader
+from pymc_discrete.targets.parts.evaluate import JointMoves, Reader
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure import costs
@@ -217,20 +216,20 @@ class Incremental(Part):
 
         return after, total(at)
 
-    def pair_differences(self, n: int, state: BlockState, at: Any, context: Any, pairs: Pairs):
-        count, candidates = pairs.values.shape[:2]
-        size = 8 * count * candidates * max(self.row_elements, int(self.rest_cost), 1)
+    def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
+        count, candidates, m = moves.values.shape
+        size = 8 * count * candidates * max(m * self.row_elements, int(self.rest_cost), 1)
         if size <= MEMORY_CAP:
-            return self._of_pairs(n, state, at, pairs)
-        sites, values = jnp.asarray(pairs.sites), pairs.values
-        some = lambda rows: self._of_pairs(n, state, at, Pairs(sites[rows], values[rows]))
+            return self._of_joint_moves(n, state, at, moves)
+        sites, values = jnp.asarray(moves.sites), moves.values
+        some = lambda rows: self._of_joint_moves(n, state, at, JointMoves(sites[rows], values[rows]))
         return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
 
-    def _of_pairs(self, n: int, state: BlockState, at: Any, pairs: Pairs):
-        """(r, C) nats, as `pair_differences`, for so many pairs as fit into memory at once."""
+    def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
+        """(r, C) nats, as `joint_differences`, for so many rows as fit into memory at once."""
         after, now = self._rest_at(state, at)
         changed = [
-            self._changed_by_pairs(f, n, state, pairs) if n in f.elements else None for f in self.frontier
+            self._changed_jointly(f, n, state, moves) if n in f.elements else None for f in self.frontier
         ]
         return difference(after(changed), now)
 
@@ -284,37 +283,30 @@ class Incremental(Part):
         tensor = base.at[jnp.arange(count)[:, None], where].set(then, mode="drop")
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
 
-    def _changed_by_pairs(self, f: Frontier, n: int, state: BlockState, pairs: Pairs):
-        """(r, C, *shape), as `_changed`, after both sites of each pair have moved."""
-        current, (first, second) = state.tensors[f.var], pairs.sites.T
+    def _changed_jointly(self, f: Frontier, n: int, state: BlockState, moves: JointMoves):
+        """(r, C, *shape), as `_changed`, after all sites of each row have moved."""
+        current, index, sites = state.tensors[f.var], f.elements[n].index, moves.each
         if f.node is not None:
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
             dtype = current.dtype if integer and floats_are_32_bit() else float
-            tensor, changes = current, self._pair_change(f, n, state, pairs, dtype)
-            for rows, delta in zip((first, second), changes, strict=True):
-                update = f.update(delta, f.elements[n].index, rows, self._operands(f, state.arrays))
-                tensor = tensor + update
+            delta = self._joint_change(f, n, state, moves, dtype)
+            tensor = current + moves.summed(f.update(delta, index, sites, self._operands(f, state.arrays)))
             return jnp.round(tensor).astype(current.dtype) if integer else tensor
-        size, (count, k) = self.graph.size(f.var), pairs.values.shape[:2]
-        tensor = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k))
-        for these in (pairs, pairs.swapped):
-            then = after_moves_of_pairs(f.source, f.elements[n], n, state, self.dependence, self.space, these)
-            where = np.where(f.elements[n].mask, f.elements[n].index, size)
-            where = jnp.asarray(where)[these.sites[:, 0]]
-            tensor = tensor.astype(then.dtype).at[jnp.arange(count)[:, None], where].set(then, mode="drop")
+        size, (count, k) = self.graph.size(f.var), moves.values.shape[:2]
+        then = after_joint_moves(f.source, f.elements[n], n, state, self.dependence, self.space, moves)
+        base = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k)).astype(then.dtype)
+        where = jnp.asarray(np.where(f.elements[n].mask, index, size))[sites]
+        row = np.arange(moves.sites.size) // moves.sites.shape[1]
+        tensor = base.at[row[:, None], where].set(then, mode="drop")
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
 
-    def _pair_change(self, f: Frontier, n: int, state: BlockState, pairs: Pairs, dtype=float) -> list[Any]:
-        """[(r, m, C)], changes of the source: the elements of the first site, then the second's others."""
-        elements, changes = f.elements[n], []
-        first = jnp.asarray(elements.mask)[pairs.sites[:, 0]]
-        second = alone(f.source, elements, n, self.dependence, self.space, pairs)
-        for these, mask in ((pairs, first), (pairs.swapped, second)):
-            now = Reader(self.dependence, state.arrays, these.sites[:, 0]).read(f.source, elements.index)
-            then = after_moves_of_pairs(f.source, elements, n, state, self.dependence, self.space, these)
-            delta = jnp.asarray(then, dtype) - jnp.asarray(now, dtype)
-            changes.append(jnp.where(mask[..., None], delta, 0))
-        return changes
+    def _joint_change(self, f: Frontier, n: int, state: BlockState, moves: JointMoves, dtype=float):
+        """(r m, k, C), the changes of the source's elements of each site; of those of several sites, once."""
+        graph = (f.source, f.elements[n], n)
+        now = Reader(self.dependence, state.arrays, moves.each).read(f.source, f.elements[n].index)
+        then = after_joint_moves(*graph, state, self.dependence, self.space, moves)
+        mask = counted_once(*graph, self.dependence, self.space, moves)
+        return jnp.where(mask[..., None], jnp.asarray(then, dtype) - jnp.asarray(now, dtype), 0)
 
     def _operands(self, f: Frontier, arrays: dict[Variable, Any]) -> list[Any]:
         """The inputs of a linear map, None for the one that depends on the block."""

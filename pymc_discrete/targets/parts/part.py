@@ -149,8 +149,8 @@ class Part(ABC):
             The values to move to; None means the neighbours.
         """
 
-    def pair_differences(self, n: int, state: BlockState, at: Any, context: Any, pairs: Any):
-        """(r, C) nats, the changes of the log density when both sites of `pairs` of variable n move.
+    def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: Any):
+        """(r, C) nats, the changes of the log density when several sites of variable n move together.
 
         With T an element that depends on sites a and b, the change is T(x_a', x_b') - T(x_a, x_b). It is not
         put together from single changes, since a state between the two may be impossible.
@@ -159,10 +159,10 @@ class Part(ABC):
         ----------
         n, state, at : as in `differences`
         context : the result of `context`
-        pairs : Pairs
+        moves : JointMoves
         """
         raise TypeError(
-            f"{type(self).__name__} has no differences of pairs of sites. Pass differences='exact'."
+            f"{type(self).__name__} has no differences of sites that move together. Pass differences='exact'."
         )
 
     def log_weights(self, n: int, state: BlockState, at: Any, context: Any, inside: np.ndarray):

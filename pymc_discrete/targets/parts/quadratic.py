@@ -17,7 +17,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.rebuild import context_inputs, rebuild, rewritten
-from pymc_discrete.targets.parts.elements import Pairs
+from pymc_discrete.targets.parts.evaluate import JointMoves
 from pymc_discrete.targets.parts.incremental import Frontier, Incremental, frontier_of
 from pymc_discrete.targets.parts.part import BlockState
 from pymc_discrete.targets.space import Space
@@ -100,15 +100,11 @@ class Quadratic(Incremental):
         slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)
         return delta * (columns @ slope)[:, None] + delta**2 * half_curvature[:, None]
 
-    def _of_pairs(self, n: int, state: BlockState, at: Any, pairs: Pairs):
+    def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
         f, inputs = self.frontier[0], self._input_values(state.arrays)
-        columns = jnp.asarray(self._columns(n, state.arrays))
-        changes = self._pair_change(f, n, state, pairs)
-        # (r, C, |u|), how the map changes
-        du = sum(
-            jnp.moveaxis(delta, 1, -1) * columns[rows][:, None]
-            for rows, delta in zip(pairs.sites.T, changes, strict=True)
-        )
+        columns = jnp.asarray(self._columns(n, state.arrays))[moves.sites]
+        delta = self._joint_change(f, n, state, moves).reshape(*moves.sites.shape, -1)
+        du = jnp.einsum("rmc,rmu->rcu", delta, columns)  # how the map changes
         u = state.tensors[f.var].astype(self._u.type.dtype)
         slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)
         return du @ slope + 0.5 * du**2 @ self._curvatures(state.arrays)

@@ -17,16 +17,14 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.targets.float32 import relative_to_largest
 from pymc_discrete.targets.indexing import picked, take
 from pymc_discrete.targets.parts.elements import (
-    Pairs,
     SiteElements,
     TermElements,
     difference,
     leaves_of,
     masked_sum,
-    sum_of,
     weighted,
 )
-from pymc_discrete.targets.parts.evaluate import Moves, Reader
+from pymc_discrete.targets.parts.evaluate import JointMoves, Moves, Reader
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.structure.dependence import Dependence
@@ -326,20 +324,18 @@ class Tables(Part):
             current = jnp.take_along_axis(weights, index, axis=1, mode="clip")
         return difference(weights, current)
 
-    def pair_differences(self, n: int, state: BlockState, at: Any, context: TablesContext, pairs: Pairs):
-        # No table joins two sites of one set (see `Plan`), so that the changes of both sites add up.
-        (start, v), changes = self.space.blocks[n], []
-        # Of many pairs the weights of all sites are added up once, and not again for each pair of a site.
-        many = len(pairs.sites) > v.size
-        of_all = self._log_weights(n, state.x, self.context_of(n, context, None)) if many else None
-        for rows, values in zip(pairs.sites.T, jnp.moveaxis(pairs.values, -1, 0), strict=True):
-            lower, now = picked(v.lower, rows)[:, None], state.x[start + rows][:, None]
-            weights, row = of_all, rows
-            if weights is None:
-                weights = self._log_weights(n, state.x, self.context_of(n, context, rows))
-                row = np.arange(len(rows))
-            changes.append(difference(*(weights[row[:, None], at - lower] for at in (values, now))))
-        return sum_of(changes)
+    def joint_differences(
+        self, n: int, state: BlockState, at: Any, context: TablesContext, moves: JointMoves
+    ):
+        # No table joins two sites of one set (see `Plan`), so that the changes of all sites add up.
+        (start, v), sites = self.space.blocks[n], moves.each
+        # Of many moves the weights of all sites are added up once, and not again for each move of a site.
+        many = len(sites) > v.size
+        weights = self._log_weights(n, state.x, self.context_of(n, context, None if many else sites))
+        row = (sites if many else np.arange(len(sites)))[:, None]
+        lower, now = picked(v.lower, sites)[:, None], state.x[start + sites][:, None]
+        change = difference(*(weights[row, at - lower] for at in (moves.values_of_each, now)))
+        return moves.summed(jnp.where(moves.first[:, None], change, 0.0))
 
     def log_weights(self, n: int, state: BlockState, at: Any, context: SiteTables, inside: np.ndarray):
         return self._log_weights(n, state.x, context, inside)

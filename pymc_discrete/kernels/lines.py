@@ -1,0 +1,156 @@
+"""Draws along lines x + t v, for sites of which linear combinations are known (`LinearConstraint`)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
+from pymc_discrete.kernels.random import choose, uniforms
+from pymc_discrete.targets.interactions import Sets
+from pymc_discrete.targets.linear_constraint import LinearConstraint, Lines
+from pymc_discrete.targets.space import UNBOUNDED
+
+# (key) -> sites (T, R, m), steps (T, R, m): directions to draw along in turn, for each of R sets
+Directions = Callable[[Any], tuple[Any, Any]]
+COMBINED = 2.0  # mean number of basis vectors that a combination is made of, where there are many
+
+
+def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Callable]:
+    """Visits that draw the sites of some sets along lines, each given all else.
+
+    Per set, one visit draws along as many short vectors as its lattice has dimensions, in random order. A
+    second one draws along a random integer combination of a basis: every vector of the lattice has a positive
+    probability, so that every state is reached from every other, whatever lies between them (Diaconis and
+    Sturmfels 1998, who take a Markov basis in its place). Directions do not depend on the state.
+
+    Parameters
+    ----------
+    sets : which do not interact, unless they are drawn in turn
+    stretch : see `kernels.block_gibbs.stretch`
+    in_turn : whether one set is drawn at a time, and the tensors that join the sites are updated after it
+
+    References
+    ----------
+    Diaconis and Sturmfels 1998, Algebraic algorithms for sampling from conditional distributions.
+    """
+    constraint = target.space.variables[sets.n].constraint
+    visits = []
+    moving = np.array([s for s in sets.sets if len(constraint.bases[s])], int)
+    if len(moving):
+        lines = constraint.lines(moving)
+        turns = max(len(constraint.bases[s]) for s in moving)
+        width = constraint.longest(lines)
+        visits.append(visit(target, sets.n, in_random_order(lines, turns), width, stretch, in_turn))
+    several = np.array([s for s in moving if len(constraint.bases[s]) > 1], int)
+    if len(several):
+        lattices = constraint.lattices(several)
+        width = 1 + int((constraint.upper - constraint.lower)[lattices.sites].max())
+        visits.append(visit(target, sets.n, combined(lattices), width, stretch, in_turn))
+    return visits
+
+
+def draws_in_turn(constraint: LinearConstraint, sets: np.ndarray) -> int:
+    """The number of draws of each set, one after another, in a sweep over some sets."""
+    dimensions = [len(constraint.bases[s]) for s in sets]
+    most = max(dimensions, default=0)
+    return most + (most > 1)
+
+
+def in_random_order(lines: Lines, turns: int) -> Directions:
+    """Each set's lines in random order, `turns` of them; from the beginning again where they are fewer."""
+    R, M, _ = lines.sites.shape
+    turn = np.arange(turns)[:, None] % lines.number
+
+    def directions(key):
+        u = jnp.where(np.arange(M) < lines.number[:, None], uniforms(key, (R, M)), 2.0)
+        which = jnp.argsort(u, axis=1)[np.arange(R), turn]
+        return jnp.asarray(lines.sites)[np.arange(R), which], jnp.asarray(lines.steps)[np.arange(R), which]
+
+    return directions
+
+
+def combined(lattices: Lines) -> Directions:
+    """One direction for each set, a random integer combination of its basis.
+
+    Each coefficient is 0 or, with a probability that does not depend on the others, of either sign and of
+    size j with probability 2^-j.
+    """
+    R, K, _ = lattices.steps.shape
+    probability = np.minimum(0.5, COMBINED / lattices.number)[:, None]
+
+    def directions(key):
+        chosen, sign, size = uniforms(key, (3, R, K))
+        size = 1 + jnp.floor(-jnp.log2(1.0 - size)).astype(int)
+        coefficients = jnp.where(chosen < probability, jnp.where(sign < 0.5, -size, size), 0)
+        steps = jnp.einsum("rk,rkm->rm", coefficients, lattices.steps)
+        return jnp.asarray(lattices.sites[:, 0])[None], steps[None]
+
+    return directions
+
+
+def visit(target, n: int, directions: Directions, width: int, stretch: Callable, in_turn: bool):
+    """A visit that draws sites of variable n along directions, one after another.
+
+    Parameters
+    ----------
+    width : the largest number of values along a line, where the variable is finite
+    """
+    start = target.space.starts[n]
+
+    def visit(key, x, backward):
+        key_directions, key_draws = jax.random.split(key)
+        sites, steps = directions(key_directions)
+        if in_turn:
+            sites, steps = (a.reshape(-1, 1, a.shape[-1]) for a in (sites, steps))
+
+        def body(t, carried):
+            x, joined = carried
+            place = jnp.where(backward, len(sites) - 1 - t, t)
+            line, key = (sites[place], steps[place]), jax.random.fold_in(key_draws, place)
+            y = drawn_along(key, target, n, *line, x, width, stretch, joined)
+            if not in_turn:
+                return y, joined
+
+            def after(k, carried):
+                x, joined = carried
+                site = line[0][0, k]
+                joined = target.carried_after(n, site, y[start + site], x, joined)
+                return x.at[start + site].set(y[start + site]), joined
+
+            return jax.lax.fori_loop(0, sites.shape[-1], after, carried)
+
+        return jax.lax.fori_loop(0, len(sites), body, (x, target.carried(x) if in_turn else None))[0]
+
+    return visit
+
+
+def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Callable, joined):
+    """x after sites of variable n were drawn from their conditional on lines, given all other sites.
+
+    Every value of t that the bounds allow is a candidate, or a stretch of values at random that contains 0.
+
+    Parameters
+    ----------
+    sites, steps : (r, m) int, the line of each row; sites are counted within the variable
+    joined : as `target.carried(x)`, or None
+    """
+    start, v = target.space.blocks[n]
+    now, moving = x[start + sites], steps != 0
+    u = uniforms(key, (1 if v.finite else 3, sites.shape[0]))
+    if v.finite:
+        # the smallest t that keeps all sites within their bounds
+        room = jnp.where(steps > 0, now - jnp.asarray(v.lower)[sites], jnp.asarray(v.upper)[sites] - now)
+        room = jnp.where(moving, room // jnp.maximum(jnp.abs(steps), 1), UNBOUNDED)
+        first = jnp.where(moving.any(axis=1), -room.min(axis=1), 0)
+        t = first[:, None] + np.arange(width)
+    else:
+        t = stretch(u[1:], v, jnp.zeros(sites.shape[:1], x.dtype))
+    values = (now[:, None] + t[..., None] * steps[:, None]).astype(x.dtype)
+    values = jax.lax.optimization_barrier(values)
+    d = jnp.minimum(target.joint_differences(n, sites, values, x, joined), LARGEST_DIFFERENCE)
+    k = choose(u[0], jax.lax.optimization_barrier(d))[:, None, None]
+    drawn = jnp.take_along_axis(values, k, axis=1, mode="clip")[:, 0]
+    return x.at[start + sites].set(jnp.where(k[:, 0] < values.shape[1], drawn, now))

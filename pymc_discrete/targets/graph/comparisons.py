@@ -1,0 +1,78 @@
+"""Comparisons without which a log density is -inf: `pt.switch(pt.all(pt.eq(a, b)), 0, -inf)`."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import AND, EQ, NEQ, OR, Add, Switch
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All, Sum
+from pytensor.tensor.math import Any as AnyOp
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+
+# Ops that a term may be made of, from the switch to the term, such that the log density is -inf where any
+# element of the switch is
+PASSED_ON = (
+    Alloc,
+    Sum,
+    DimShuffle,
+    Reshape,
+    SpecifyShape,
+    JoinDims,
+    SplitDims,
+    Join,
+    MakeVector,
+    CheckAndRaise,
+)
+CONJUNCTIONS = (All, DimShuffle, MakeVector, ScalarFromTensor, TensorFromScalar)
+DISJUNCTIONS = (AnyOp, DimShuffle, MakeVector, ScalarFromTensor, TensorFromScalar)
+
+
+def comparisons(term: Variable) -> Iterator[tuple[Variable, bool]]:
+    """[(a comparison, its outcome)]: a term of the log density is -inf but where it has this outcome.
+
+    They come in an order that is the same for all graphs with the same Ops.
+    """
+    pending, seen = [term], set()
+    while pending:
+        v = pending.pop()
+        node = v.owner
+        if node is None or v in seen:
+            continue
+        seen.add(v)
+        scalar = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+        if isinstance(scalar, Switch):
+            condition, then, otherwise = node.inputs
+            if is_impossible(otherwise):
+                yield from needed(condition, True)
+            elif is_impossible(then):
+                yield from needed(condition, False)
+        elif isinstance(scalar, Add) or isinstance(node.op, Join | MakeVector):
+            pending += node.inputs[::-1]
+        elif isinstance(node.op, PASSED_ON):
+            pending.append(node.inputs[0])
+
+
+def needed(condition: Variable, outcome: bool) -> Iterator[tuple[Variable, bool]]:
+    """[(comparison, its outcome)] that a condition, or each of its elements, needs to have an outcome."""
+    node = condition.owner
+    if node is None:
+        return
+    scalar = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+    if isinstance(scalar, EQ if outcome else NEQ):
+        yield condition, outcome
+    elif isinstance(scalar, AND if outcome else OR) or isinstance(
+        node.op, CONJUNCTIONS if outcome else DISJUNCTIONS
+    ):
+        for i in node.inputs:
+            yield from needed(i, outcome)
+
+
+def is_impossible(v: Variable) -> bool:
+    """Whether a variable is the constant -inf."""
+    while v.owner is not None and isinstance(v.owner.op, DimShuffle):
+        v = v.owner.inputs[0]
+    return isinstance(v, Constant) and bool(np.all(np.isneginf(v.data)))

@@ -1,0 +1,311 @@
+"""Block Gibbs along lines of A x = y, against the enumerated matrix of its sweep."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.kernels import (
+    block_gibbs,
+    discrete_langevin,
+    gibbs_with_gradients,
+    lines,
+    loop,
+    path_auxiliary,
+)
+from pymc_discrete.kernels.settle import settle
+from pymc_discrete.targets import lattice, linear_constraint
+from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.structure.dependence import Dependence
+from tests.tools.enumeration import Enumerated, check_kernel, check_runs, enumerate_target, run_steps
+from tests.tools.transition_matrices import site_matrix
+
+CUBIC = np.array([[3, 2, 1, 0], [0, 1, 2, 3]])
+
+
+def known(total, number, name="known"):
+    pm.Potential(name, pt.switch(pt.all(pt.eq(total, number)), 0.0, -np.inf))
+
+
+# ---------------------------------------------------------------- small models
+def table_2_by_2():
+    x = pm.Poisson("x", np.array([[1.0, 2.0], [0.5, 1.5]]))
+    known(x.sum(axis=1), [4, 2], "rows")
+    known(x.sum(axis=0), [3, 3], "columns")
+    return [range(5)] * 2 + [range(3)] * 2
+
+
+def table_2_by_3():
+    x = pm.Binomial("x", n=np.array([[3, 2, 4], [3, 3, 2]]), p=np.array([0.3, 0.5, 0.6]))
+    known(x.sum(axis=1), [4, 3], "rows")
+    known(x.sum(axis=0), [2, 2, 3], "columns")
+    pm.Potential("e", 0.4 * x[0, 0] * x[1, 1] - 0.3 * x[0, 2])
+    return [range(4), range(3), range(5), range(4), range(4), range(3)]
+
+
+def cubic():
+    x = pm.Poisson("x", [1.0, 2.0, 1.5, 0.7])
+    known(CUBIC @ x, [6, 6])
+    return [range(3), range(4), range(4), range(3)]
+
+
+def two_tables():
+    """Two sets that interact, one of two dimensions, beside a free site and one that is in no equation."""
+    x = pm.DirichletMultinomial("x", n=3, a=np.array([0.5, 1.0, 2.0]))
+    z, b = pm.Poisson("z", [1.0, 2.0, 1.0]), pm.Bernoulli("b", 0.4)
+    known(x[0] + x[1], z[0] + 1)
+    known(z[1] + 2 * z[2], 4, "other")
+    pm.Potential("e", 0.5 * x[0] * z[1] - 0.2 * b * z[0])
+    return [*[range(4)] * 4, range(5), range(3), range(2)]
+
+
+def only_far_away():
+    """Parity: values between two that are possible are impossible."""
+    x = pm.Poisson("x", [2.0, 2.0, 2.0])
+    known(x.sum(), 6)
+    pm.Potential("even", pt.switch(pt.all(pt.eq(x % 2, 0)), 0.0, -np.inf))
+    return [range(7)] * 3
+
+
+def stretches():
+    x = pm.DiscreteUniform("x", 0, 300, shape=2)
+    known(x.sum(), 300)
+    pm.Potential("e", 0.01 * x[0])
+    return [range(301)] * 2
+
+
+SMALL = (table_2_by_2, table_2_by_3, cubic, two_tables, only_far_away)
+FORMS = ("as it is", "scan")
+CASES = [*itertools.product(SMALL, FORMS), (stretches, "as it is")]
+IDS = [f"{build.__name__}-{form}" for build, form in CASES]
+
+
+# ---------------------------------------------------------------- the sweep, enumerated
+def line_matrix(e: Enumerated, sites, v) -> np.ndarray:
+    """(S, S): the sites drawn from their conditional on x + t v; on stretches where they have a window."""
+    space = e.target.space
+    v = np.bincount(sites, v, space.d).astype(int)
+    if not v.any():
+        return np.eye(len(e.states))
+    apart = e.states[None] - e.states[:, None]
+    t = apart[..., np.flatnonzero(v)[0]] // v[np.flatnonzero(v)[0]]
+    on_line = (apart == t[..., None] * v).all(axis=-1)
+    if not space.windowed[sites[0]]:
+        P = np.where(on_line, e.pi, 0.0)
+        return P / P.sum(1, keepdims=True)
+    steps = space.column[sites[0]][space.exists[sites[0]] & (space.column[sites[0]] > 0)]
+    strides = [s for s in steps if 8 * s <= steps[-1]]
+    total = np.zeros_like(on_line, float)
+    for stride, place in itertools.product(strides, range(9)):
+        P = np.where(
+            on_line & (t % stride == 0) & (t // stride >= -place) & (t // stride <= 8 - place), e.pi, 0.0
+        )
+        total += P / P.sum(1, keepdims=True) / (9 * len(strides))
+    return total
+
+
+def turn_by_turn(turns: list[list[np.ndarray]]) -> np.ndarray:
+    """(S, S): of each turn the matrices of all sets, one after another."""
+    return functools.reduce(np.matmul, [P for turn in turns for P in turn])
+
+
+def short_matrices(e: Enumerated, c: LinearConstraint, start: int, sets) -> tuple[np.ndarray, np.ndarray]:
+    """(S, S) each: lines of some sets in random order, averaged over all orders; the same backward."""
+    found, turns = c.lines(np.array(sets)), max(len(c.bases[s]) for s in sets)
+    each = [
+        [line_matrix(e, start + found.sites[r, k], once(found, r, k)) for k in range(found.number[r])]
+        for r in range(len(sets))
+    ]
+    orders = [itertools.permutations(of_set, min(turns, len(of_set))) for of_set in each]
+    forward, backward, number = 0.0, 0.0, 0
+    for order in itertools.product(*orders):
+        drawn = [[of_set[t % len(of_set)] for of_set in order] for t in range(turns)]
+        forward = forward + turn_by_turn(drawn)
+        backward = backward + turn_by_turn([turn[::-1] for turn in drawn[::-1]])
+        number += 1
+    return forward / number, backward / number
+
+
+def once(found, r, k):
+    """The steps of a line, 0 where its first site is repeated as padding."""
+    repeated = np.arange(found.sites.shape[-1]) > 0
+    return np.where(repeated & (found.sites[r, k] == found.sites[r, k, 0]), 0, found.steps[r, k])
+
+
+def combined_matrix(e: Enumerated, c: LinearConstraint, start: int, s: int) -> np.ndarray:
+    """(S, S): a random integer combination of the basis of a set; one that is longer than the space stays."""
+    basis, sites = c.bases[s], start + c.sites[s]
+    p, far = min(0.5, 2.0 / len(basis)), 9
+    weights: dict[tuple[int, ...], float] = {}
+    for coefficients in itertools.product(range(-far, far + 1), repeat=len(basis)):
+        a = np.abs(np.array(coefficients))
+        weight = float(np.prod(np.where(a > 0, p / 2 * 2.0**-a, 1 - p)))
+        v = tuple((np.array(coefficients) @ basis).tolist())
+        v = min(v, tuple(-a for a in v))
+        weights[v] = weights.get(v, 0.0) + weight
+    span = np.ptp(e.states, axis=0)[sites]
+    total = np.zeros((len(e.states),) * 2)
+    for v, weight in weights.items():
+        total += weight * (
+            line_matrix(e, sites, np.array(v)) if (np.abs(v) <= span).all() else np.eye(len(total))
+        )
+    return total + (1 - sum(weights.values())) * np.eye(len(total))
+
+
+def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
+    """(S, S) a sweep in either order, by a fair coin; (S, S) a sweep in order."""
+    target, starts = e.target, e.target.space.starts
+    visits = []  # [(forward, backward)], in the order of a sweep
+    for groups, sets_of_groups in (
+        (target.colours, target.coloured_sets),
+        (target.scanned, target.scanned_sets),
+    ):
+        visits += [(site_matrix(e, starts[n] + int(i)),) * 2 for n, sites in groups for i in sites]
+        for n, sets, _ in sets_of_groups:
+            visits += set_matrices(e, n, sets)
+    forward = functools.reduce(np.matmul, [there for there, _ in visits])
+    backward = functools.reduce(np.matmul, [back for _, back in visits[::-1]])
+    return (forward + backward) / 2, forward
+
+
+def set_matrices(e: Enumerated, n: int, sets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """[(forward, backward)] of the two visits to some sets of variable n."""
+    c, start = e.target.space.variables[n].constraint, e.target.space.starts[n]
+    moving = [s for s in sets if len(c.bases[s])]
+    several = [combined_matrix(e, c, start, s) for s in moving if len(c.bases[s]) > 1]
+    visits = [short_matrices(e, c, start, moving)] if moving else []
+    return visits + ([(turn_by_turn([several]), turn_by_turn([several[::-1]]))] if several else [])
+
+
+@functools.cache
+def small(build, form="as it is"):
+    with pm.Model() as model:
+        ranges = build()
+        if form == "scan":
+            together = pt.cumsum(pt.concatenate([v.flatten() for v in model.free_RVs]))
+            pm.Potential("dense", -0.1 * pt.sqr(together - 2).sum())
+        options = {"window": "geometric"} if build is stretches else {}
+        with pytest.MonkeyPatch.context() as patch:
+            if form == "scan":  # so few sites would not count as dense
+                patch.setattr(Dependence, "largest", 0)
+            target = pmd.BlockGibbs(differences="exact", **options).target
+    return enumerate_target(target, ranges)
+
+
+@functools.cache
+def matrices(build, form):
+    return sweep_matrices(small(build, form))
+
+
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("table_2_by_3-as it is", "two_tables-as it is", "cubic-scan")
+def test_sweep_is_reversible_and_irreducible(build, form):
+    e, (P, forward) = small(build, form), matrices(build, form)
+    assert bool(e.target.scanned_sets) == (form != "as it is")
+    flow = e.pi[:, None] * P
+    assert np.abs(P.sum(1) - 1).max() <= 1e-12
+    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
+    assert np.abs(e.pi @ forward - e.pi).max() <= 1e-12
+    for matrix in (P, forward):
+        assert (np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum() == 1
+
+
+@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
+@pytest.mark.by_default("table_2_by_3-as it is", "cubic-scan")
+def test_compiled_sweeps_do_what_was_enumerated(build, form):
+    e, (P, _) = small(build, form), matrices(build, form)
+    check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
+
+
+def histories():
+    """Two captures, of which either may be a misidentification (Link et al. 2010): a ghost seen once.
+
+    The latent histories 10, 01, 11, 20, 02, 12, 21, 22, with 2 for a misidentified animal, and how often the
+    histories 10, 01, 11 are seen.
+    """
+    x = pm.Poisson("x", [1.5, 1.0, 1.2, 0.4, 0.5, 0.3, 0.3, 0.1])
+    A = np.array([[1, 0, 0, 1, 0, 1, 1, 1], [0, 1, 0, 0, 1, 1, 1, 1], [0, 0, 1, 0, 0, 0, 0, 0]])
+    known(A @ x, [3, 2, 1])
+    return [range(4), range(3), range(2), range(4), range(3), range(3), range(3), range(3)]
+
+
+@pytest.mark.parametrize("build", [*SMALL, histories], ids=lambda build: build.__name__)
+@pytest.mark.by_default("histories")
+def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
+    check_kernel(small(build), *block_gibbs())
+
+
+# ---------------------------------------------------------------- which vectors are needed
+def cut_off():
+    x = pm.Poisson("x", np.ones(4))
+    known(CUBIC @ x, [3, 3])
+    return [range(4)] * 4
+
+
+def test_vectors_of_a_basis_alone_do_not_connect_all_tables(monkeypatch):
+    """(1, 0, 0, 1) and (0, 1, 1, 0) have the same sums, and no vector of this basis leads to the other."""
+    basis = np.array([[1, -2, 1, 0], [0, 1, -2, 1]])
+    assert not (CUBIC @ basis.T).any()
+    monkeypatch.setattr(linear_constraint, "basis_of", lambda matrix: basis)
+    monkeypatch.setattr(linear_constraint, "short_vectors", lambda basis, rng: basis)
+    with pm.Model():
+        cut_off()
+        e = enumerate_target(pmd.BlockGibbs().target, [range(4)] * 4)
+    assert e.states.tolist() == [[0, 1, 1, 0], [1, 0, 0, 1]]
+    c = e.target.space.variables[0].constraint
+    short, _ = short_matrices(e, c, 0, [0])
+    np.testing.assert_array_equal(short, np.eye(2))
+    combined = combined_matrix(e, c, 0, 0)
+    assert combined[0, 1] > 0
+    assert combined[1, 0] > 0
+    check_kernel(e, *block_gibbs())
+
+
+def test_the_short_vectors_hold_what_connects_them():
+    assert (1, -1, -1, 1) in map(
+        tuple, lattice.short_vectors(lattice.basis_of(CUBIC), np.random.default_rng(0)).tolist()
+    )
+
+
+# ---------------------------------------------------------------- planted errors
+def test_the_checks_see_directions_that_look_at_the_state():
+    """The vector along which most values are possible: the next state would have another one."""
+    e = small(table_2_by_3)
+    c = e.target.space.variables[0].constraint
+    (s,) = (s for s, basis in enumerate(c.bases) if len(basis))
+    found = c.lines(np.array([s]))
+    each = [line_matrix(e, found.sites[0, k], once(found, 0, k)) for k in range(found.number[0])]
+    Q = np.zeros_like(each[0])
+    for state in range(len(Q)):
+        Q[state] = max((P[state] for P in each), key=np.count_nonzero)
+    assert np.abs(e.pi @ Q - e.pi).max() > 1e-3
+    P = np.mean(each, axis=0)
+    assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
+
+
+def test_the_checks_see_lines_that_lead_one_way(monkeypatch):
+    """A step forward a little more probable than the conditional says."""
+    right = lines.choose
+    monkeypatch.setattr(lines, "choose", lambda u, d: right(u, d + 0.2 * np.arange(d.shape[1])))
+    with pytest.raises(AssertionError, match="row"):
+        check_runs(run_steps(small(table_2_by_2), *block_gibbs()), matrices(table_2_by_2, "as it is")[0])
+
+
+# ---------------------------------------------------------------- the others
+@pytest.mark.parametrize("kernel", [gibbs_with_gradients(), path_auxiliary(), discrete_langevin()])
+def test_kernels_that_move_one_or_two_sites_refuse(kernel):
+    e, (kernel, params) = small(table_2_by_2), kernel
+    with pytest.raises(ValueError, match=r"'x'.*pmd.BlockGibbs"):
+        loop(kernel, jax.random.key(0), kernel.init(jnp.asarray(e.states[0]), e.target), e.target, params, 1)
+
+
+def test_settling_leaves_them_as_they_are():
+    """It is traced for all blocks of a chain where one of them is stuck."""
+    e = small(table_2_by_2)
+    assert settle(jax.random.key(0), e.states[0], e.target).tolist() == e.states[0].tolist()

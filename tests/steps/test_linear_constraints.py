@@ -1,0 +1,168 @@
+"""Latent counts of which sums are known, in pm.sample and pmd.sample: draws, starts, choices."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.exceptions import SamplingError
+
+import pymc_discrete as pmd
+from pymc_discrete.steps.start import check_start, dispersed, solved
+from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.parts.in_place import InPlace
+from tests.posteriors import probabilities
+from tests.tools.running import QUIET, sample_with_pymc
+from tests.tools.statistics import LARGEST_Z, zs_of_proportions
+
+
+def known(total, number, name="known"):
+    pm.Potential(name, pt.switch(pt.all(pt.eq(total, number)), 0.0, -np.inf))
+
+
+# ---------------------------------------------------------------- against enumeration
+def table():
+    x = pm.Poisson("x", np.array([[1.0, 2.0, 0.5], [1.5, 0.7, 1.1]]))
+    known(x.sum(axis=0), [2, 3, 1], "columns")
+    known(x.sum(axis=1), [4, 2], "rows")
+    return {"x": [range(3), range(4), range(2)] * 2}
+
+
+def several_variables():
+    x = pm.Multinomial("x", 3, np.array([0.3, 0.2, 0.5]))
+    k, b = pm.Poisson("k", [2.0, 1.0]), pm.Bernoulli("b", 0.4)
+    known(x[0] + k.sum(), 4)
+    pm.Normal("y", k[0] - x[1] + b, 1.5, observed=0.7)
+    return {"x": [range(4)] * 3, "k": [range(5)] * 2, "b": [range(2)]}
+
+
+def joined():
+    """A dense term of all counts."""
+    x = pm.NegativeBinomial("x", mu=[1.0, 2.0, 1.5, 0.5], alpha=2.0)
+    known(np.array([[3, 2, 1, 0], [0, 1, 2, 3]]) @ x, [6, 6])
+    pm.Poisson("y", pt.exp(0.3 * pt.cumsum(x) - 1), observed=[1, 0, 2, 3])
+    return {"x": [range(3), range(4), range(4), range(3)]}
+
+
+MODELS = (table, several_variables, joined)
+WAYS = {
+    "BlockGibbs": lambda model: sample_with_pymc(
+        model, lambda: pmd.BlockGibbs(), draws=2000, tune=100, random_seed=3
+    ),
+    "AutoStep": lambda model: sample_with_pymc(
+        model, lambda: pmd.AutoStep(), draws=2000, tune=100, random_seed=4
+    ),
+    "pmd.sample": lambda model: pmd.sample(3000, tune=100, chains=2, model=model, random_seed=5, **QUIET),
+}
+
+
+@pytest.mark.parametrize(
+    ("build", "way"), [*itertools.product(MODELS, WAYS)], ids=lambda v: getattr(v, "__name__", v)
+)
+@pytest.mark.by_default("several_variables-pmd.sample")
+def test_against_enumeration(build, way):
+    with pm.Model() as model:
+        values = build()
+    states, prob = probabilities(model, values)
+    draws = WAYS[way](model)["posterior"]
+    flat = [draws[name].values.reshape(2, draws.sizes["draw"], -1) for name in values]
+    zs = zs_of_proportions(np.concatenate(flat, axis=2), states[prob > 0], prob[prob > 0])
+    assert len(zs) >= states.shape[1]
+    assert np.abs(zs).max() < LARGEST_Z
+
+
+# ---------------------------------------------------------------- what is chosen
+def test_what_auto_step_chooses(caplog):
+    caplog.set_level("INFO", logger="pymc.discrete")
+    with pm.Model() as model:
+        several_variables()
+        steps = pmd.AutoStep().methods
+    assert [[v.name for v in s.vars] for s in steps] == [["b"], ["x", "k"]]
+    assert all(isinstance(s, pmd.BlockGibbs) for s in steps)
+    assert any("'x', 'k': elements change together" in r.getMessage() for r in caplog.records)
+    # no other step moves along lines, and the comparison is one of the terms of its log density
+    with pm.Model() as model:
+        table()
+    target = pmd.GibbsWithGradients(model=model).target
+    assert not target.space.constrained.any()
+    assert "rows" in str(target.density.graph.terms)
+
+
+def test_totals_are_a_part_of_what_is_kept():
+    """Models that differ by y share no density, and a change of data is seen."""
+    totals = []
+    for y in (3, 5):
+        with pm.Model():
+            known(pm.Poisson("x", 2.0, shape=3).sum(), y)
+            totals.append(pmd.BlockGibbs().target.space.variables[0].constraint.totals.tolist())
+    assert totals == [[3], [5]]
+    with pm.Model() as model:
+        y = pm.Data("y", 4)
+        known(pm.Poisson("x", 2.0, shape=3).sum(), y)
+        step = pmd.BlockGibbs()
+        y.set_value(7)
+        point, _ = step.step(model.initial_point())
+    assert point["x"].sum() == 7
+
+
+def test_one_possible_value(caplog):
+    caplog.set_level("INFO", logger="pymc.discrete")
+    with pm.Model() as model:
+        x = pm.Poisson("x", 2.0, shape=2)
+        known(pt.stack([x.sum(), x[0] - x[1]]), [5, 1])
+        point, _ = pmd.BlockGibbs().step(model.initial_point())
+    assert point["x"].tolist() == [3, 2]
+    assert any("'x' has one value that meets" in r.getMessage() for r in caplog.records)
+
+
+def test_counts_can_be_summed_out_all_the_same():
+    with pm.Model() as model:
+        x = pm.Binomial("x", [3, 2], pm.Beta("p", 1, 1))
+        known(x.sum(), 2)
+        left = pmd.marginalize(model, "x")
+    assert [v.name for v in left.free_RVs] == ["p"]
+
+
+# ---------------------------------------------------------------- starts
+def test_starts_meet_the_equations(caplog):
+    caplog.set_level("INFO", logger="pymc.discrete")
+    with pm.Model() as model:
+        table()
+        step = pmd.BlockGibbs()
+    x, target = step.target.at(model.initial_point())
+    constraint = target.space.variables[0].constraint
+    assert isinstance(constraint, LinearConstraint)
+    assert not constraint.met(x).all()
+    rng, starts = np.random.default_rng(0), []
+    for _ in range(20):
+        starts.append(dispersed(solved(target.space, x), target, rng))
+        assert float(target.logdensity(starts[-1])) > -np.inf
+    assert len(np.unique(starts, axis=0)) > 3  # of 5
+    point, _ = step.step(model.initial_point())
+    assert constraint.met(point["x"].reshape(-1)).all()
+    assert any("start of 'x' was impossible, and was moved" in r.getMessage() for r in caplog.records)
+
+
+def test_a_start_that_breaks_them():
+    """It is moved to the nearest one, unless it was asked for in pmd.sample."""
+    with pm.Model() as model:
+        known(pm.Poisson("x", 2.0, shape=3).sum(), 7)
+        target = pmd.BlockGibbs().target
+    assert solved(target.space, np.array([4, 3, 1])).sum() == 7
+    assert np.abs(solved(target.space, np.array([4, 3, 1])) - [4, 3, 1]).sum() == 1
+    with pytest.raises(SamplingError, match=r"'known' is 8 at the start, and must be 7. Leave 'x' out"):
+        pmd.sample(5, tune=5, model=model, initvals={"x": [4, 3, 1]}, **QUIET)
+
+
+def test_wrong_differences_along_lines_are_found_at_the_start(monkeypatch):
+    with pm.Model() as model:
+        x = pm.Poisson("x", 2.0, shape=3)
+        known(x.sum(), 7)
+        pm.Potential("e", 0.3 * x[0] * x[1])
+        target = pmd.BlockGibbs().fresh_target()
+    right = InPlace.joint_differences
+    monkeypatch.setattr(InPlace, "joint_differences", lambda *a: 1.1 * right(*a))
+    point = model.initial_point()
+    with pytest.raises(SamplingError, match="'x' were taken for exact"):
+        check_start(target, point, solved(target.space, target.space.ravel(point)))
