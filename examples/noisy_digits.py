@@ -1,12 +1,12 @@
 """A prior that was learned: digits in noise whose strength is not known.
 
 A network learns what handwritten digits look like, as an energy whose normalising constant nobody knows
-(Grathwohl et al. 2021, section 8): persistent chains of Gibbs-With-Gradients, a replay buffer, an exponential
-moving average of the weights. Then it is the prior of a PyMC model. Each pixel of some digits that it has not
-seen was flipped with an unknown probability. The pixels are drawn by a discrete Langevin step with gradients
-of the network, and the probability by NUTS.
+(Grathwohl et al. 2021, section 8): persistent chains of a discrete Langevin kernel, a replay buffer, an
+exponential moving average of the weights. Then it is the prior of a PyMC model. Each pixel of some digits
+that it has not seen was flipped with an unknown probability. The pixels are drawn by a discrete Langevin step
+with gradients of the network, and the probability by NUTS.
 
-    python examples/noisy_digits.py [--iterations 2000] [--flipped 0.15] [--figure noisy_digits.png] [--short]
+    python examples/noisy_digits.py [--iterations 4000] [--flipped 0.15] [--figure noisy_digits.png] [--short]
 """
 
 import argparse
@@ -47,7 +47,7 @@ def learned(images: np.ndarray, iterations: int) -> tuple[learning.Neural, learn
     # weights of 32 bits: half the time
     network = jax.tree.map(lambda a: a.astype(jnp.float32) if eqx.is_inexact_array(a) else a, network)
     model = learning.Neural(space, network, base={"x": images})
-    buffer = learning.ReplayBuffer(*pmd.kernels.gibbs_with_gradients("adapt"), transitions=20, size=1000)
+    buffer = learning.ReplayBuffer(*pmd.kernels.discrete_langevin(), transitions=10, size=1000)
     rate = optax.warmup_cosine_decay_schedule(0.0, 1e-3, iterations // 10, iterations)
     fit = learning.fit(
         model, {"x": images}, sampler=buffer, optimizer=optax.adam(rate), iterations=iterations, ema=0.99
@@ -57,7 +57,7 @@ def learned(images: np.ndarray, iterations: int) -> tuple[learning.Neural, learn
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--iterations", type=int, default=2000)
+    parser.add_argument("--iterations", type=int, default=4000)
     parser.add_argument("--flipped", type=float, default=0.15, help="probability that a pixel is flipped")
     parser.add_argument("--short", action="store_true", help="few iterations and draws, for a test run")
     parser.add_argument("--figure", type=Path, default=HERE / "noisy_digits.png")
@@ -96,19 +96,19 @@ def main() -> None:
         f"learned prior {((pixels > 0.5) != true).mean():.3f}"
     )
 
-    figure = plt.figure(figsize=(SHOWN * 0.75, 5.2))
-    grid = figure.add_gridspec(4, SHOWN, height_ratios=(1, 1, 1, 1.6))
-    for row, (name, images) in enumerate({"true": true, "seen": noisy, "posterior": pixels}.items()):
-        for column, image in enumerate(images):
-            ax = figure.add_subplot(grid[row, column])
+    figure = plt.figure(figsize=(0.7 * SHOWN, 4.6), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(3, 1.3))
+    rows = {"true": true, "seen": noisy, "pixels alone": on / (on + off), "learned prior": pixels}
+    axes = above.subplots(len(rows), SHOWN)
+    for line, (name, images) in zip(axes, rows.items(), strict=True):
+        for ax, image in zip(line, images, strict=True):
             ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
             ax.set(xticks=[], yticks=[])
-            if column == 0:
-                ax.set_ylabel(name)
-    ax = figure.add_subplot(grid[3, 1:-1])
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    ax = below.subplots()
     ax.hist(flips, bins=40, density=True, color="0.6")
     ax.axvline((noisy != true).mean(), color="k", ls=":")
-    ax.set(xlabel="probability of a flip; dotted: the share that was flipped", yticks=[])
+    ax.set(xlabel="probability of a flip; dotted: the share of pixels that were flipped", yticks=[])
     figure.savefig(args.figure, dpi=110, bbox_inches="tight")
     print(f"figure: {args.figure}")
 
