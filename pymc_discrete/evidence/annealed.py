@@ -219,15 +219,11 @@ def base_of(space: Space, probabilities: dict[str, Any] | None) -> np.ndarray:
         if p.shape != (*m.shape, K):
             raise ValueError(f"base[{name!r}] must have the shape {(*m.shape, K)}, got {p.shape}.")
         table[sites, :K] = p.reshape(m.size, K)
-    table = np.where(space.exists, table, 0.0)
-    if not (np.isfinite(table).all() and (table[space.exists] > 0).all()):
-        bad = shown(
-            space.names_at(np.flatnonzero(~(~space.exists | (table > 0) & np.isfinite(table)).all(1)))
-        )
+    possible = np.isfinite(table) & (table > 0)
+    if bad := space.names_at(np.flatnonzero((space.exists & ~possible).any(axis=1))):
         raise ValueError(
-            f"The base must give every value of {bad} a positive probability, or the estimate leaves out "
-            "what it cannot reach. Mix it with a uniform one, as 0.98 * p + 0.01."
+            f"The base must give every value of {shown(bad)} a positive probability, or the estimate leaves "
+            "out what it cannot reach. Mix it with a uniform one, as 0.98 * p + 0.01."
         )
-    return np.where(
-        space.exists, np.log(np.where(space.exists, table / table.sum(1, keepdims=True), 1.0)), 0.0
-    )
+    table = np.where(space.exists, table, 0.0)
+    return np.log(np.where(space.exists, table / table.sum(axis=1, keepdims=True), 1.0))

@@ -33,7 +33,7 @@ TUNE = 100  # their transitions at each rung of the path
 PRIOR_DRAWS = 400  # from which the first rung is chosen
 LEAST_ESS = 0.5  # of draws of a rung, weighted for the next one, per draw
 MOST_RUNGS = 1000
-TRIES = 200  # draws of the prior per chain, if it has to be possible
+TRIES = 100  # draws of the prior per chain, if it has to be possible
 APART = 20  # transitions between two draws of a pilot chain from which a chain goes back
 # Temperatures per square of the length of the path: the inverse of the variance of the log weights, if chains
 # mix at once.
@@ -76,9 +76,10 @@ def log_evidence(
         Makes the steps, as `lambda: pmd.PathAuxiliary(["z"])`; it is called in the context of the tempered
         model. By default `AutoStep` and NUTS.
     draws : DataTree or {name: (n, ...)}, optional
-        Draws of the posterior to go back from; by default those of the pilot chains.
+        Draws of the posterior to go back from, of which as many as `chains` are taken at equal distances, or
+        each several times; by default those of the pilot chains.
     exact : bool
-        Whether `draws` are exact and independent, as are the parameters from which the data were simulated.
+        Whether `draws` are exact: from an enumeration, or the parameters from which the data were simulated.
     random_seed : int or what `pm.sample` takes, optional
     progressbar : bool
 
@@ -138,7 +139,7 @@ def log_evidence(
         annealed = tempered(model)
         given = None if draws is None else rows_of(draws, [str(rv.name) for rv in model.free_RVs])
         with Progress(3, chains, bool(progressbar) and jax.process_index() == 0) as bar:
-            return Annealing(annealed, step, seeds, bar).estimates(chains, temperatures, given, exact)
+            return Annealing(annealed, step, chains, seeds, bar).estimates(temperatures, given, exact)
 
 
 class Seeds:
@@ -187,13 +188,15 @@ class Annealing:
     Parameters
     ----------
     model : pm.Model, tempered
-    step : as in `log_evidence`
+    step, chains : as in `log_evidence`
     seeds : Seeds
     bar : Progress, in three parts: pilot, forward and backward
     """
 
-    def __init__(self, model: pm.Model, step: Callable[[], Any] | None, seeds: Seeds, bar: Progress):
-        self.model, self.seeds, self.bar = model, seeds, bar
+    def __init__(
+        self, model: pm.Model, step: Callable[[], Any] | None, chains: int, seeds: Seeds, bar: Progress
+    ):
+        self.model, self.chains, self.seeds, self.bar = model, chains, seeds, bar
         self.prior = Prior(model, (BETA,), seeds())
         point = model.initial_point()
         with model if step else nullcontext():
@@ -202,10 +205,12 @@ class Annealing:
         blocks, packing = blocks_of(model, steps, point, TUNE, 0.8, nuts, fixed=(BETA,))
         device = jax.devices()[0]
         self.program = Program(model, blocks, packing, [LIKELIHOOD], [device])
-        threads = cores() if device.platform == "cpu" else 1
-        self.population = Population(self.program, -(-PILOTS // threads), threads)
+        # an accelerator computes all chains together; for the pilots alone it would need another program
+        on_cpu = device.platform == "cpu"
+        threads = cores() if on_cpu else 1
+        self.population = Population(self.program, -(-PILOTS // threads) if on_cpu else chains, threads)
 
-    def estimates(self, chains: int, temperatures: int | str, draws: Any, exact: bool) -> LogZ:
+    def estimates(self, temperatures: int | str, draws: Any, exact: bool) -> LogZ:
         """The estimates, see `log_evidence`."""
         with self.population:
             first = self.starts(PRIOR_DRAWS)
@@ -213,19 +218,20 @@ class Annealing:
                 block.check_starts(first.points[:1])
             rungs, states = self.pilot(first)
             path = path_of(rungs, temperatures)
-            starts = self.starts(chains)
+            starts = self.starts(self.chains)
             up = self.walk(self.program.start(starts.points), rungs, path, "forward", 1)
             if draws is None:
-                back = self.posterior(states, chains)
+                back = self.posterior(states, self.chains)
             else:
                 convert = self.prior.converter()
-                back = self.program.start([convert(draw) for draw in draws])
+                chosen = np.linspace(0, len(draws) - 1, self.chains).round().astype(int)
+                back = self.program.start([convert(draws[k]) for k in chosen])
             down = self.walk(back, rungs, path[::-1], "backward", 2)
             if not np.isfinite(down).all():
                 raise ValueError("The likelihood of some of the draws is 0. Pass draws of the posterior.")
         # Haldane 1945: of draws until the m-th that is kept, (m - 1) / (tries - 1) is unbiased for the share
         # of those that are kept, and tries / m for its inverse.
-        m, tries = chains, starts.tries
+        m, tries = self.chains, starts.tries
         variance = (1 - m / tries) / m
         result = LogZ(
             forward(up, (m - 1) / (tries - 1), variance), backward(down, m / tries, variance), exact, path
@@ -388,6 +394,6 @@ def rows_of(draws: Any, names: list[str]) -> list[dict[str, Any]]:
         raise ValueError(f"draws lacks {shown(missing)}. It must have every free variable of the model.")
     lengths = {name: len(stacked[name]) if stacked[name].ndim else 0 for name in names}
     n = min(lengths.values())
-    if len(set(lengths.values())) > 1 or n < 2:
-        raise ValueError(f"draws must have as many draws of every variable, two or more; got {lengths}.")
+    if len(set(lengths.values())) > 1 or n < 1:
+        raise ValueError(f"draws must have as many draws of every variable, and at least one; got {lengths}.")
     return [{name: stacked[name][k] for name in names} for k in range(n)]

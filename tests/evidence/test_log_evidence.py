@@ -6,11 +6,13 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from arviz_base import from_dict
 from pymc.exceptions import SamplingError
 from scipy import integrate, stats
 from scipy.special import gammaln, logsumexp
 
 import pymc_discrete as pmd
+from pymc_discrete.evidence.log_evidence import rows_of
 from pymc_discrete.evidence.population import Population
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
 from tests.tools.processes import ROOT
@@ -195,6 +197,11 @@ def test_impossible_draws_of_the_prior_and_exact_draws():
     for side, logs in ((-1, found.forward.log_weights), (1, -found.backward.log_weights)):
         bias = side * (logs.mean() + np.log(share) - exact)
         assert bias > 3 * logs.std() / np.sqrt(len(logs))
+
+
+def test_draws_of_a_result():
+    tree = from_dict({"posterior": {"n": np.arange(12).reshape(2, 3, 2)}})
+    assert [draw["n"].tolist() for draw in rows_of(tree, ["n"])] == np.arange(12).reshape(6, 2).tolist()
 
 
 def lattice() -> pm.Model:
