@@ -93,7 +93,7 @@ def main() -> None:
         yticks=place, yticklabels=DEPARTMENTS, xlabel="share of the women who applied", ylabel="department"
     )
     ax.invert_yaxis()
-    ax.legend(fontsize=8)
+    ax.legend(loc="lower right", fontsize=8)
     figure.savefig(args.figure, dpi=110)
     print(f"figure: {args.figure}")
 

@@ -9,6 +9,7 @@ from xarray import DataTree
 
 from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
 from pymc_discrete.targets.graph.support import fixed_sums, is_nominal
+from pymc_discrete.targets.structure.equations import equations_of
 
 SHOWN = 3  # largest number of ties that are reported
 
@@ -73,7 +74,7 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     free = [rv for rv in model.free_RVs if rv.name in posterior.data_vars and posterior[rv.name].size]
     draws = {str(rv.name): posterior[rv.name].data for rv in free}
     # the values of a nominal variable are names and not counts, unless there are only 0 and 1
-    moved = [rv for rv in free if rv.name not in summed]
+    moved = [rv for rv in free if rv.name not in summed | in_equations(model)]
     discrete = [rv for rv in moved if rv.dtype.startswith(("int", "uint", "bool"))]
     counted = [
         str(rv.name)
@@ -94,6 +95,15 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     of_fixed_sums = slowest([str(rv.name) for rv in discrete if fixed_sums(rv) is not None])
     all_ties += ties(elements, others, of_fixed_sums)
     return [tie.text for tie in all_ties[:SHOWN]]
+
+
+def in_equations(model: pm.Model) -> set[str]:
+    """Discrete variables that are tied by linear equations, which the model says itself."""
+    try:
+        equations = equations_of(model, [str(v.name) for v in model.discrete_value_vars])
+    except ValueError:  # one that no step moves along; it is sampled as any other term
+        return set()
+    return {name for e in equations for name in e.coefficients}
 
 
 def total(draws: np.ndarray) -> np.ndarray:
