@@ -42,8 +42,8 @@ def log_partition(
     Parameters
     ----------
     target : Target
-        Of finite sites: `pmd.target_from_logdensity(fn, space)`; of a model of `pmd.learning`,
-        `model.graph(params).to_target()`.
+        Of finite sites: `pmd.target_from_logdensity(fn, space)`; of a factor graph, `graph.to_target()`; of a
+        model of `pmd.learning`, `model.target(params)`.
     base : {name: (..., K)}, optional
         Probabilities of the values of each site; by default all are equal. Near the target's own marginals,
         such as the means of the data, fewer temperatures are needed.

@@ -1,5 +1,6 @@
 """Log partition functions against enumeration: both directions, each with planted errors."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -150,12 +151,20 @@ def of_model():
     return pmd.target_from_model(model)
 
 
+def of_network():
+    space = pmd.Space.build({"x": (0, 2)}, shapes={"x": (3,)}, nominal=["x"])
+    layers = [eqx.nn.Lambda(jnp.ravel), eqx.nn.MLP(9, "scalar", 8, 1, key=jax.random.key(0))]
+    model = learning.Neural(space, eqx.nn.Sequential(layers))
+    return model.target(model.params)
+
+
 CASES = {
     "graph, trees": (of_graph, tree_gibbs),
     "graph, gradients": (of_graph, lambda: gibbs_with_gradients(2)),
     "model": (of_model, block_gibbs),
     "model, paths": (of_model, lambda: path_auxiliary(3)),
     "function": (lambda: of_function("exact"), block_gibbs),
+    "network": (of_network, gibbs_with_gradients),
     "function, gradients": (lambda: of_function("gradient"), gibbs_with_gradients),
     "function, Langevin": (lambda: of_function("gradient"), discrete_langevin),
 }
