@@ -181,8 +181,8 @@ def picture(table, pictures):
             ax.set(xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), xticks=[], yticks=[])
             if ax is line[0]:
                 ax.set_ylabel(name)
-            if line is axes[0]:
-                ax.set_title(way, fontsize=9)
+    for ax, way in zip(axes[0], ways, strict=True):
+        ax.set_title(way, fontsize=9)
     figure.savefig(table.file("-samples.png"), dpi=90, bbox_inches="tight")
     plt.close(figure)
 
