@@ -261,10 +261,8 @@ def markdown(args, records):
     )
 
 
-FOOTNOTE = f"""- x[i] ~ Multinomial(n[i], softmax(0, alpha + beta z[i])), n from 20 to 199, y ~ Normal(x, {
-    NOISE:g
-}); alpha
-  and beta have priors Normal(0, 1.5). Starts: the same random table for all.
+FOOTNOTE = f"""- x[i] ~ Multinomial(n[i], softmax(0, alpha + beta z[i])), n from 20 to 199.
+  y ~ Normal(x, {NOISE:g}), alpha and beta have priors Normal(0, 1.5). Starts: the same random table for all.
 - {CHAINS} chains on one core, {TUNE} draws of tuning each. The coefficients are drawn by NUTS, in JAGS by its
   samplers of single nodes.
 - by hand: `pmd.CustomStep` with Metropolis, in each draw and each row so many proposals to move one unit from

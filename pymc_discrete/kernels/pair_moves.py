@@ -138,14 +138,13 @@ class PairsOfSites(Group):
     def __init__(self, n: int, start: int, v: Variable):
         super().__init__(n, start, v)
         assert isinstance(v.constraint, Constraint)
-        first, second = np.triu_indices(v.constraint.sites.shape[1], 1)
-        pairs = np.stack([v.constraint.sites[:, first], v.constraint.sites[:, second]], axis=-1)
-        self.sites = pairs.reshape(-1, 2)
+        self.sets = v.constraint.sites
+        first, second = np.triu_indices(self.sets.shape[1], 1)
+        self.sites = np.stack([self.sets[:, first], self.sets[:, second]], axis=-1).reshape(-1, 2)
 
     @property
     def longest(self) -> int:
-        assert isinstance(self.v.constraint, Constraint)
-        sets, c = self.v.constraint.sites.shape
+        sets, c = self.sets.shape
         return sets * (c // 2)
 
     def differences(self, target, x, carried, rows=None):
@@ -201,10 +200,19 @@ class Swaps(PairsOfSites):
         return way
 
     def estimates(self, table, x, z, rows=None):
-        pairs = self.sites if rows is None else jnp.asarray(self.sites)[rows]
+        if rows is None:
+            return jax.vmap(self._of_set)(table[self.sets], z[self.start + self.sets]).reshape(-1, 1)
+        pairs = jnp.asarray(self.sites)[rows]
         now = z[self.start + pairs]
         gain = table[pairs, now[:, ::-1]] - table[pairs, now]
         return gain.sum(axis=1, keepdims=True)
+
+    def _of_set(self, table, now):
+        """(c (c - 1) / 2,) nats, the estimates of all swaps of a permutation `now` (c,), by its `table`."""
+        # entry (j, i): how the log density changes if place i takes the value of place j; whole rows are
+        # fetched faster than single entries
+        gain = table.T[now] - table[np.arange(len(now)), now]
+        return (gain + gain.T)[np.triu_indices(len(now), 1)]
 
 
 def units_of(v: Variable) -> np.ndarray:
@@ -369,6 +377,11 @@ class PairMoves:
         return jnp.concatenate(numbers)
 
     # ------------------------------------------------------------ estimates
+    def by_table(self, x, target):
+        """The log density at x (d,); the table of single changes, and the estimates (size,) of all moves."""
+        table = self.table(x, target)
+        return target.logdensity(x), (table, self.estimates(table, x, x))
+
     def table(self, x, target):
         """(d, K) float, nats, how each site alone would change the log density, constraints left out."""
         d = jnp.minimum(target.differences_alone(x), LARGEST_DIFFERENCE)

@@ -102,14 +102,11 @@ def path_auxiliary(
 
     def at(x, target):
         moves = moves_of(target.space)
-        return (
-            (target.logdensity(x), moves.table(x, target)) if by_table(target.space) else moves.at(x, target)
-        )
+        return moves.by_table(x, target) if by_table(target.space) else moves.at(x, target)
 
     def carry(x, differences, space: Space):
-        moves = moves_of(space)
-        of_moves = moves.estimates(differences, x, x) if by_table(space) else differences
-        return moves.weights(x, of_moves, balancing)
+        of_moves = differences[1] if by_table(space) else differences
+        return moves_of(space).weights(x, of_moves, balancing)
 
     kernel = metropolis(propose, carry, lengths.tuned, at=at)
     return kernel, {"path_length": lengths.start}
@@ -333,39 +330,41 @@ def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bo
     ----------
     u : (most,) uniforms, one for each move of the longest path
     L : () int, number of moves
-    start : State at x, whose differences are the table
+    start : State at x, whose differences are those of `PairMoves.by_table`
     """
     moves, most = PairMoves(target.space), u.shape[0]
     largest = 0.9 * np.log(np.finfo(start.carry.weights.dtype).max)
 
     def walk(state: State, choose: Callable):
         """(end, log probability, moves back) of L moves from a state."""
+        table, at_state = state.differences
 
-        def log_weights_at(z, rows=None):
-            """Log weights, less `top`, of the moves of some rows of each group (None: all) from z."""
-            logw = log_weights(moves.estimates(state.differences, state.x, z, rows), False, balancing)
-            return jnp.minimum(logw - state.carry.top, largest)
+        def scaled(estimates):
+            """Log weights, less `top`."""
+            return jnp.minimum(log_weights(estimates, False, balancing) - state.carry.top, largest)
 
         def body(t, carried):
             z, logw, weights, log_prob, moves_back = carried
             move = choose(t, weights)
             log_prob += logw[move] - jnp.log(weights.sum())
+            # The barrier makes XLA read the weights before it changes them. Otherwise it copies them.
+            move, log_prob = jax.lax.optimization_barrier((move, log_prob))
             z = moves.after(z, move)
             # only the moves of sites that have just moved have other weights than before
             rows = moves.rows_with(moves.sites_of(move))
-            new, where = log_weights_at(z, rows) if backtrack else -jnp.inf, moves.numbers(rows)
+            new = scaled(moves.estimates(table, state.x, z, rows)) if backtrack else -jnp.inf
+            where = moves.numbers(rows)
             logw = logw.at[where].set(new, mode="drop")
             weights = weights.at[where].set(jnp.exp(new), mode="drop")
             return z, logw, weights, log_prob, put(moves_back, t, moves.inverse(move))
 
         weights, zero = state.carry.weights, jnp.zeros_like(state.carry.top)
-        initial = (state.x, log_weights_at(state.x), weights, zero, jnp.zeros(most, int))
+        initial = (state.x, scaled(at_state), weights, zero, jnp.zeros(most, int))
         z, _, _, log_prob, moves_back = jax.lax.fori_loop(0, L, body, initial)
         return z, log_prob, moves_back
 
     y, forward, moves_back = walk(start, lambda t, weights: draw_categorical(u[t][None], weights)[0])
-    table = moves.table(y, target)
-    weights = moves.weights(y, moves.estimates(table, y, y), balancing)
-    end = State(y, target.logdensity(y), table, weights)
+    logdensity, differences = moves.by_table(y, target)
+    end = State(y, logdensity, differences, moves.weights(y, differences[1], balancing))
     _, back, _ = walk(end, lambda t, _: moves_back[L - 1 - t])
     return end, forward, back
