@@ -11,8 +11,8 @@ import numpy as np
 import pymc as pm
 from scipy.optimize import linear_sum_assignment
 
-import pymc_discrete as pmd
 from benchmarks.experiments import report, runner
+from pymc_discrete import Permutation, target_from_model
 
 SIGMAS, PLACES = (3, 5, 10), 100
 SAMPLERS = ["PAS-1", "PAS-2", "PAS-3", "PAS-5", "PAS-10", "PAS-adapt", "GWG-adapt", "PAFS-5", "PAFS-20"]
@@ -23,7 +23,7 @@ DROPPED = 0.2  # share of the steps that the ESS leaves out
 def weighted_permutation(w):
     """The model with weights w (p, p)."""
     with pm.Model() as model:
-        pmd.Permutation("rho", len(w), weights=-w)
+        Permutation("rho", len(w), weights=-w)
     return model
 
 
@@ -34,7 +34,7 @@ def main():
         r = np.random.default_rng(args.seed)
         w = sigma * r.normal(size=(PLACES, PLACES))
         model = weighted_permutation(w)
-        target = pmd.target_from_model(model, ["rho"])
+        target = target_from_model(model, ["rho"])
         starts = np.array([r.permutation(PLACES) for _ in range(args.chains)])
         least = w[linear_sum_assignment(w)].sum()
 
@@ -93,6 +93,7 @@ def draw(axes, rows):
         if mine:
             ax.set(title=f"sigma = {sigma}", xlabel="steps", ylabel="energy above the least", xscale="log")
             ax.set_yscale("symlog", linthresh=10)
+            ax.set_ylim(bottom=0)
 
 
 if __name__ == "__main__":
