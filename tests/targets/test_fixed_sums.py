@@ -200,6 +200,58 @@ def test_the_sum_joins_no_counts(build, mixed):
         assert not len(target.pairs)
 
 
+def splits(n, cells):
+    """All vectors of `cells` counts with the sum n."""
+    return [c for c in itertools.product(range(n + 1), repeat=cells) if sum(c) == n]
+
+
+def a_sum_against_another_count():
+    x = pm.Multinomial("x", 3, np.array([0.2, 0.3, 0.5]))
+    y = pm.Multinomial("y", 4, np.array([0.5, 0.5]))
+    pm.Potential("e", -3.0 * pt.neq(x.sum(), y[0]))
+    return {x: splits(3, 3), y: splits(4, 2)}
+
+
+def negative_anywhere(axis):
+    x = pm.Multinomial("x", np.array([2, 3]), np.array([0.4, 0.6]), shape=(2, 2))
+    b = pm.Bernoulli("b", 0.3)
+    pm.Potential("e", pt.switch(pt.any(pt.lt(x, 0), axis=axis), -np.inf, 1.5 * b))
+    return {x: [np.stack(rows) for rows in itertools.product(splits(2, 2), splits(3, 2))], b: [0, 1]}
+
+
+def sorted_against_a_range():
+    o, b = pmd.Permutation("o", 3, shape=(2, 3)), pm.Bernoulli("b", 0.3)
+    e = pt.switch(pt.any(pt.neq(pt.sort(o, axis=-1), np.arange(3))), -np.inf, 1.5 * b)
+    pm.Potential("e", e - pt.any(pt.neq(pt.sort(o, axis=0), np.arange(3))))
+    orders = list(itertools.permutations(range(3)))
+    return {o: [np.stack(rows) for rows in itertools.product(orders, orders)], b: [0, 1]}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        a_sum_against_another_count,
+        functools.partial(negative_anywhere, None),
+        functools.partial(negative_anywhere, 0),
+        sorted_against_a_range,
+    ],
+    ids=["sum", "any", "first axis", "sorted"],
+)
+def test_comparisons_of_the_users_own_stay(build):
+    """What looks like the check of a vector's support, in another term than its own log density."""
+    with pm.Model() as model:
+        values = {rv.name: states for rv, states in build().items()}
+    target = pmd.target_from_model(model, list(values))
+    logp, start = oracle(model), model.initial_point()
+    points = [
+        {name: np.asarray(v, start[name].dtype) for name, v in zip(values, state, strict=True)}
+        for state in itertools.product(*values.values())
+    ]
+    found = jax.vmap(target.logdensity)(jnp.asarray([target.space.ravel(p) for p in points]))
+    wanted = np.array([logp(p) for p in points])
+    np.testing.assert_allclose(found - found[0], wanted - wanted[0], atol=1e-9)
+
+
 def test_sets_that_interact_have_different_colours():
     _, target = built(vectors_of_several_sums)
     assert [(s.sets.tolist(), s.inner) for s in target.coloured_sets] == [([0, 2], False), ([1], False)]

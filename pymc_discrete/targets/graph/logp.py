@@ -114,8 +114,13 @@ def logp_graph(
     replace.update({v: numbers[str(v.name)] for v in graph_inputs(raw) if isinstance(v, Number)})
     block = {str(v.name): v for v in typed.values() if v.name in names}
     others = [*(v for v in typed.values() if v.name not in names), *numbers.values()]
-    valid = {v for v in model.value_vars if v.name in constrained}
-    named = without_checks(labels, raw, replace, valid)
+    values_of_terms = [model.rvs_to_values[rv] for rv in model.free_RVs]
+    own = {
+        value: set(toposort([term]))
+        for value, term in zip(values_of_terms, raw, strict=False)
+        if value.name in constrained
+    }
+    named = without_checks(labels, raw, replace, own)
     named = fixed_in_size(named, list(block.values()), others)
     stacked = Stacked(
         named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}), united
@@ -192,7 +197,7 @@ def without_checks(
     labels: list[str],
     terms_with_checks: list[Variable],
     replace: dict[Variable, Variable],
-    valid: Collection[Variable] = (),
+    valid: Mapping[Variable, set[Apply]] | None = None,
 ) -> list[tuple[str, Variable]]:
     """[(name, term)] of the log density, in terms of other inputs and without checks of parameters.
 
@@ -203,8 +208,9 @@ def without_checks(
     ----------
     labels : the names of the terms
     replace : {input: what stands in its place}
-    valid : values that are known to be vectors of counts with the sums of their distribution, or
-        permutations: what checks that is left out, since it would join all elements of a vector
+    valid : {value: nodes of its own log density} of values that are known to be vectors of counts with the
+        sums of their distribution, or permutations: what checks that there is left out, since it would join
+        all elements of a vector. Other terms may compare a vector with anything.
     """
     guards: list[tuple[Apply, Variable]] = []
     never: set[Variable] = set()  # conditions that hold for no valid values
@@ -215,7 +221,8 @@ def without_checks(
             return opened(node, inputs, replaced)
         if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
             return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
-        if (kept := without_comparison(node, inputs, valid, never)) is not None:
+        vectors = [value for value, nodes in (valid or {}).items() if node in nodes]
+        if (kept := without_comparison(node, inputs, vectors, never)) is not None:
             of_valid.update({kept} - never)
             return [kept]
         if not isinstance(node.op, CheckAndRaise):
@@ -259,7 +266,7 @@ def without_comparison(
     ----------
     node : a node of the graph
     inputs : those of its copy
-    valid : vectors x, along the last axis
+    valid : vectors x, along the last axis, in whose own log density the node is
     never : conditions of the copy that never hold, to which those that are found here are added
 
     Returns
