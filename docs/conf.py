@@ -63,5 +63,5 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_static_path = ["_static"]
-html_css_files = ["gallery.css", "reference.css"]
+html_css_files = ["gallery.css", "reference.css", "tables.css"]
 html_show_sourcelink = False

@@ -56,7 +56,11 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
         ess, rhat
             see `diagnostics.categorical_ess` and `diagnostics.categorical_rhat`; nan where nothing varies
         verdict
-            see `diagnostics.verdicts`
+            ``ok``; ``fixed``, with one possible value; ``certain``, one value in all chains, as was to be
+            expected; ``constant``, one value in all chains, without knowing how probable others are;
+            ``labels``, chains or draws agree once labels are permuted; ``apart``, no chain moved and they
+            differ; ``stuck``, a chain never moved though it should have; ``slow``, an R-hat above 1.01 or
+            fewer than 100 effective draws for each chain
         P(k), mcse P(k)
             the probability of value k
         mean, mcse mean, 5%, median, 95%

@@ -18,6 +18,8 @@ from pytensor.tensor.variable import TensorVariable
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, softmax
 
+from pymc_discrete.targets.names import shown
+
 LARGEST_DRAWN = 16  # the longest weighted permutations that can be drawn from their distribution
 
 
@@ -188,7 +190,8 @@ class Permutation:
     ------
     TypeError, ValueError
         For an n below 1, weights of a wrong shape, that are not finite, or that depend on random variables, a
-        shape that does not end with n, and where a part of the permutation is observed.
+        shape that does not end with n, observed values that are no permutation, and where a part of the
+        permutation is observed.
 
     Notes
     -----
@@ -200,8 +203,8 @@ class Permutation:
     sets of values, for which n may be 16 at most, and PyTensor remarks that they are drawn in Python.
 
     A chain starts at 0, ..., n - 1, or, with weights, at the most probable permutation (an assignment
-    problem). `pmd.BlockGibbs`, `pmd.AutoStep` and `pmd.sample` sample it; PyMC's own steps change one element
-    at a time and never leave the start.
+    problem). `pmd.BlockGibbs`, `pmd.AutoStep` and `pmd.sample` sample it; PyMC's own steps propose vectors
+    that are seldom permutations, and mix badly at best.
 
     Examples
     --------
@@ -218,6 +221,7 @@ class Permutation:
                 "leave. Make it unobserved as a whole, give what is known with initval=, and hold it with "
                 "pm.Potential: pt.switch(pt.eq(order[0], 3), 0.0, -np.inf)."
             )
+        check_observed(repr(name), n, options.get("observed"))
         if weights is None:
             return UniformPermutation(name, n, **options)
         return WeightedPermutation(name, weights, **options)
@@ -282,6 +286,42 @@ def has_missing(observed: Any) -> bool:
     values = None if observed is None else convert_observed_data(observed)
     nan = isinstance(values, np.ndarray) and values.dtype.kind == "f" and bool(np.isnan(values).any())
     return nan or np.ma.is_masked(values)
+
+
+def check_observed(what: str, n: int, observed: Any) -> None:
+    """Refuse observed values (..., n) of which a vector does not hold each of 0, ..., n - 1 once.
+
+    Parameters
+    ----------
+    what : the name of the variable, for messages
+    observed : numbers, pm.Data, or None
+    """
+    if observed is None:
+        return
+    values = value_of(pt.as_tensor(convert_observed_data(observed)))
+    if values.shape[-1:] != (n,):
+        raise ValueError(
+            f"The observed values of {what} have the shape {values.shape}, and a permutation of n = {n} "
+            f"values needs (..., {n})."
+        )
+    wrong = np.argwhere((np.sort(values, axis=-1) != np.arange(n)).any(axis=-1))
+    if not len(wrong):
+        return
+    where = tuple(wrong[0].tolist())
+    vector = values[where]
+    found, counts = np.unique(vector, return_counts=True)
+    twice = found[counts > 1]
+    absent = np.setdiff1d(np.arange(n), vector)
+    foreign = np.setdiff1d(vector, np.arange(n))
+    faults = [
+        f"{shown(map(str, of_kind), quoted=False, what='values')} {fault}"
+        for of_kind, fault in [(twice, "more than once"), (foreign, "from outside"), (absent, "not at all")]
+        if len(of_kind)
+    ]
+    raise ValueError(
+        f"{what} is observed{f' at {where}' * bool(where)} as a vector that is no permutation: it has "
+        f"{', '.join(faults)}. Pass each of 0, ..., {n - 1} once."
+    )
 
 
 def check_shape(shape: Any, n: int) -> None:

@@ -12,7 +12,7 @@ from pymc_discrete.targets.target import Target
 
 @jax.tree_util.register_pytree_node_class
 class FactorGraph(SumOfFactors):
-    r"""A log density over discrete sites as a sum of unary terms and of factors,
+    r"""A log density over discrete sites as a sum of unary terms and of factors.
 
     .. math:: \log p(x) = \sum_i \theta_i[x_i] + \sum_f \log\phi_f(x_f) - \log Z
 

@@ -43,8 +43,8 @@ def plot_chains(
         {dimension: labels} of the elements to draw, and of chains: ``coords={"chain": [0, 3]}``.
     value_names : str, dict or sequence of str, optional
         The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
-        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, as {value: name} or
-        in a sequence.
+        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
+        sequence with one for every value that is drawn, or as {value: name}.
     labeller : arviz_base.labels.BaseLabeller, optional
         Makes the labels of the elements of their coordinates.
     backend : {"matplotlib", "plotly"}, optional
@@ -79,9 +79,10 @@ def plot_chains(
     >>> pmd.plot_chains(idata, "z")  # doctest: +SKIP
     """
     tree = tree_of(idata, coords)
-    variables, names = variables_of(tree, var_names, labeller), names_of_values(idata, value_names)
+    variables = variables_of(tree, var_names, labeller)
     tables = {v.name: table(v) for v in variables}
     kinds = {name: np.unique(t.values) for name, t in tables.items()}
+    names = names_of_values(idata, value_names, kinds)
     named = [values for values in kinds.values() if len(values) <= NAMED]
     values = np.unique(np.concatenate(named)) if named else np.zeros(0, int)
     few = {name: len(values) <= NAMED and len(k) <= NAMED for name, k in kinds.items()}

@@ -41,7 +41,8 @@ def plot_coclustering(
     idata : DataTree
         Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_name : str
-        The variable of labels, with one label per site.
+        The variable of labels, with one label per site. Draws do not tell labels from counts, of which the
+        matrix says how probable it is that two are equal.
     coords : dict, optional
         {dimension: labels} of the sites to draw.
     labeller : arviz_base.labels.BaseLabeller, optional

@@ -42,8 +42,10 @@ def plot_moves(
 
     The dash is the share that independent draws with the same probabilities would have, so that an element
     whose dots are far below its dash mixes slowly, and one whose dash is low too hardly moves because one
-    value is nearly certain. A chain in which an element never moved is a grey dot where this was to be
-    expected, and a cross where it was not, or where the result does not say; the title names such elements.
+    value is nearly certain. Where labels switch between or within chains, all dashes are far above the dots,
+    since elements then have several probable values among which none moves alone: draw it after
+    `pmd.relabel`. A chain in which an element never moved is a grey dot where this was to be expected, and a
+    cross where it was not, or where the result does not say; the title names such elements.
 
     Parameters
     ----------

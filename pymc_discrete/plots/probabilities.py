@@ -72,8 +72,8 @@ def plot_probabilities(
         {dimension: labels} of the elements to draw.
     value_names : str, dict or sequence of str, optional
         The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
-        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, as {value: name} or
-        in a sequence.
+        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
+        sequence with one for every value that is drawn, or as {value: name}.
     labeller : arviz_base.labels.BaseLabeller, optional
         Makes the labels of the elements of their coordinates.
     backend : {"matplotlib", "plotly"}, optional
@@ -110,14 +110,18 @@ def plot_probabilities(
     >>> pmd.plot_probabilities(idata, "z", value_names=["absent", "present"])  # doctest: +SKIP
     """
     tree = tree_of(idata, coords)
-    variables, names = variables_of(tree, var_names, labeller), names_of_values(idata, value_names)
+    variables = variables_of(tree, var_names, labeller)
     if data is not None and len(variables) > 1:
         raise ValueError(
             f"data belongs to the elements of one variable, and {shown(v.name for v in variables)} are "
             'drawn. Name one of them: plot_probabilities(idata, "z", data=data).'
         )
     observed = None if data is None else data_of(tree, data, variables[0])
-    panels = panels_of([(v, shares_of(tree, v)) for v in variables], names, flat=observed is not None)
+    shares = [shares_of(tree, v) for v in variables]
+    names = names_of_values(
+        idata, value_names, {v.name: s.values for v, s in zip(variables, shares, strict=True)}
+    )
+    panels = panels_of(list(zip(variables, shares, strict=True)), names, flat=observed is not None)
     arrays, heights = {name: panel.p for name, panel in panels.items()}, [p.height for p in panels.values()]
     if observed is not None:
         arrays[str(observed.name)] = observed

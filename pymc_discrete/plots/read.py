@@ -96,8 +96,8 @@ def tree_of(idata: Any, coords: Mapping[str, Any] | None) -> xr.DataTree:
             there = groups["posterior"].coords[d].values
             if missing := [label for label in labels.tolist() if label not in there.tolist()]:
                 raise ValueError(
-                    f"coords[{d!r}] has {shown(map(str, missing))}, which the posterior does not have; it "
-                    f"has {shown(map(str, there.tolist()))}."
+                    f"coords[{d!r}] has {shown(map(str, missing), what='labels')}, which the posterior does "
+                    f"not have; it has {shown(map(str, there.tolist()), what='labels')}."
                 )
     return xr.DataTree.from_dict(
         {name: ds.sel({d: c for d, c in chosen.items() if d in ds.dims}) for name, ds in groups.items()}
@@ -132,19 +132,23 @@ def variables_of(
 
 
 def names_of_values(
-    idata: Any, value_names: str | Mapping[int, str] | Sequence[str] | None
+    idata: Any,
+    value_names: str | Mapping[int, str] | Sequence[str] | None,
+    values: Mapping[str, np.ndarray],
 ) -> dict[int, str]:
     """{value: name}, of those values that have one.
 
     Parameters
     ----------
     value_names : a dimension of the posterior whose coordinates name the values 0, 1, ...; their names in a
-        sequence; or {value: name}
+        sequence; or {value: name}, which may leave values out
+    values : {variable: its values}
 
     Raises
     ------
     ValueError
-        If the posterior has no such dimension, or it has no coordinates.
+        If the posterior has no such dimension, or it has no coordinates, or if a sequence or a dimension has
+        no name for one of the values.
     """
     if isinstance(value_names, str):
         named = idata["posterior"].coords if isinstance(idata, xr.DataTree) else idata.coords
@@ -157,6 +161,14 @@ def names_of_values(
         value_names = [str(name) for name in named[value_names].values]
     if value_names is None or isinstance(value_names, Mapping):
         return {int(value): str(name) for value, name in (value_names or {}).items()}
+    for name, there in values.items():
+        if nameless := [str(v) for v in there.tolist() if not 0 <= v < len(value_names)]:
+            names = f"{len(value_names)} {'name' if len(value_names) == 1 else 'names'}"
+            raise ValueError(
+                f"value_names has {names}, and {name!r} has {len(there)} values: there is no name for "
+                f"{shown(nameless, quoted=False, what='values')}. A sequence names 0, 1, ...; "
+                "pass one for each value, or the names of some as {value: name}."
+            )
     return dict(enumerate(map(str, value_names)))
 
 

@@ -123,8 +123,10 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
             if isinstance(value, str | Variable):  # "prior", "support_point", or a PyTensor expression
                 continue
             number = np.asarray(value)
-            if name in discrete and not (np.isfinite(number) & (number == np.round(number))).all():
-                raise ValueError(f"initvals[{name!r}] must hold integers, got {value!r}.")
+            if name in discrete and not (whole := np.isfinite(number) & (number == np.round(number))).all():
+                place = np.argwhere(~whole)[0]
+                at = f" as element {place.tolist()}" if number.ndim else ""
+                raise ValueError(f"initvals[{name!r}] must hold integers, got {number[tuple(place)]:g}{at}.")
             shape = tuple(int(n) for n in shapes.get(name, number.shape))
             if number.shape != shape:
                 remedy = f" Pass np.full({shape}, {value!r})." if not number.ndim else ""

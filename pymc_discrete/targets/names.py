@@ -9,16 +9,17 @@ ALIKE = 4  # smallest number of names, equal except for the numbers in them, tha
 LISTED = 8  # largest number of entries that a list shows
 
 
-def shown(names: Iterable[str | None], quoted: bool = True) -> str:
+def shown(names: Iterable[str | None], quoted: bool = True, what: str = "variables") -> str:
     """The names as a list for messages, of at most `LISTED` entries, each as the user knows it.
 
     Such as `'a', 'b'`, or `z0 ... z149 (150 variables)` for many that differ only in their numbers.
+    `what` says what they are the names of.
     """
     all_names = list(dict.fromkeys(untransformed(str(name)) for name in names))
-    parts = [part for group in alike(all_names) for part in entries(group, quoted)]
+    parts = [part for group in alike(all_names) for part in entries(group, quoted, what)]
     if len(parts) <= LISTED:
         return ", ".join(parts)
-    return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(all_names)} variables in all)"
+    return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(all_names)} {what} in all)"
 
 
 def untransformed(name: str) -> str:
@@ -35,11 +36,11 @@ def alike(names: Iterable[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def entries(group: list[str], quoted: bool) -> list[str]:
+def entries(group: list[str], quoted: bool, what: str) -> list[str]:
     """The entries of a list for a group of names: one for each of a few names, a range for many."""
     if len(group) < ALIKE:
         return [repr(name) if quoted else name for name in group]
-    return [f"{group[0]} ... {group[-1]} ({len(group)} variables)"]
+    return [f"{group[0]} ... {group[-1]} ({len(group)} {what})"]
 
 
 def merged_texts(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:

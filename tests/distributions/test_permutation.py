@@ -127,6 +127,21 @@ def test_observed():
         ({"n": 3, "shape": (2, 4)}, ValueError, "has its 3 values, and its shape or dims give it 4"),
         ({"n": 3, "dims": "four"}, ValueError, "has its 3 values, and its shape or dims give it 4"),
         ({"n": 3, "observed": [0, np.nan, 1]}, ValueError, "'x' is observed in part.*initval=.*pm.Potential"),
+        (
+            {"n": 4, "observed": [0, 1, 2, 2]},
+            ValueError,
+            "'x' is observed as .* 2 more than once, 3 not at all",
+        ),
+        (
+            {"n": 3, "observed": [[2, 0, 1], [1, 2, 3]]},
+            ValueError,
+            r"at \(1,\) .* 3 from outside, 0 not at all",
+        ),
+        (
+            {"n": 3, "observed": [0, 1]},
+            ValueError,
+            r"observed values of 'x' have the shape \(2,\).*\(..., 3\)",
+        ),
     ],
 )
 def test_refused(arguments, error, message):

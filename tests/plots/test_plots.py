@@ -182,9 +182,20 @@ def test_values_have_names(rng, backend, given):
     )
     drawn = pmd.plot_probabilities(tree, "z", value_names=given, backend=backend)
     assert title(drawn, "z = usual") == "P(z = usual)"
-    wide = tree_of(rng.integers(0, 12, (2, 40, 5)), coords, {"mu": ["state"]}, mu=rng.normal(size=(2, 40, 3)))
-    drawn = pmd.plot_probabilities(wide, "z", value_names=given, backend=backend)
-    assert tick_labels(drawn, axis="y")[:4] == ["quiet", "usual", "active", "3"]
+
+
+def test_some_of_many_values_have_names(rng, backend):
+    drawn = pmd.plot_probabilities(
+        tree_of(rng.integers(0, 12, (2, 40, 5))), "z", value_names={0: "none", 2: "two"}, backend=backend
+    )
+    assert tick_labels(drawn, axis="y")[:4] == ["none", "1", "two", "3"]
+
+
+@pytest.mark.parametrize("plot", [pmd.plot_probabilities, pmd.plot_chains], ids=lambda plot: plot.__name__)
+def test_every_value_needs_a_name(rng, plot):
+    tree = tree_of(rng.integers(0, 2, (2, 40, 5)))
+    with pytest.raises(ValueError, match=r"value_names has 1 name, and 'z' has 2 values.* no name for 1"):
+        plot(tree, "z", value_names=["a"])
 
 
 def test_names_of_values_that_do_not_exist(rng):
@@ -403,6 +414,8 @@ def test_what_cannot_be_drawn_is_refused(rng, plot):
         ValueError, match=r"coords\['chain'\] has '9', which the posterior does not have; it has"
     ):
         plot(tree, "z", coords={"chain": [0, 9]})
+    with pytest.raises(ValueError, match=r"it has 0 ... 29 \(30 labels\)"):
+        plot(tree_of(np.tile(np.arange(30), (2, 20, 1))), "z", coords={"z_dim_0": [99]})
     with pytest.raises(TypeError, match="idata must be a DataTree"):
         plot(np.zeros((2, 20)), "z")
 

@@ -303,7 +303,7 @@ BAD = [
     ({"superchains": 3, "chains": 8}, ValueError, "superchains=3 must divide the 8 chains.*Pass chains=6"),
     ({"superchains": 2, "initvals": [{}] * 4}, ValueError, "initvals has 4 entries for 2 superchains"),
     ({"initvals": {"nope": 1}}, ValueError, "initvals names 'nope', which is no free variable"),
-    ({"initvals": {"n": 2.5}}, ValueError, r"initvals\['n'\] must hold integers"),
+    ({"initvals": {"n": 2.5}}, ValueError, r"initvals\['n'\] must hold integers, got 2.5\."),
     ({"initvals": {"mu": [1.0]}}, ValueError, r"has the shape \(1,\), and the variable \(2,\)"),
     ({"initvals": {"mu": 1.0}}, ValueError, r"\['mu'\] has the shape \(\), .* Pass np.full\(\(2,\), 1.0\)"),
     ({"initvals": [{}, {}, {}, {"n": -1}]}, SamplingError, "'n' starts outside its support: element 0 is -1"),
