@@ -314,7 +314,7 @@ def check_observed(what: str, n: int, observed: Any) -> None:
     absent = np.setdiff1d(np.arange(n), vector)
     foreign = np.setdiff1d(vector, np.arange(n))
     faults = [
-        f"{shown(map(str, of_kind), quoted=False, what='values')} {fault}"
+        f"{shown([f'{v:g}' for v in of_kind], quoted=False, what='values')} {fault}"
         for of_kind, fault in [(twice, "more than once"), (foreign, "from outside"), (absent, "not at all")]
         if len(of_kind)
     ]
