@@ -57,6 +57,23 @@ def mean_of(log_weights: np.ndarray) -> Mean:
     return Mean(float(largest + np.log(mean)), float(variance / mean**2), float(w.sum() ** 2 / (w**2).sum()))
 
 
+def shares(kept: int, tries: int) -> tuple[float, float, float]:
+    """Estimates of the share of draws that are kept, where draws were made until `kept` of them were.
+
+    Returns
+    -------
+    share : float, unbiased for it
+    share_back : float, whose inverse is unbiased for its inverse
+    variance : float, of either, divided by its square
+
+    References
+    ----------
+    Haldane 1945, On a method of estimating frequencies.
+    """
+    share_back = kept / tries
+    return (kept - 1) / (tries - 1), share_back, (1 - share_back) / kept
+
+
 def forward(log_weights: np.ndarray, share: float = 1.0, variance: float = 0.0) -> Estimate:
     r"""The estimate of chains that went from the base to the target.
 

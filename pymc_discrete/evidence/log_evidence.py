@@ -11,7 +11,7 @@ from pymc.exceptions import SamplingError
 from xarray import DataTree
 
 from pymc_discrete.checks import check_count, check_result, check_switch, is_word
-from pymc_discrete.evidence.estimate import LogZ, backward, forward
+from pymc_discrete.evidence.estimate import LogZ, backward, forward, shares
 from pymc_discrete.evidence.population import Population
 from pymc_discrete.evidence.prior import Prior
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
@@ -229,13 +229,8 @@ class Annealing:
             down = self.walk(back, rungs, path[::-1], "backward", 2)
             if not np.isfinite(down).all():
                 raise ValueError("The likelihood of some of the draws is 0. Pass draws of the posterior.")
-        # Haldane 1945: of draws until the m-th that is kept, (m - 1) / (tries - 1) is unbiased for the share
-        # of those that are kept, and tries / m for its inverse.
-        m, tries = self.chains, starts.tries
-        variance = (1 - m / tries) / m
-        result = LogZ(
-            forward(up, (m - 1) / (tries - 1), variance), backward(down, m / tries, variance), exact, path
-        )
+        share, share_back, variance = shares(self.chains, starts.tries)
+        result = LogZ(forward(up, share, variance), backward(down, share_back, variance), exact, path)
         result.complain()
         return result
 
@@ -364,6 +359,8 @@ def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
     """(T + 1,) float, inverse temperatures from 0 to 1 at equal lengths of the path."""
     ends, betas = (np.array([getattr(rung, name) for rung in rungs]) for name in ("length", "beta"))
     T = max(FEWEST, int(np.ceil(FINENESS * ends[-1] ** 2))) if temperatures == "auto" else int(temperatures)
+    if ends[-1] == 0:  # the likelihood is the same at all draws
+        return np.linspace(0.0, 1.0, T + 1)
     lengths = np.linspace(0, ends[-1], T + 1)
     # In the tails of the prior the log likelihood may have no bound. Chains that go back to where it counts
     # no longer need temperatures that crowd near 0 (Friel and Pettitt 2008).

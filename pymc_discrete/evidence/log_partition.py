@@ -9,12 +9,15 @@ import numpy as np
 
 from pymc_discrete.checks import check_count, check_switch
 from pymc_discrete.evidence.annealed import Annealed, base_of, draw_base, log_base
-from pymc_discrete.evidence.estimate import LogZ, backward, check_temperatures, forward
+from pymc_discrete.evidence.estimate import LogZ, backward, check_temperatures, forward, shares
 from pymc_discrete.kernels import Kernel, block_gibbs, gibbs_with_gradients, loop
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
+
+# Batches of draws of the base, each as many as there are chains, in which possible states are looked for.
+BATCHES = 100
 
 
 def log_partition(
@@ -38,6 +41,9 @@ def log_partition(
 
     where x_t is drawn by a kernel that leaves f_t invariant. The mean of w is unbiased for Z. With `draws` of
     the target, chains also go back, and the mean of their weights estimates 1 / Z.
+
+    Draws of the base at which the density is 0 are replaced by others, since no chain that goes back comes
+    there. The share of those that are kept is a factor of both estimates.
 
     Parameters
     ----------
@@ -69,12 +75,14 @@ def log_partition(
     Raises
     ------
     TypeError, ValueError
-        For a space without such a base, draws outside of it or of density 0, and invalid options.
+        For a space without such a base, a density that is 0 at nearly all draws of the base, draws outside of
+        the space or of density 0, and invalid options.
 
     References
     ----------
     Neal 2001, Annealed importance sampling. Grathwohl et al. 2021, Eq. 35. Grosse, Ghahramani and Adams 2015,
-    Sandwiching the marginal likelihood using bidirectional Monte Carlo.
+    Sandwiching the marginal likelihood using bidirectional Monte Carlo. Haldane 1945, On a method of
+    estimating frequencies.
 
     Examples
     --------
@@ -89,8 +97,8 @@ def log_partition(
             f"target must be a Target, got {type(target).__name__}: make one by "
             "pmd.target_from_logdensity(fn, space), or by graph.to_target() of a factor graph."
         )
-    for name, value in (("chains", chains), ("transitions", transitions)):
-        check_count(name, value, 1)
+    check_count("chains", chains, 2)
+    check_count("transitions", transitions, 1)
     check_count("seed", seed, 0)
     check_switch("exact", exact)
     path = check_temperatures(temperatures)
@@ -107,12 +115,16 @@ def log_partition(
         run = partial(
             weigh, target=target, base=table, params=kernel[1], kernel=kernel[0], transitions=transitions
         )
-        first = draw_starts(jax.random.split(key_start, chains), table, target.space)
-        found = forward(checked(run(jax.random.split(key_forward, chains), x=first, path=path)))
+        first, tries = possible_starts(key_start, target, table, chains)
+        share, share_back, variance = shares(chains, tries)
+        found = forward(
+            checked(run(jax.random.split(key_forward, chains), x=first, path=path)), share, variance
+        )
         back = None
         if starts is not None:
             keys = jax.random.split(key_backward, len(starts))
-            back = backward(checked(run(keys, x=starts, path=path[::-1].copy())))
+            log_weights = checked(run(keys, x=starts, path=path[::-1].copy()))
+            back = backward(log_weights, share_back, variance)
     result = LogZ(found, back, exact and back is not None, path)
     result.complain()
     return result
@@ -122,6 +134,34 @@ def log_partition(
 def draw_starts(keys: Any, base: Any, space: Space) -> Any:
     """(n, d) int, draws of the base."""
     return jax.vmap(lambda key: draw_base(key, base, space))(keys)
+
+
+@jax.jit
+def log_densities(target: Target, x: Any) -> Any:
+    """(n,) float, nats, the target's log density at x (n, d)."""
+    return jax.vmap(target.logdensity)(x)
+
+
+def possible_starts(key: Any, target: Target, base: Any, n: int) -> tuple[np.ndarray, int]:
+    """(n, d) int, draws of the base at which the density is not 0, and the number of draws up to the n-th.
+
+    Raises
+    ------
+    ValueError
+        If these are rare.
+    """
+    kept = np.empty((0, target.space.d), int)
+    for batch in range(BATCHES):
+        x = draw_starts(jax.random.split(jax.random.fold_in(key, batch), n), base, target.space)
+        # a density that is nan is an error of its own, see `checked`
+        possible = np.flatnonzero(np.asarray(log_densities(target, x)) != -np.inf)[: n - len(kept)]
+        kept = np.concatenate([kept, np.asarray(x)[possible]])
+        if len(kept) == n:
+            return kept, batch * n + int(possible[-1]) + 1
+    raise ValueError(
+        f"The density is 0 at all but {len(kept)} of {BATCHES * n} draws of the base, so that no chain can "
+        "start there. Pass base= with probabilities near those of the target."
+    )
 
 
 @partial(jax.jit, static_argnames=("kernel", "transitions"))

@@ -225,6 +225,16 @@ def test_potentials():
     check(pmd.log_evidence(lattice(), **OPTIONS), of_lattice())
 
 
+def test_a_likelihood_that_depends_on_nothing():
+    with pm.Model() as model:
+        pm.Bernoulli("unused", 0.5)
+        pm.Normal("y", 0, 1, observed=[0.5, 0.1])
+    found = pmd.log_evidence(model, chains=16, random_seed=1, progressbar=False)
+    exact = stats.norm.logpdf([0.5, 0.1]).sum()
+    assert found.forward.value == pytest.approx(exact)
+    assert found.backward.value == pytest.approx(exact)
+
+
 @pytest.mark.slow
 def test_planted_errors_are_found(monkeypatch):
     # a kernel that does not leave the densities invariant

@@ -88,6 +88,23 @@ def test_rbm_both_ways(small):
     check_both(both(small), small[-1])
 
 
+def test_states_of_density_zero():
+    """A third of the base's states are impossible: chains that go back never come there."""
+    space = pmd.Space.build({"a": (0, 2), "b": (0, 1)}, shapes={"a": (), "b": ()})
+    target = pmd.target_from_logdensity(
+        lambda x: jnp.where(x[0] == x[1], -jnp.inf, 0.5 * x[0] - 0.2 * x[1]), space
+    )
+    states = np.array([(a, b) for a in range(3) for b in range(2) if a != b])
+    w = np.exp(states @ [0.5, -0.2])
+    draws = states[np.random.default_rng(0).choice(len(states), 2000, p=w / w.sum())]
+    found = log_partition(target, temperatures=20, chains=2000, draws=draws, exact=True)
+    for estimate in (found.forward, found.backward):
+        assert z_of(estimate, np.log(w.sum())) < LARGEST_Z
+        assert estimate.error < 0.05
+    with pytest.raises(ValueError, match=r"density is 0 at all but 0 of 200 draws of the base.*Pass base="):
+        log_partition(pmd.target_from_logdensity(lambda x: -jnp.inf + 0.0 * x[0], space), chains=2)
+
+
 @pytest.mark.slow
 def test_planted_errors_are_found(small, monkeypatch):
     exact = small[-1]
