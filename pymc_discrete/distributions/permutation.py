@@ -190,14 +190,15 @@ class Permutation:
     ------
     TypeError, ValueError
         For an n below 1, weights of a wrong shape, that are not finite, or that depend on random variables, a
-        shape that does not end with n, observed values that are no permutation, and where a part of the
-        permutation is observed.
+        shape that does not end with n, observed values that are no permutation, and where a permutation is
+        observed in part, or has weights and is observed.
 
     Notes
     -----
     With weights the log density lacks its normalising constant, the logarithm of the permanent of exp(W),
     which no known algorithm finds in less than exponential time. It does not depend on the order, so samplers
-    do not need it; a likelihood of the weights would, and weights may therefore not be random.
+    do not need it; a likelihood of the weights would, and weights may therefore not be random. For the same
+    reason a weighted permutation is no component of a mixture.
 
     Draws (`pm.draw`, `pm.sample_prior_predictive`) are exact. With weights they add up what remains over all
     sets of values, for which n may be 16 at most, and PyTensor remarks that they are drawn in Python.
@@ -224,6 +225,12 @@ class Permutation:
         check_observed(repr(name), n, options.get("observed"))
         if weights is None:
             return UniformPermutation(name, n, **options)
+        if options.get("observed") is not None:
+            raise ValueError(
+                f"{name!r} is observed and has weights, which are numbers: it tells nothing of other "
+                "variables, and its log density lacks the normalising constant, so that the evidence of the "
+                "model would be wrong. Leave it out, or write a normalised likelihood as a pm.Potential."
+            )
         return WeightedPermutation(name, weights, **options)
 
     @classmethod
