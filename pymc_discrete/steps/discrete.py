@@ -278,10 +278,17 @@ class DiscreteStep(JaxStep):
         name, tuned, measured = type(self).__name__, self.tuner.name, learned.adaptation
         complaints = []
         if tune_draws >= 100 and measured.accept < adaptation.STILL:
+            why = "a gradient misleads it: try differences='exact' or balancing='barker'."
+            if self.density.exact:
+                why = (
+                    "every change of a single site is impossible or improbable: pmd.BlockGibbs moves "
+                    "several along known sums (docs/linear_constraints.md). Where changes are possible, try "
+                    "balancing='barker'."
+                )
             complaints.append(
                 f"{name}: fewer than one in a hundred moves of {shown(self._names)} was accepted in the "
                 "second half of tuning: the chain all but stands still. Either only one value is possible, "
-                "or a gradient misleads it: try differences='exact' or balancing='barker'."
+                f"or {why}"
             )
         lower = self.tuner.bounds[0]
         low = measured.accept < adaptation.TARGET_ACCEPT - 0.1

@@ -11,12 +11,12 @@ from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
-from pymc_discrete.targets.graph.support import bounds_of
+from pymc_discrete.targets.graph.support import bounds_of, is_constrained, is_nominal
 from pymc_discrete.targets.names import shown
 
 # A term that is impossible at the start is tried again with all discrete variables at each of these values,
 # to see whether the start is to blame. Where an element of the term depends on one variable of at most 16
-# values from 0, all of them are tried.
+# values from 0, all of them are tried. Vectors whose elements cannot change alone are put in another order.
 LEVELS = [*range(16), *(2**k for k in range(4, 21, 2))]
 NOT_LEFT = "tuning found nothing possible near it"
 NOT_FOUND = "no possible one was found"  # what a search for a start has come to
@@ -64,8 +64,14 @@ def impossible(
     discrete = {
         str(v.name): bounds_of(model.values_to_rvs[v]) or (None, None) for v in model.discrete_value_vars
     }
+    vectors = {str(v.name) for v in model.discrete_value_vars if is_constrained(model.values_to_rvs[v])}
     trials = [
-        {name: np.clip(np.full_like(point[name], level), low, high) for name, (low, high) in discrete.items()}
+        {
+            name: np.random.default_rng(level).permuted(point[name], axis=-1)
+            if name in vectors
+            else np.clip(np.full_like(point[name], level), low, high)
+            for name, (low, high) in discrete.items()
+        }
         for level in LEVELS
     ]
     at_start, always = [], []
@@ -73,7 +79,9 @@ def impossible(
         here = np.isneginf(term.at(point))
         if here.any():
             at_start.append(term.named(here))
-            throughout = here & np.all([np.isneginf(term.at({**point, **trial})) for trial in trials], axis=0)
+            throughout = here
+            for trial in trials:  # where an index is out of bounds, a term has no elements
+                throughout = throughout & np.isneginf(term.at({**point, **trial}))
             if throughout.any():
                 always.append(term.named(throughout))
     what = f"The log density is -inf, through {', '.join(always or at_start) or 'one of its terms'}"
@@ -88,11 +96,14 @@ def impossible(
             f"{said} That is so at every other value of {shown(discrete)} that was tried, too. Look for "
             f"{of_term}{remedy if model.continuous_value_vars else ''}"
         )
-    return (
-        f"{said} Either the start contradicts the data (a latent count smaller than what was counted): pass "
-        "initvals= that they allow, or let pmd.sample sum such counts out, which needs no start "
-        f"(collapse=[...], in float64). Or the term is impossible whatever the start: {of_term}"
-    )
+    start = "Either the start contradicts the data: pass initvals= that they allow."
+    if any(name not in vectors and not is_nominal(model, name) for name in discrete):
+        start = (
+            "Either the start contradicts the data (a latent count smaller than what was counted): pass "
+            "initvals= that they allow, or let pmd.sample sum such counts out, which needs no start "
+            "(collapse=[...], in float64)."
+        )
+    return f"{said} {start} Or the term is impossible whatever the start: {of_term}"
 
 
 class Term:
@@ -111,6 +122,7 @@ class Term:
             self._values, [logp, *observed], mode="FAST_COMPILE", on_unused_input="ignore"
         )
         self._observed: np.ndarray | None = None
+        self._out_of_bounds = False
 
     def at(self, point: PointType) -> np.ndarray:
         """The elements at a point, nats; -inf alone where one is taken from beyond the end of a table."""
@@ -118,6 +130,7 @@ class Term:
             with np.errstate(all="ignore"):
                 logp, *observed = self._function(*(np.asarray(point[v.name], v.dtype) for v in self._values))
         except IndexError:
+            self._out_of_bounds = True
             return np.array(-np.inf)
         for values in observed:
             self._observed = values if values.shape == logp.shape else None
@@ -129,7 +142,7 @@ class Term:
         values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:NAMED]]
         observed = [f"observed as {', '.join(values)}"] if values else []
         if not elements.ndim:
-            places = []
+            places = ["an index into a table is out of bounds"] if self._out_of_bounds else []
         elif len(where) > NAMED and elements.all():
             places = [f"all {len(where)} elements"]
         else:

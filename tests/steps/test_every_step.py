@@ -185,6 +185,18 @@ def test_a_chain_that_stands_still_says_so(caplog):
     )
 
 
+@pytest.mark.parametrize("kind", [pmd.GibbsWithGradients, pmd.PathAuxiliary])
+def test_exact_differences_are_not_asked_for_where_they_are_there(kind):
+    with pm.Model():
+        z = pm.Bernoulli("z", 0.3, shape=4, initval=[1, 1, 0, 0])
+        pm.Potential("two", pt.switch(pt.eq(z.sum(), 2), 0.0, -np.inf))
+        step = kind()
+    stood = step.learned._replace(adaptation=step.learned.adaptation._replace(accept=0.0))
+    (said,) = step.complaints(stood, 200)
+    assert "every change of a single site is impossible or improbable: pmd.BlockGibbs" in said
+    assert "exact" not in said
+
+
 def test_starts_are_dispersed_where_most_values_are_impossible(monkeypatch):
     seen = np.arange(40) % 2
     with pm.Model() as model:

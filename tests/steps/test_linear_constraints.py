@@ -6,9 +6,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from arviz_base import from_dict
 from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
+from pymc_discrete.sampling.tied import Slow, tied
 from pymc_discrete.steps.start import check_start, dispersed, solved
 from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.parts.in_place import InPlace
@@ -114,6 +116,22 @@ def test_one_possible_value(caplog):
         point, _ = pmd.BlockGibbs().step(model.initial_point())
     assert point["x"].tolist() == [3, 2]
     assert any("'x' has one value that meets" in r.getMessage() for r in caplog.records)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_counts_of_which_the_sum_is_known_are_not_reported_as_tied(seen):
+    """Two of three counts take turns: because their own sum is known, or because they mix slowly."""
+    with pm.Model() as model:
+        x = pm.Multinomial("x", 150, [0.4, 0.4, 0.2])
+        if seen:
+            known(x[0] + x[1], 120)
+    draws = np.zeros((2, 400, 3), int)
+    draws[..., 0] = 60 + np.cumsum(np.random.default_rng(1).integers(-1, 2, (2, 400)), axis=1)
+    draws[..., 1], draws[..., 2] = 120 - draws[..., 0], 30
+    slow = Slow()
+    slow.add("x", np.array([5.0, 5.0, 400.0]), np.ones(3))
+    tree = from_dict({"posterior": {"x": draws}, "sample_stats": {"lp": np.zeros((2, 400))}})
+    assert bool(tied(tree, model, slow)) != seen
 
 
 def test_counts_can_be_summed_out_all_the_same():

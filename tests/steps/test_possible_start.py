@@ -233,6 +233,33 @@ def test_a_start_that_contradicts_the_data_is_told_from_data_that_are_impossible
     assert "'w'" in impossible(model, {**point, "N": np.array(20), "z": np.array(7)}, ["z"])
 
 
+@pytest.mark.parametrize(("entries", "first"), [(3, 0), (4, 1)])
+def test_indices_of_a_permutation_that_are_out_of_bounds_are_named(entries, first):
+    with pm.Model() as model:
+        o = pmd.Permutation("o", 4)
+        pm.Normal("y", pt.as_tensor(np.arange(float(entries)))[o + first], 1, observed=np.arange(4.0))
+    assert re.search(
+        r"through 'y' \(an index into a table is out of bounds\): .* every other value of 'o' that was tried",
+        impossible(model, model.initial_point(), ["o"]),
+    )
+
+
+def test_counts_are_not_blamed_for_a_permutation():
+    with pm.Model() as model:
+        o = pmd.Permutation("o", 4)
+        pm.Potential("last", pt.switch(pt.eq(o[0], 3) & pt.eq(o[1], 3), 0.0, -np.inf))
+        pm.Potential("first", pt.switch(pt.eq(o[0], 3), 0.0, -np.inf))
+    said = impossible(model, model.initial_point(), ["o"])
+    assert "through 'last': the start of 'o'" in said
+    assert "every other value of 'o'" in said
+    with pm.Model() as model:
+        pm.Potential("first", pt.switch(pt.eq(pmd.Permutation("o", 4)[0], 3), 0.0, -np.inf))
+    said = impossible(model, model.initial_point(), ["o"])
+    assert "Either the start contradicts the data: pass initvals=" in said
+    assert "count" not in said
+    assert "collapse" not in said
+
+
 def test_what_is_said_of_continuous_variables_needs_some():
     with pm.Model() as model:
         pm.Binomial("y", pm.Poisson("N", 3.0), 0.5, observed=-9)
