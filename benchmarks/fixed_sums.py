@@ -112,6 +112,7 @@ def unit_transfers(proposals):
     rows = np.arange(ROWS)
 
     def step(key, point, state):
+        seen = jnp.asarray(y)
         eta = jnp.concatenate([jnp.zeros((ROWS, 1)), point["alpha"] + point["beta"] * z[:, None]], axis=1)
 
         def transfer(t, x):
@@ -121,7 +122,7 @@ def unit_transfers(proposals):
             xa, xb = x[rows, a], x[rows, b]
             # of the Multinomial, prod_k p_k^x_k / x_k!, and of the noise
             change = eta[rows, b] - eta[rows, a] + jnp.log(xa) - jnp.log(xb + 1)
-            change += ((2 * (xa - y[rows, a]) - 1) - (2 * (xb - y[rows, b]) + 1)) / (2 * NOISE**2)
+            change += ((2 * (xa - seen[rows, a]) - 1) - (2 * (xb - seen[rows, b]) + 1)) / (2 * NOISE**2)
             unit = (jnp.log(jax.random.uniform(key_accept, (ROWS,))) < change).astype(x.dtype)
             return x.at[rows, a].add(-unit).at[rows, b].add(unit)
 
