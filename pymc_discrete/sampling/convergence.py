@@ -389,7 +389,8 @@ def find(
     of_chain = None if probability is None else probability.sum(axis=1)
     if immobile.all():
         total, n_draws = (None, draws) if of_chain is None else (float(of_chain.mean()), chains * draws)
-        why = held(total, leaving is not None and leaving.joint, n_draws) if draws >= FEWEST else None
+        joint, together = (False, "") if leaving is None else (leaving.joint, leaving.together)
+        why = held(total, joint, n_draws, together) if draws >= FEWEST else None
         return None if why is None else Finding("all", why=why)
     never = np.flatnonzero(immobile.all(axis=1))
     if of_chain is not None:

@@ -12,6 +12,8 @@ import numpy as np
 from pymc.blocking import PointType
 from scipy.special import logsumexp, softmax
 
+from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
 # fewest draws of a chain for which a variable that never moved is reported
@@ -27,6 +29,8 @@ FEW = 1e-3
 # number of random states whose conditionals are compared, to find out whether they depend on other sites
 TRIED = 4
 SAME = 1e-4  # conditionals whose probabilities differ by no more than this count as equal
+MOST = 2**14  # most moves of sites that change together which are evaluated
+STEPS = 8  # farthest that sites are followed along a vector, in either direction
 
 
 class Leaving(NamedTuple):
@@ -38,11 +42,13 @@ class Leaving(NamedTuple):
     probability : (chains, elements), at the end of each chain; None where conditionals are estimates
     joint : whether the sites are drawn from their joint distribution given all continuous variables, so that
         no other site can keep them from moving
+    together : of sites that change only together, what keeps them from moving, as part of a message
     """
 
     several: np.ndarray
     probability: np.ndarray | None
     joint: bool
+    together: str = ""
 
 
 def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: bool) -> dict[str, Leaving]:
@@ -59,25 +65,98 @@ def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: 
         step can keep those of this one from moving
     """
     space = target.space
-    # what two sites that change together may become is not in the differences of single ones
-    several = (space.lower < space.upper) & ~space.constrained
+    several = several_values(space)
     probability = np.stack([another_value(target, point) for point in points]) if target.exact else None
     by_variable = {}
     for m in space.members:
         sites = slice(m.start, m.start + m.size)
-        jointly = complete and target.exact and (joint or depends_on_no_site(target, points[0], sites))
+        constraint = next((v.constraint for a, v in space.blocks if a <= m.start < a + v.size), None)
+        together = "" if constraint is None else constraint.stands_still
+        jointly = (
+            not together
+            and complete
+            and target.exact
+            and (joint or depends_on_no_site(target, points[0], sites))
+        )
         of_sites = None if probability is None else probability[:, sites]
-        by_variable[m.name] = Leaving(several[sites], of_sites, jointly)
+        if of_sites is not None and np.isnan(of_sites).any():
+            of_sites = None
+        by_variable[m.name] = Leaving(several[sites], of_sites, jointly, together)
     return by_variable
 
 
+def several_values(space: Space) -> np.ndarray:
+    """(d,) bool, whether a site has more than one value between its bounds, and along known sums."""
+    several = space.lower < space.upper
+    for start, v in space.blocks:
+        if isinstance(v.constraint, LinearConstraint):
+            for sites, basis in zip(v.constraint.sites, v.constraint.bases, strict=True):
+                several[start + sites] &= (basis != 0).any(axis=0)
+    return several
+
+
 def another_value(target: Target, point: PointType) -> np.ndarray:
-    """(d,) float, the probability that a site has another value than at `point`, given all other sites."""
+    """(d,) float, the probability that a site has another value than at `point`, given all other sites.
+
+    For sites that change only together it is that of a pair, or of a vector that keeps their sums, given all
+    others, in the mean over those that the site belongs to; nan where these are too many.
+    """
     x, target = target.at(point)
-    values, _ = (np.asarray(a) for a in target.space.neighbours(x))
+    space = target.space
+    values, _ = (np.asarray(a) for a in space.neighbours(x))
     differences = np.asarray(target.differences(x), float)
-    log_odds = logsumexp(np.where(values != x[:, None], differences, -np.inf), axis=1)
+    changed = chance(np.where(values != x[:, None], differences, -np.inf))
+    if not space.constrained.any():
+        return changed
+    changed[space.constrained] = np.nan
+    moves = {n: m for n in range(len(space.variables)) if (m := joint_moves(space, n, x)) is not None}
+    if not moves:
+        return changed
+    for n, d in target.differences_jointly(x, moves).items():
+        (sites, values), (start, v) = moves[n], space.blocks[n]
+        now = x[start + sites][:, None]
+        of_rows = chance(np.where((values != now).any(axis=-1), np.asarray(d, float), -np.inf))
+        belongs = np.zeros((len(sites), v.size), bool)
+        belongs[np.arange(len(sites))[:, None], sites] = True
+        changed[start : start + v.size] = of_rows @ belongs / np.maximum(belongs.sum(axis=0), 1)
+    return changed
+
+
+def chance(differences: np.ndarray) -> np.ndarray:
+    """(n,) float, the probability of any of the other values, with `differences` (n, K) in nats to them."""
+    log_odds = logsumexp(differences, axis=1)
     return np.exp(log_odds - np.logaddexp(0.0, log_odds))
+
+
+def joint_moves(space: Space, n: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """(sites (r, m), values (r, C, m)), the moves from x (d,) of sites of a variable that change together.
+
+    All pairs, or all short vectors that keep known sums; None if there are none, or more than `MOST`.
+
+    Parameters
+    ----------
+    n : number of the variable
+    """
+    start, v = space.blocks[n]
+    if isinstance(v.constraint, LinearConstraint):
+        moving = np.array([s for s, basis in enumerate(v.constraint.bases) if len(basis)], int)
+        lines = v.constraint.lines(moving)
+        real = np.arange(lines.sites.shape[1]) < lines.number[:, None]
+        sites, steps = lines.sites[real], lines.steps[real]
+        t = np.arange(-STEPS, STEPS + 1)
+        if not 0 < len(sites) * len(t) <= MOST:
+            return None
+        return sites, x[start + sites][:, None] + t[:, None] * steps[:, None]
+    if v.constraint is None:
+        return None
+    sets, c = v.constraint.sites.shape
+    if not 0 < sets * (c * (c - 1) // 2) * (v.drawn_among + 1) <= MOST:
+        return None
+    one, other = np.triu_indices(c, 1)
+    sites = v.constraint.sites[:, np.stack([one, other], axis=-1)].reshape(-1, 2)
+    now = x[start + sites]
+    first = v.lower[sites[:, :1]] + np.arange(v.K) if v.finite else now[:, :1] + np.asarray(v.offsets)
+    return sites, np.asarray(v.constraint.candidates(first, now))
 
 
 def depends_on_no_site(target: Target, point: PointType, sites: slice) -> bool:
@@ -103,24 +182,32 @@ def by_chance(probability: float, draws: int, least: float) -> bool:
     return probability >= least and probability * draws < CHANCE
 
 
-def held(probability: float | None, joint: bool, draws: int) -> str | None:
+def held(probability: float | None, joint: bool, draws: int, together: str = "") -> str | None:
     """The reason why a variable never moved in a chain, as part of a message; None if it is no problem.
 
     Parameters
     ----------
     probability : that any of its sites has another value, given everything else; None where it is not known
-    joint : see `Leaving`
+    joint, together : see `Leaving`
     draws : number of draws of the chain
     """
     if probability is None:
         return "either the data leave one value only, or the step cannot move it"
     if by_chance(probability, draws, RARE) or (joint and probability < RARE):
         return None
+    if probability < RARE and together:
+        return (
+            f"given everything else, {together} (with a probability of {RARE:g} or more). Either the data "
+            "leave one value only, or more must change at once: see whether other initvals= end elsewhere. "
+            "Write hard conditions as known sums, which draws keep (docs/linear_constraints.md), or, where "
+            "they are none, as a soft likelihood"
+        )
     if probability < RARE:
         return (
             f"given everything else, other values have a probability below {RARE:g}. Either the data leave "
             "one value only, or several sites must change together: see whether other initvals= end "
-            "elsewhere, and try pmd.PathAuxiliary(path_length=5, recompute=True)"
+            "elsewhere. pmd.BlockGibbs moves sites along known sums (docs/linear_constraints.md), and paths "
+            "of several moves change more at once: pmd.PathAuxiliary(path_length=5, recompute=True)"
         )
     return (
         "though given everything else other values are probable: the step cannot move it. Try "

@@ -100,7 +100,7 @@ class Watch:
             if not chance.several.any() or not still[name][chance.several].all():
                 continue
             other = None if chance.probability is None else float(chance.probability[0, chance.several].sum())
-            why = held(other, chance.joint, self.draws)
+            why = held(other, chance.joint, self.draws, chance.together)
             if why is not None:
                 by_reason.setdefault(why, []).append(name)
         return [

@@ -19,10 +19,13 @@ class Constraint(ABC):
         The sites of each set, counted within the variable. Every site belongs to one set.
     swaps : bool
         Whether two sites of a set can only exchange their values, which is one move of a pair.
+    stands_still : str
+        For messages, what is so where nothing moves.
     """
 
     sites: np.ndarray
     swaps: ClassVar[bool]
+    stands_still: ClassVar[str]
 
     @cached_property
     def set_of(self) -> np.ndarray:
@@ -96,6 +99,7 @@ class FixedSums(Constraint):
 
     totals: np.ndarray
     swaps: ClassVar[bool] = False
+    stands_still: ClassVar[str] = "no two counts can change together"
 
     @classmethod
     def build(
@@ -185,6 +189,7 @@ class Permutations(Constraint):
     """Sets of c sites, each of which holds 0, ..., c - 1 in some order: two sites exchange their values."""
 
     swaps: ClassVar[bool] = True
+    stands_still: ClassVar[str] = "no two places can exchange their values"
 
     @classmethod
     def build(cls, name: str, shape: tuple[int, ...], lower: np.ndarray, upper: np.ndarray) -> "Permutations":

@@ -68,6 +68,7 @@ class LinearConstraint:
     upper: np.ndarray
     somewhere: np.ndarray
     swaps: ClassVar[bool] = False  # as of `Constraint`
+    stands_still: ClassVar[str] = "no counts can change along a short vector that keeps the known sums"
 
     @classmethod
     def build(
