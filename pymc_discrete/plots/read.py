@@ -161,11 +161,11 @@ def names_of_values(
         value_names = [str(name) for name in named[value_names].values]
     if value_names is None or isinstance(value_names, Mapping):
         return {int(value): str(name) for value, name in (value_names or {}).items()}
-    for name, there in values.items():
-        if nameless := [str(v) for v in there.tolist() if not 0 <= v < len(value_names)]:
+    for name, drawn in values.items():
+        if nameless := [str(v) for v in drawn.tolist() if not 0 <= v < len(value_names)]:
             names = f"{len(value_names)} {'name' if len(value_names) == 1 else 'names'}"
             raise ValueError(
-                f"value_names has {names}, and {name!r} has {len(there)} values: there is no name for "
+                f"value_names has {names}, and {name!r} has {len(drawn)} values: there is no name for "
                 f"{shown(nameless, quoted=False, what='values')}. A sequence names 0, 1, ...; "
                 "pass one for each value, or the names of some as {value: name}."
             )
