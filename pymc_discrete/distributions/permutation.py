@@ -18,8 +18,6 @@ from pytensor.tensor.variable import TensorVariable
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, softmax
 
-from pymc_discrete.targets.names import shown
-
 LARGEST_DRAWN = 16  # the longest weighted permutations that can be drawn from their distribution
 
 
@@ -321,7 +319,7 @@ def check_observed(what: str, n: int, observed: Any) -> None:
     absent = np.setdiff1d(np.arange(n), vector)
     foreign = np.setdiff1d(vector, np.arange(n))
     faults = [
-        f"{shown([f'{v:g}' for v in of_kind], quoted=False, what='values')} {fault}"
+        f"{of_kind[0]:g}{' and others' * (len(of_kind) > 1)} {fault}"
         for of_kind, fault in [(twice, "more than once"), (foreign, "from outside"), (absent, "not at all")]
         if len(of_kind)
     ]
