@@ -90,7 +90,10 @@ def main() -> None:
     ax.plot(middle / of, place, "o", color="C0", label="median")
     ax.plot(ADMITTED[:, 1] / of, place, "kx", label="in truth")
     ax.set(
-        yticks=place, yticklabels=DEPARTMENTS, xlabel="share of the women who applied", ylabel="department"
+        yticks=place,
+        yticklabels=DEPARTMENTS,
+        xlabel="women admitted / women who applied",
+        ylabel="department",
     )
     ax.invert_yaxis()
     ax.legend(loc="lower right", fontsize=8)

@@ -101,7 +101,7 @@ class Annealed(Density):
     def centred(self, x: Array, context: Context) -> Context:
         return context  # counted from 0: a path is annealed in 64 bits
 
-    # ------------------------------------------------------------ sums of target and base
+    # ------------------------------------------------------------ what is beta * target + (1 - beta) * base
     def logdensity(self, x: Array, context: Context) -> Array:
         return self._sum(
             self.inner.logdensity(x, context.target), log_base(context.base, x, self.space), context

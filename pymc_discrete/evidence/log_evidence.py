@@ -77,7 +77,8 @@ def log_evidence(
         model. By default `AutoStep` and NUTS.
     draws : DataTree or {name: (n, ...)}, optional
         Draws of the posterior to go back from, of which as many as `chains` are taken at equal distances, or
-        each several times; by default those of the pilot chains.
+        each several times; by default those of the pilot chains. Chains that go back from the same draw count
+        as independent in the error, which is then too small.
     exact : bool
         Whether `draws` are exact: from an enumeration, or the parameters from which the data were simulated.
     random_seed : int or what `pm.sample` takes, optional

@@ -38,7 +38,7 @@ def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Ca
     """
     constraint = target.space.variables[sets.n].constraint
     visits = []
-    moving = np.array([s for s in sets.sets if len(constraint.bases[s])], int)
+    moving = np.intersect1d(sets.sets, constraint.moving)
     if len(moving):
         lines = constraint.lines(moving)
         turns = max(len(constraint.bases[s]) for s in moving)

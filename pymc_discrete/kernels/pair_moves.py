@@ -138,9 +138,7 @@ class PairsOfSites(Group):
     def __init__(self, n: int, start: int, v: Variable):
         super().__init__(n, start, v)
         assert isinstance(v.constraint, Constraint)
-        self.sets = v.constraint.sites
-        first, second = np.triu_indices(self.sets.shape[1], 1)
-        self.sites = np.stack([self.sets[:, first], self.sets[:, second]], axis=-1).reshape(-1, 2)
+        self.sets, self.sites = v.constraint.sites, v.constraint.pairs
 
     @property
     def longest(self) -> int:

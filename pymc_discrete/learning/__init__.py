@@ -5,7 +5,7 @@ from pymc_discrete.learning.fit import Fit, fit
 from pymc_discrete.learning.metrics import (
     coupling_rmse,
     coupling_strengths,
-    hamming_ess,
+    hamming_distance_ess,
     recall_of_contacts,
     squared_mmd,
 )
@@ -45,7 +45,7 @@ __all__ = [
     "coupling_rmse",
     "coupling_strengths",
     "fit",
-    "hamming_ess",
+    "hamming_distance_ess",
     "log_partition",
     "log_pseudo_likelihoods",
     "recall_of_contacts",

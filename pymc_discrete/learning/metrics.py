@@ -89,7 +89,7 @@ def mean_kernel(x: Array, y: Array, kernel: str, scale: float) -> Array:
     return jax.lax.map(lambda a: KERNELS[kernel](a, y, scale).mean(), x, batch_size=min(size, len(x))).mean()
 
 
-def hamming_ess(draws: ArrayLike, reference: ArrayLike) -> float:
+def hamming_distance_ess(draws: ArrayLike, reference: ArrayLike) -> float:
     """Effective sample size of the Hamming distance to a reference state.
 
     Parameters
@@ -108,7 +108,7 @@ def hamming_ess(draws: ArrayLike, reference: ArrayLike) -> float:
     x = np.asarray(draws)
     if x.ndim != 3 or np.shape(reference) != x.shape[2:]:
         raise ValueError(
-            "hamming_ess takes draws (chains, n, d) and a reference (d,), got arrays of shapes "
+            "hamming_distance_ess takes draws (chains, n, d) and a reference (d,), got arrays of shapes "
             f"{x.shape} and {np.shape(reference)}."
         )
     distance = (x != np.asarray(reference)).sum(axis=-1).astype(float)

@@ -179,7 +179,7 @@ class MarkovChains:
         return Chains(x, learned)
 
     def conditional(self, key: Any, graph: FactorGraph, kept: Chains) -> Any:
-        """x (d,), one draw of a graph with visible sites clamped, by a new chain."""
+        """x (d,), one draw of hidden sites given the visible ones, which `graph` clamps, by a new chain."""
         key_start, key_move = jax.random.split(key)
         x = first_states(graph, key_start, ())
         start = jnp.where(possible(graph, x), x, most_probable_alone(graph))

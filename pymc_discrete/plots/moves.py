@@ -52,8 +52,8 @@ def plot_moves(
     idata : DataTree
         Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_names : str or list of str
-        Discrete variables, a panel for each; by default all that the model draws, or, of
-        results that do not say which these are, all of integers.
+        Discrete variables, a panel for each; by default all that the model draws, or all of
+        integers where the result does not say which these are.
     coords : dict, optional
         {dimension: labels} of the elements to draw.
     labeller : arviz_base.labels.BaseLabeller, optional

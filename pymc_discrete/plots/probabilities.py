@@ -62,8 +62,8 @@ def plot_probabilities(
     idata : DataTree
         Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_names : str or list of str
-        Discrete variables, a panel for each; by default all that the model draws, or, of
-        results that do not say which these are, all of integers.
+        Discrete variables, a panel for each; by default all that the model draws, or all of
+        integers where the result does not say which these are.
     data : str or array_like, optional
         Observed data to draw below the bars, with the same horizontal axis: one or several numbers for each
         element, or the name of a variable of the groups ``observed_data`` or ``constant_data``. For one

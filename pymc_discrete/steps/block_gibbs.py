@@ -107,7 +107,7 @@ class BlockGibbs(DiscreteStep):
                 )
 
         for v in self.target.space.variables:
-            if isinstance(v.constraint, LinearConstraint) and not any(map(len, v.constraint.bases)):
+            if isinstance(v.constraint, LinearConstraint) and not len(v.constraint.moving):
                 names = shown(v.name.split(JOINT))
                 _log.info(f"BlockGibbs: {names} has one value that meets all equations: nothing is drawn.")
 

@@ -139,8 +139,7 @@ def joint_moves(space: Space, n: int, x: np.ndarray) -> tuple[np.ndarray, np.nda
     """
     start, v = space.blocks[n]
     if isinstance(v.constraint, LinearConstraint):
-        moving = np.array([s for s, basis in enumerate(v.constraint.bases) if len(basis)], int)
-        lines = v.constraint.lines(moving)
+        lines = v.constraint.lines(v.constraint.moving)
         real = np.arange(lines.sites.shape[1]) < lines.number[:, None]
         sites, steps = lines.sites[real], lines.steps[real]
         t = np.arange(-STEPS, STEPS + 1)
@@ -152,8 +151,7 @@ def joint_moves(space: Space, n: int, x: np.ndarray) -> tuple[np.ndarray, np.nda
     sets, c = v.constraint.sites.shape
     if not 0 < sets * (c * (c - 1) // 2) * (v.drawn_among + 1) <= MOST:
         return None
-    one, other = np.triu_indices(c, 1)
-    sites = v.constraint.sites[:, np.stack([one, other], axis=-1)].reshape(-1, 2)
+    sites = v.constraint.pairs
     now = x[start + sites]
     first = v.lower[sites[:, :1]] + np.arange(v.K) if v.finite else now[:, :1] + np.asarray(v.offsets)
     return sites, np.asarray(v.constraint.candidates(first, now))

@@ -147,10 +147,9 @@ def random_moves(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[
     moves = {}
     for n, (start, v) in enumerate(space.blocks):
         if isinstance(v.constraint, LinearConstraint):
-            moving = np.array([s for s, basis in enumerate(v.constraint.bases) if len(basis)], int)
-            if not len(moving):
+            if not len(v.constraint.moving):
                 continue
-            lines = v.constraint.lines(rng.choice(moving, CHECKED_NEIGHBOURS))
+            lines = v.constraint.lines(rng.choice(v.constraint.moving, CHECKED_NEIGHBOURS))
             which = np.arange(CHECKED_NEIGHBOURS), rng.integers(lines.number)
             sites, steps = lines.sites[which], lines.steps[which]
             ends = [

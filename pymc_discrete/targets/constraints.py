@@ -34,6 +34,12 @@ class Constraint(ABC):
         sets[self.sites] = np.arange(len(self.sites))[:, None]
         return sets
 
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """(p, 2) int, all pairs of two sites of one set, set after set."""
+        one, other = np.triu_indices(self.sites.shape[1], 1)
+        return np.stack([self.sites[:, one], self.sites[:, other]], axis=-1).reshape(-1, 2)
+
     def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bounds (n,) of the sites, given that the other sites of a set are within theirs."""
         return lower, upper

@@ -39,8 +39,8 @@ def target_from_model(
         By default the model of the context.
     vars : RV, name or value variable, or a list of them
         The block; by default every discrete free variable whose elements can change alone. Vectors of counts
-        with a fixed sum and permutations, which only `kernels.block_gibbs` moves, are taken where they are
-        named.
+        with a fixed sum and permutations, which `kernels.block_gibbs`, `gibbs_with_gradients` and
+        `path_auxiliary` move, are taken where they are named.
     differences : {"auto", "exact", "gradient"}
         "auto" computes exact differences where their cost is acceptable and takes the gradient elsewhere;
         "exact" never takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and 4).

@@ -142,6 +142,11 @@ class LinearConstraint:
         return [basis for basis, _ in self._directions]
 
     @cached_property
+    def moving(self) -> np.ndarray:
+        """(k,) int, the sets that have more than one value."""
+        return np.array([s for s, basis in enumerate(self.bases) if len(basis)], int)
+
+    @cached_property
     def _directions(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each set a basis (k, c) of the lattice of its directions, and short vectors (M, c) of it."""
         known: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # many sets may have the same equations
@@ -310,7 +315,10 @@ def in_floats(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def without_own(terms: np.ndarray) -> np.ndarray:
-    """(m, n), for each element of a row the sum of the others; infinite ones are of one sign."""
+    """(m, n), for each element the sum of the others in its row.
+
+    Where another element of the row is infinite the sum is, too; all infinite elements have the same sign.
+    """
     infinite = np.isinf(terms)
     finite = np.where(infinite, 0.0, terms)
     others = finite.sum(axis=1, keepdims=True) - finite

@@ -106,7 +106,7 @@ class Variable:
 
     @property
     def drawn_among(self) -> int:
-        """Values per site, other than the current one, among which Gibbs sampling draws."""
+        """How many values of a site, other than the current one, Gibbs sampling looks at in one draw."""
         if self.swaps:
             return 1
         return self.moves if self.finite else self.stretches[0]

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from scipy.special import gammaln, logsumexp
 
 import pymc_discrete as pmd
-from pymc_discrete.evidence.log_evidence import rows_of
+from pymc_discrete.evidence.log_evidence import TUNE, rows_of
 from pymc_discrete.evidence.population import Population
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
 from tests.tools.processes import ROOT
@@ -197,6 +197,21 @@ def test_impossible_draws_of_the_prior_and_exact_draws():
     for side, logs in ((-1, found.forward.log_weights), (1, -found.backward.log_weights)):
         bias = side * (logs.mean() + np.log(share) - exact)
         assert bias > 3 * logs.std() / np.sqrt(len(logs))
+
+
+def test_kernels_of_weighed_chains_do_not_adapt(monkeypatch):
+    """Their transitions are counted from the end of tuning on, and those of the pilots are not."""
+    counted, walk = [], Population.walk
+
+    def counting(self, seed, states, first, path):
+        if np.ptp(path):
+            counted.append(first)
+        return walk(self, seed, states, first, path)
+
+    monkeypatch.setattr(Population, "walk", counting)
+    pmd.log_evidence(captured(), chains=4, temperatures=4, random_seed=1, progressbar=False)
+    assert len(counted) >= 2
+    assert min(counted) >= TUNE
 
 
 def test_draws_of_a_result():

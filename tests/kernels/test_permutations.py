@@ -16,7 +16,7 @@ from pymc_discrete.kernels.block_gibbs import matching
 from pymc_discrete.targets.constraints import Permutations
 from pymc_discrete.targets.structure.dependence import Dependence
 from tests.kernels.test_fixed_sums import sweep_matrices
-from tests.tools.enumeration import check_kernel, check_runs, enumerate_target, run_steps
+from tests.tools.enumeration import check_kernel, check_runs, check_sweep, enumerate_target, run_steps
 from tests.tools.statistics import g_test
 
 W = np.random.default_rng(4).normal(0, 1.2, (4, 4))
@@ -110,13 +110,7 @@ def signs(e) -> np.ndarray:
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, P, forward = small(build, form)
     assert bool(e.target.scanned_sets) == (form != "as it is")
-    flow = e.pi[:, None] * P
-    assert np.abs(P.sum(1) - 1).max() <= 1e-12
-    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
-    assert np.abs(e.pi @ forward - e.pi).max() <= 1e-12
-    for matrix in (P, forward):
-        # one stationary distribution, and no other eigenvalue of size 1: the chain has no period
-        assert (np.abs(np.linalg.eigvals(matrix)) > 1 - 1e-9).sum() == 1
+    check_sweep(e.pi, P, forward)
 
 
 @pytest.mark.parametrize("build", [uniform_of_three, uniform_of_four, weighted_of_four, joined])

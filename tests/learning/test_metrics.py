@@ -46,10 +46,10 @@ def test_the_unbiased_one_is_0_in_the_mean():
         assert (abs(z) > 5) == far
 
 
-def test_hamming_ess():
+def test_hamming_distance_ess():
     draws, reference = RNG(2).integers(0, 2, size=(4, 200, 9)), RNG(3).integers(0, 2, size=9)
     want = az.ess((draws != reference).sum(-1).astype(float))
-    assert learning.hamming_ess(draws, reference) == pytest.approx(float(want))
+    assert learning.hamming_distance_ess(draws, reference) == pytest.approx(float(want))
 
 
 def test_contacts():
@@ -86,7 +86,7 @@ REFUSED = {
         "scale must be a positive number, got 0",
     ),
     "one chain": (
-        lambda: learning.hamming_ess(np.zeros((5, 4), int), np.zeros(4, int)),
+        lambda: learning.hamming_distance_ess(np.zeros((5, 4), int), np.zeros(4, int)),
         r"draws \(chains, n, d\) and a reference \(d,\), got arrays of shapes \(5, 4\)",
     ),
     "no contact": (

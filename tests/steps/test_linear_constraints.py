@@ -16,7 +16,7 @@ from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.parts.in_place import InPlace
 from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
-from tests.tools.statistics import LARGEST_Z, zs_of_proportions
+from tests.tools.statistics import check_proportions
 
 
 def known(total, number, name="known"):
@@ -66,12 +66,7 @@ WAYS = {
 def test_against_enumeration(build, way):
     with pm.Model() as model:
         values = build()
-    states, prob = probabilities(model, values)
-    draws = WAYS[way](model)["posterior"]
-    flat = [draws[name].values.reshape(2, draws.sizes["draw"], -1) for name in values]
-    zs = zs_of_proportions(np.concatenate(flat, axis=2), states[prob > 0], prob[prob > 0])
-    assert len(zs) >= states.shape[1]
-    assert np.abs(zs).max() < LARGEST_Z
+    check_proportions(WAYS[way](model)["posterior"], list(values), *probabilities(model, values))
 
 
 # ---------------------------------------------------------------- what is chosen

@@ -13,7 +13,7 @@ from pymc_discrete.steps.start import check_start, dispersed
 from pymc_discrete.targets.parts.in_place import InPlace
 from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
-from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
+from tests.tools.statistics import LARGEST_Z, check_proportions, z_of_moments, zs_of_proportions
 
 W = np.random.default_rng(3).normal(0, 1, (4, 4))
 
@@ -61,12 +61,7 @@ WAYS = {
 def test_against_enumeration(build, way):
     with pm.Model() as model:
         values = build()
-    states, prob = probabilities(model, values)
-    draws = WAYS[way](model)["posterior"]
-    flat = [draws[name].values.reshape(2, draws.sizes["draw"], -1) for name in values]
-    zs = zs_of_proportions(np.concatenate(flat, axis=2), states[prob > 0], prob[prob > 0])
-    assert len(zs) >= states.shape[1]
-    assert np.abs(zs).max() < LARGEST_Z
+    check_proportions(WAYS[way](model)["posterior"], list(values), *probabilities(model, values))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.targets.constraints import FixedSums
 from pymc_discrete.targets.parts import in_place
-from tests.tools.oracle import oracle
+from tests.tools.oracle import oracle, possible_states
 
 
 # ---------------------------------------------------------------- models
@@ -106,25 +106,6 @@ def built(build, window="auto"):
     return model, pmd.target_from_model(model, names, differences="exact", window=window)
 
 
-def states(target, logp, count=4):
-    """Points of positive density with random vectors of the right sums."""
-    rng, found = np.random.default_rng(1), []
-    x, at = target.at(target.density.start)
-    for _ in range(200):
-        y = x.copy()
-        for start, v in target.space.blocks:
-            sites = slice(start, start + v.size)
-            if v.constraint is not None:
-                y[sites] = v.constraint.random(v.lower, v.upper, rng)
-            else:
-                y[sites] = rng.integers(v.lower, np.minimum(v.upper, 6) + 1)
-        if np.isfinite(logp(at.point(y))):
-            found.append(y)
-        if len(found) == count:
-            return at, found
-    raise AssertionError("no states of positive density")
-
-
 def moves_of(target, n):
     """Every ordered pair of sites of a set (P, 2), and candidates of the first site relative to it."""
     v = target.space.variables[n]
@@ -141,7 +122,7 @@ differences = jax.jit(
 def check(build, window="auto"):
     model, target = built(build, window)
     logp = oracle(model)
-    at, found = states(target, logp)
+    at, found = possible_states(target, logp)
     n = next(n for n, v in enumerate(target.space.variables) if v.constraint is not None)
     start = target.space.starts[n]
     pairs, steps = moves_of(target, n), np.array([-7, -3, -2, -1, 0, 1, 2, 4])

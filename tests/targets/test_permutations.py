@@ -15,7 +15,7 @@ import pymc_discrete as pmd
 from pymc_discrete.targets.constraints import Permutations
 from pymc_discrete.targets.parts import in_place
 from tests.targets.test_fixed_sums import differences
-from tests.tools.oracle import oracle
+from tests.tools.oracle import oracle, possible_states
 
 RNG = np.random.default_rng(4)
 W = RNG.normal(0, 1.5, (5, 5))
@@ -116,30 +116,11 @@ def built(build):
     return model, pmd.target_from_model(model, names, differences="exact")
 
 
-def states(target, logp, count=4):
-    """The target at its start, and states of positive density with random permutations."""
-    rng, found = np.random.default_rng(1), []
-    x, at = target.at(target.density.start)
-    for _ in range(300):
-        y = x.copy()
-        for start, v in target.space.blocks:
-            sites = slice(start, start + v.size)
-            if v.constraint is not None:
-                y[sites] = v.constraint.random(v.lower, v.upper, rng)
-            else:
-                y[sites] = rng.integers(v.lower, np.minimum(v.upper, 6) + 1)
-        if np.isfinite(logp(at.point(y))):
-            found.append(y)
-        if len(found) == count:
-            return at, found
-    raise AssertionError("no states of positive density")
-
-
 def check(build):
     """Of each pair of places: as they are, swapped, and two values that no permutation allows."""
     model, target = built(build)
     logp = oracle(model)
-    at, found = states(target, logp)
+    at, found = possible_states(target, logp)
     n = next(n for n, v in enumerate(target.space.variables) if v.swaps)
     start, v = target.space.blocks[n]
     pairs = np.array([p for sites in v.constraint.sites for p in itertools.permutations(sites, 2)])

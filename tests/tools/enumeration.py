@@ -92,6 +92,21 @@ def check_matrix(P, pi, proposed) -> None:
     assert (np.abs(np.linalg.eigvals(P) - 1) < 1e-9).sum() == 1
 
 
+def check_sweep(pi, P, forward) -> None:
+    """Check the matrices of a sweep that is reversed with probability 1/2, and of one that is not.
+
+    Both leave pi invariant, reach every state from every other and have no period, and the former is
+    reversible.
+    """
+    flow = pi[:, None] * P
+    assert np.abs(P.sum(1) - 1).max() <= 1e-12
+    assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
+    assert np.abs(pi @ forward - pi).max() <= 1e-12
+    for matrix in (P, forward):
+        # one stationary distribution, and no other eigenvalue of size 1
+        assert (np.abs(np.linalg.eigvals(matrix)) > 1 - 1e-9).sum() == 1
+
+
 def run_steps(e: Enumerated, kernel, params, runs: int = 50_000, seed: int = 0):
     """(S, n) numbers of the states in which the compiled, vmapped step ends from every state."""
     each = runs // len(e.states)

@@ -27,6 +27,25 @@ def oracle(model):
     return logp
 
 
+def possible_states(target, logp, count=4):
+    """The target at its start, and random states of positive density that meet all constraints."""
+    rng, found = np.random.default_rng(1), []
+    x, at = target.at(target.density.start)
+    for _ in range(300):
+        y = x.copy()
+        for start, v in target.space.blocks:
+            sites = slice(start, start + v.size)
+            if v.constraint is not None:
+                y[sites] = v.constraint.random(v.lower, v.upper, rng)
+            else:
+                y[sites] = rng.integers(v.lower, np.minimum(v.upper, 6) + 1)
+        if np.isfinite(logp(at.point(y))):
+            found.append(y)
+        if len(found) == count:
+            return at, found
+    raise AssertionError("no states of positive density")
+
+
 def random_points(model, target, r, n=2):
     """Points of positive density: continuous variables jittered, discrete ones walked to random
     neighbours.

@@ -23,6 +23,21 @@ def zs_of_proportions(draws, states, prob):
     return np.array(zs)
 
 
+def check_proportions(posterior, names, states, prob):
+    """Check the shares of the values that each site takes in draws of discrete variables.
+
+    Parameters
+    ----------
+    posterior : Dataset with the draws (chain, draw, ...) of the variables
+    names : in the order of the sites
+    states, prob : (n, d) int and (n,) float, all states of the sites, and their probabilities
+    """
+    draws = [posterior[name].values.reshape(*posterior[name].shape[:2], -1) for name in names]
+    zs = zs_of_proportions(np.concatenate(draws, axis=2), states[prob > 0], prob[prob > 0])
+    assert len(zs) >= states.shape[1]
+    assert np.abs(zs).max() < LARGEST_Z
+
+
 def z_of_moments(draws, mean, sd):
     """z of the mean and of the variance of draws (chain, draw)."""
     first = (draws.mean() - mean) / (sd / np.sqrt(float(az.ess(draws, method="mean"))))
