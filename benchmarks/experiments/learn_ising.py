@@ -1,6 +1,6 @@
 """Ising models learned from samples (GWG, Fig. 6 and 11; PAS, Fig. 8): error of the couplings at equal time.
 
-python -m benchmarks.experiments.learn_ising [--only "10x10 theta=0.2"] [--seconds 60] [--short]
+python -m benchmarks.experiments.learn_ising [--only "10x10 theta=0.2"] [--seconds 60] [--transitions 5 10]
 
 The true models are cyclic lattices, log p = theta s'Js, and a random graph of 200 spins with 4 neighbours on
 average. A general Ising model is learned from 2000 draws by persistent contrastive divergence (256 chains,
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.experiments import report
+from benchmarks.experiments import baselines, report
 from benchmarks.experiments.iterations import seconds_each
 from benchmarks.experiments.structured import draws_of, erdos_renyi, lattice
 from pymc_discrete import kernels, learning
@@ -21,6 +21,7 @@ from pymc_discrete import kernels, learning
 TRANSITIONS, CHAINS, RATE, L1 = (5, 10, 25, 50), 256, 0.001, 0.01
 LATTICES = [(10, theta) for theta in (-0.1, 0.1, 0.2, 0.25, 0.3, 0.5)] + [(25, 0.25)]
 KERNELS = {
+    "Gibbs": baselines.gibbs,
     "GWG-1": kernels.gibbs_with_gradients,
     "GWG-5": lambda: kernels.gibbs_with_gradients(5),
     "PAFS-5": lambda: kernels.path_auxiliary(5),
@@ -32,7 +33,7 @@ POINTS = 20  # of a curve
 
 
 def main():
-    args = report.arguments(__doc__, [], steps=1000, chains=CHAINS, seconds=60)
+    args = report.arguments(__doc__, [], steps=1000, chains=CHAINS, seconds=60, more=options)
     table = report.Table("learn_ising", args)
     truths = {f"{p}x{p} theta={theta:g}": lattice(p, theta) for p, theta in LATTICES}
     truths["Erdos-Renyi 200"] = erdos_renyi()
@@ -43,7 +44,7 @@ def main():
             continue
         data = np.asarray(draws_of(couplings, bias, args.steps))
         for name in KERNELS:
-            for count in TRANSITIONS[:1] if args.short else TRANSITIONS:
+            for count in TRANSITIONS[:1] if args.short else args.transitions:
                 row = lambda n=name, t=count, c=couplings, d=data: learned(n, t, c, d, args)
                 table.add(setting, f"{name}, T={count}", row)
         table.add(setting, PSEUDO, lambda c=couplings, d=data: learned(PSEUDO, 0, c, d, args))
@@ -52,11 +53,16 @@ def main():
         [
             "log RMSE of all entries of J times theta, after as many iterations as the seconds allow, "
             "compiling not counted; at its lowest on the way, and where.",
-            f"{args.chains} chains, batches of {args.chains}, {len(TRANSITIONS)} numbers of transitions T. "
-            "Edges count twice: the critical theta is 0.2203.",
+            f"{args.chains} chains, batches of {args.chains}, T transitions in an iteration. Gibbs draws one "
+            "random site in a transition, BlockGibbs all of them. Edges count twice: the critical theta is "
+            "0.2203.",
         ],
     )
     table.figure(draw, columns=4, size=(4.0, 4.0))
+
+
+def options(p):
+    p.add_argument("--transitions", nargs="+", type=int, default=TRANSITIONS, help="in an iteration")
 
 
 def learned(name, transitions, couplings, data, args):
@@ -68,7 +74,7 @@ def learned(name, transitions, couplings, data, args):
         options["objective"] = PSEUDO
     else:
         # the log density is linear in every spin, so that the gradient gives exact differences
-        way = "auto" if name == "BlockGibbs" else "gradient"
+        way = "auto" if "Gibbs" in name else "gradient"
         options["sampler"] = learning.ContrastiveDivergence(
             *KERNELS[name](), transitions=transitions, differences=way
         )

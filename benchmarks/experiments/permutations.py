@@ -89,7 +89,7 @@ def draw(axes, rows):
     for ax, sigma in zip(axes, SIGMAS, strict=True):
         mine = [r for r in rows if r["setting"] == f"sigma={sigma}"]
         for r in mine:
-            ax.plot(r["curve steps"], r["curve energy"], **{**report.style(r["sampler"]), "marker": ""})
+            ax.plot(r["curve steps"], r["curve energy"], markevery=12, **report.style(r["sampler"]))
         if mine:
             ax.set(title=f"sigma = {sigma}", xlabel="steps", ylabel="energy above the least", xscale="log")
             ax.set_yscale("symlog", linthresh=10)

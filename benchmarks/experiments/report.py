@@ -18,8 +18,8 @@ from benchmarks.experiments.samplers import SAMPLERS
 RESULTS = Path(__file__).parents[1] / "results" / "experiments"
 
 
-def arguments(doc, samplers, *, steps, chains, seconds):
-    """The options that all experiments have."""
+def arguments(doc, samplers, *, steps, chains, seconds, more=None):
+    """The options that all experiments have, and those that `more(parser)` adds."""
     p = harness.parser(doc)
     p.add_argument("--short", action="store_true", help="a short run, with results in a temporary folder")
     harness.choice(p, "--samplers", SAMPLERS, default=samplers)
@@ -32,6 +32,8 @@ def arguments(doc, samplers, *, steps, chains, seconds):
     p.add_argument("--seconds", type=float, default=seconds, help="of sampling, at most")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--out", type=Path, help=f"folder, default {RESULTS.relative_to(harness.ROOT)}")
+    if more:
+        more(p)
     args = p.parse_args()
     warnings.simplefilter("ignore")
     if args.short:

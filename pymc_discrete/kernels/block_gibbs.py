@@ -19,6 +19,9 @@ from pymc_discrete.targets.space import Variable
 
 # Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
 UNROLLED = 8
+# Of two counts with more than LONG splits, a draw looks at NEAR + 1 consecutive ones that hold the current one,
+# which takes less time; one draw in WHOLE looks at all, so that no split is out of reach.
+LONG, NEAR, WHOLE = 64, 32, 16
 
 
 def block_gibbs() -> tuple[Kernel, dict[str, float]]:
@@ -35,8 +38,9 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
 
     Sites that change only together (`Constraint`) are drawn in pairs, by a random matching of the sites of
     each set that does not look at the state. The conditional of a pair given its sum has one degree of
-    freedom, the value of its first site, which is drawn as above. A pair of places of a permutation keeps or
-    swaps its values. Sites of which linear combinations are known (`LinearConstraint`) are drawn along lines
+    freedom, the value of its first site, which is drawn as above; where it has many values, most draws look
+    at consecutive ones around the current value only. A pair of places of a permutation keeps or swaps its
+    values. Sites of which linear combinations are known (`LinearConstraint`) are drawn along lines
     in the same way.
 
     A step reverses the order of its sweep with probability 1/2, which makes it reversible and not only
@@ -294,16 +298,32 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
     differences : (values (r, C, 2)) -> (r, C) nats
     """
     start, v = target.space.blocks[n]
-    now, u = x[start + pairs], uniforms_for(key, v, pairs.shape[0])
-    if v.finite:
-        first = jnp.asarray(v.lower)[pairs[:, :1]] + np.arange(v.K)
+    now = x[start + pairs]
+
+    def drawn(u, first):
+        """The values (r, 2) after a draw, given those (r, C) of the first sites that are looked at."""
+        values = jax.lax.optimization_barrier(v.constraint.candidates(first.astype(x.dtype), now))
+        d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
+        k = choose(u, d)[:, None, None]
+        drawn = jnp.take_along_axis(values, k, axis=1, mode="clip")[:, 0]
+        return jnp.where(k[:, 0] < values.shape[1], drawn, now)
+
+    def of_all(key):
+        return drawn(uniforms(key, (len(pairs),)), jnp.asarray(v.lower)[pairs[:, :1]] + np.arange(v.K))
+
+    def of_near(key):
+        u = uniforms(key, (2, len(pairs)))
+        return drawn(u[0], consecutive(u[1], NEAR, now[:, 0]))
+
+    if not v.finite:
+        u = uniforms_for(key, v, len(pairs))
+        values = drawn(u[0], stretch(u[1:], v, now[:, 0]))
+    elif v.constraint.swaps or v.K <= LONG:
+        values = of_all(key)
     else:
-        first = stretch(u[1:], v, now[:, 0])
-    values = jax.lax.optimization_barrier(v.constraint.candidates(first.astype(x.dtype), now))
-    d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
-    k = choose(u[0], d)[:, None, None]
-    drawn = jnp.take_along_axis(values, k, axis=1, mode="clip")[:, 0]
-    return x.at[start + pairs].set(jnp.where(k[:, 0] < values.shape[1], drawn, now))
+        key_whole, key_draw = jax.random.split(key)
+        values = jax.lax.cond(uniforms(key_whole, ()) * WHOLE < 1, of_all, of_near, key_draw)
+    return x.at[start + pairs].set(values)
 
 
 def uniforms_for(key, v: Variable, r: int):
@@ -339,6 +359,12 @@ def draw(u, v: Variable, rows, now, differences):
         return (picked(v.lower, rows) + (u[0] < jax.nn.sigmoid(odds))).astype(now.dtype)
     k = choose(u[0], d)
     return jnp.where(k < v.K, picked(v.lower, rows) + k, now).astype(now.dtype)
+
+
+def consecutive(u, width: int, now):
+    """(r, width + 1) int, for every site consecutive values, one of which, by a uniform u (r,), is now (r,)."""
+    position = (u * (width + 1)).astype(now.dtype)
+    return now[:, None] + np.arange(width + 1, dtype=now.dtype) - position[:, None]
 
 
 def stretch(u, v: Variable, now):

@@ -12,6 +12,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
+from pymc_discrete.kernels.block_gibbs import LONG, NEAR, WHOLE
 from pymc_discrete.targets.parts import in_place
 from pymc_discrete.targets.structure.dependence import Dependence
 from tests.tools.enumeration import (
@@ -80,9 +81,16 @@ def stretches():
     return [range(301)] * 2, {"window": "geometric"}
 
 
+def long():
+    """Splits that only a draw that looks at all of them joins."""
+    x = pm.Multinomial("x", 70, np.array([0.4, 0.6]), initval=[10, 60])
+    pm.Potential("e", pt.switch((x[0] < 15) | (x[0] > 55), 0.02 * pt.sqr(x[0] - 35), -np.inf))
+    return [range(71)] * 2, {}
+
+
 SMALL = (two_cells, three_cells, four_cells, one_way, vectors, bounded, beside_free_sites, only_by_two)
 CASES = [
-    *((build, "as it is") for build in (*SMALL, stretches)),
+    *((build, "as it is") for build in (*SMALL, long, stretches)),
     *itertools.product((four_cells, vectors, beside_free_sites), ("scan", "function")),
 ]
 IDS = [f"{build.__name__}-{form}" for build, form in CASES]
@@ -90,20 +98,31 @@ IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 
 # ---------------------------------------------------------------- the sweep, enumerated
 def pair_matrix(e: Enumerated, a: int, b: int) -> np.ndarray:
-    """(S, S): sites a and b drawn given their sum and all others, on stretches where they have a window."""
+    """(S, S): sites a and b drawn given their sum and all others, on stretches where they have a window.
+
+    Of many splits most draws look at those on consecutive values only; then no two pairs are drawn at once.
+    """
     space, others = e.target.space, [i for i in range(e.states.shape[1]) if i not in (a, b)]
     same = (e.states[:, None, others] == e.states[None][..., others]).all(-1)
     if not space.windowed[a]:
         P = np.where(same, e.pi, 0.0)
-        return P / P.sum(1, keepdims=True)
+        P /= P.sum(1, keepdims=True)
+        (v,) = (v for start, v in space.blocks if start <= a < start + v.size)
+        near = on_stretches(e, a, same, NEAR + 1, [1]) if v.K > LONG else P
+        return (P + (WHOLE - 1) * near) / WHOLE
     steps = space.column[a][space.exists[a] & (space.column[a] > 0)]
     strides = [s for s in steps if 8 * s <= steps[-1]]
+    return on_stretches(e, a, same, 9, strides)
+
+
+def on_stretches(e: Enumerated, a: int, same: np.ndarray, length: int, strides) -> np.ndarray:
+    """(S, S): site a drawn among states that are the `same` otherwise, on `length` values, at random strides."""
     total = np.zeros_like(same, float)
-    for stride, place in itertools.product(strides, range(9)):
-        stretch = e.states[:, a][:, None] + stride * (np.arange(9) - place)
+    for stride, place in itertools.product(strides, range(length)):
+        stretch = e.states[:, a][:, None] + stride * (np.arange(length) - place)
         near = (e.states[None, :, a, None] == stretch[:, None]).any(-1)
         P = np.where(same & near, e.pi, 0.0)
-        total += P / P.sum(1, keepdims=True) / (9 * len(strides))
+        total += P / P.sum(1, keepdims=True) / (length * len(strides))
     return total
 
 
