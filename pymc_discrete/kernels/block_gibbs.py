@@ -19,8 +19,8 @@ from pymc_discrete.targets.space import Variable
 
 # Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
 UNROLLED = 8
-# Of two counts with more than LONG splits, a draw looks at NEAR + 1 consecutive ones that hold the current one,
-# which takes less time; one draw in WHOLE looks at all, so that no split is out of reach.
+# Of two counts with more than LONG splits, a draw looks at NEAR + 1 consecutive ones that hold the current
+# one, which takes less time; one draw in WHOLE looks at all, so that no split is out of reach.
 LONG, NEAR, WHOLE = 64, 32, 16
 
 
@@ -362,7 +362,7 @@ def draw(u, v: Variable, rows, now, differences):
 
 
 def consecutive(u, width: int, now):
-    """(r, width + 1) int, for every site consecutive values, one of which, by a uniform u (r,), is now (r,)."""
+    """(r, width + 1) int, consecutive values for every site; one is now (r,), by uniforms u (r,)."""
     position = (u * (width + 1)).astype(now.dtype)
     return now[:, None] + np.arange(width + 1, dtype=now.dtype) - position[:, None]
 

@@ -27,6 +27,7 @@ from pymc_discrete.diagnostics.summary import labels_switch, moved
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
 from pymc_discrete.steps.standing import FEW, FEWEST, Leaving, by_chance, held
+from pymc_discrete.steps.ties import called
 from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
@@ -148,6 +149,17 @@ def warnings_of_pymc(run: Run) -> list[SamplerWarning]:
     return run.warnings_of_pymc
 
 
+def slowest_by_name(run: Run) -> list[str]:
+    """Which elements PyMC's checks mean, whose messages name none."""
+    posterior = run.tree["posterior"]
+    names = [str(name) for name in posterior.data_vars if str(name) not in run.categories]
+    slow = sorted((score, name, i) for name in names for score, i in run.slow.worst(name))[:SHOWN]
+    if not slow:
+        return []
+    which = ", ".join(called(name, posterior[name].shape[2:], i) for _, name, i in slow)
+    return [f"Slow, the slowest first: {which}. pmd.summary and az.summary have a row for each element."]
+
+
 def slow_categories(run: Run) -> list[str]:
     """Warnings of categories whose indicators mix slowly, and of those that do only since labels change."""
     chains = run.tree["posterior"].sizes["chain"]
@@ -183,6 +195,7 @@ CHECKS: tuple[Callable[[Run], Sequence[str | SamplerWarning]], ...] = (
     still_trajectories,
     switched_labels,
     warnings_of_pymc,
+    slowest_by_name,
     slow_categories,
     never_moved,
     ties,

@@ -116,7 +116,7 @@ def pair_matrix(e: Enumerated, a: int, b: int) -> np.ndarray:
 
 
 def on_stretches(e: Enumerated, a: int, same: np.ndarray, length: int, strides) -> np.ndarray:
-    """(S, S): site a drawn among states that are the `same` otherwise, on `length` values, at random strides."""
+    """(S, S): site a drawn on `length` values at random strides; the `same` (S, S) are other sites."""
     total = np.zeros_like(same, float)
     for stride, place in itertools.product(strides, range(length)):
         stretch = e.states[:, a][:, None] + stride * (np.arange(length) - place)

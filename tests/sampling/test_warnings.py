@@ -267,6 +267,17 @@ def test_switched_labels_that_stand_still_are_no_other_mode(log):
         assert said in "".join(line for line in log() if "disagrees between chains" in line)
 
 
+def test_elements_that_are_slow_are_named(log):
+    with pm.Model() as model:
+        pm.Normal("x", shape=3)
+    r = np.random.default_rng(0)
+    draws = r.normal(size=(4, 400, 3))
+    draws[:, :, 1] = np.cumsum(draws[:, :, 1], axis=1)
+    stats = {"lp": np.zeros((4, 400))}
+    check_convergence(from_dict({"posterior": {"x": draws}, "sample_stats": stats}), model)
+    assert any(line.startswith("Slow, the slowest first: 'x[1]'.") for line in log())
+
+
 def test_trajectories_that_all_diverge_are_named(log):
     with pm.Model() as model:
         pm.Normal("mu")
