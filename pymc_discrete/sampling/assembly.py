@@ -79,7 +79,8 @@ def steps_of(
     said = {name for s in flat if isinstance(s, CollapsedNUTS) for name in s.summed}
     collapse, flat = natively(flat, collapse)
     assigned = [v.name for s in flat for v in s.vars]
-    twice = sorted({n for n in assigned if assigned.count(n) > 1})
+    unshared = [v.name for s in flat if not shares(s) for v in s.vars]
+    twice = sorted({n for n in unshared if unshared.count(n) > 1})
     if twice:
         raise ValueError(
             f"{shown(twice)} {'belongs' if len(twice) == 1 else 'belong'} to two steps. Name each variable "
@@ -114,6 +115,11 @@ def steps_of(
         automatic = steps_for(model, names, all_in_jax=True, **options)
         flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed
+
+
+def shares(step: JaxStep | CustomStep | NutsInJax) -> bool:
+    """Whether another step may move the variables of this one, too."""
+    return isinstance(step, DiscreteStep) and step.shared
 
 
 def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | CustomStep]]:
@@ -193,16 +199,18 @@ def blocks_of(
     for s in steps:
         if isinstance(s, JaxStep):
             s.renew()
-    spaces = [s.target.space for s in steps if isinstance(s, DiscreteStep)]
+    # variables that two steps move are packed as the one needs them that does not share its own
+    spaces = [s.target.space for s in steps if isinstance(s, DiscreteStep) and not s.shared]
     packing = Points([*spaces, collapsed.density.space] if collapsed else spaces)
     integrating = [s for s in steps if isinstance(s, DiscreteStep) and s.integrated]
-    integrated = [name for s in integrating for name in s.integrated]
-    if len(integrating) > 1 or (integrating and collapsed):
+    integrated = list(dict.fromkeys(name for s in integrating for name in s.integrated))
+    # each step draws what it integrates out, so that those after it which integrate out the same may follow
+    if len({frozenset(s.integrated) for s in integrating}) > 1 or (integrating and collapsed):
         raise ValueError(
             f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
             "values of what is integrated out. Give these variables to one step, without collapse=."
         )
-    # what moves with variables integrated out, NUTS and one step, comes before all else
+    # what moves with variables integrated out, NUTS and these steps, comes before all else
     steps = [*integrating, *(s for s in steps if s not in integrating)]
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
     assigned = {v.name for s in steps for v in s.vars} | set(collapsed.density.names if collapsed else ())

@@ -44,13 +44,14 @@ class DiscreteBlock(Block):
         self.density = cast(ModelDensity, target.density)
         self.density.untouched.check_in_jax()
         self.step, self.target, self.kernel, self.tune, self.points = step, target, step.kernel, tune, points
-        self.space = target.space
+        self.space, self.pieces = target.space, points.pieces(target.space)
         self.numbers, self.settings = self.density.numbers, {TUNE: np.asarray(tune)}
         self.tuner = step.tuner_for(target)
+        accept, accepted, n_moved = step.summary
         self.stats = {
-            "accept": Statistic(float, MEAN),
-            "accepted": Statistic(float, MEAN),
-            "discrete_n_moved": Statistic(int),
+            accept: Statistic(float, MEAN),
+            accepted: Statistic(float, MEAN),
+            n_moved: Statistic(int),
             "lp": Statistic(float),
             **dict.fromkeys(step.reported, Statistic(float)),
         }
@@ -90,17 +91,15 @@ class DiscreteBlock(Block):
 
     def split(self, point: dict[str, Any]):
         """x (d,), and the target with the other values of the packed point as its context."""
-        x = jnp.concatenate([point[v.name].reshape(-1).astype(int) for v in self.target.space.variables])
         values = self.points.by_name(point)
+        x = jnp.concatenate([values[piece.name].reshape(-1).astype(int) for piece in self.pieces])
         return x, Target(self.density).with_inputs([values[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
         """The packed point with the values of the block's variables replaced by x (d,)."""
         joined = dict(point)
-        for start, v in self.target.space.blocks:
-            joined[v.name] = (
-                x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
-            )
+        for piece in self.pieces:
+            joined = self.points.replaced(joined, piece.name, x[piece.start : piece.start + piece.size])
         return joined
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
@@ -125,9 +124,7 @@ class DiscreteBlock(Block):
 
         state = jax.lax.cond(tuning, learn, lambda state: state, state)
         stats = {
-            "accept": info.accept,
-            "accepted": info.accepted,
-            "discrete_n_moved": n_changed,
+            **dict(zip(self.step.summary, (info.accept, info.accepted, n_changed), strict=True)),
             "lp": (uncentred.logdensity(new.x) if centred else new.logdensity) + uncentred.context.untouched,
             **{stat: params[name] for stat, name in self.step.reported.items()},
         }
@@ -174,9 +171,13 @@ class DiscreteBlock(Block):
         return [self.step.complaints(state._replace(adaptation=one), self.tune) for one in each]
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        if self.step.shared:
+            return {}
         return leaving(self.target, points, self.step.joint, self.step.complete)
 
     def stuck(self, states: Learned) -> np.ndarray:
+        if self.step.shared:
+            return super().stuck(states)
         return jax.tree.map(on_host, states.adaptation).stuck
 
     def settled(self, key, point: dict[str, Any], state: Learned) -> dict[str, Any]:

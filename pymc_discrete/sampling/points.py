@@ -13,7 +13,7 @@ class Points:
 
     Parameters
     ----------
-    spaces : those of the steps that draw discrete variables
+    spaces : those of the steps that draw discrete variables, none of which two of them have
 
     Attributes
     ----------
@@ -43,6 +43,27 @@ class Points:
         return {
             name: np.asarray(value) for name, value in point.items() if name not in self._places
         } | vectors
+
+    def pieces(self, space: Space) -> list[Member]:
+        """The arrays of a packed point that hold the sites of a space, in the order of its sites.
+
+        Those of a step that another step's space has packed otherwise are parts of vectors.
+        """
+        pieces = []
+        for start, v in space.blocks:
+            members = [m for m in space.members if start <= m.start < start + v.size]
+            parts = [m._replace(start=m.start - start) for m in members]
+            whole = len(members) < 2 or self.vectors.get(v.name) == parts
+            pieces += [Member(v.name, v.shape, start)] if whole else members
+        return pieces
+
+    def replaced(self, values: Mapping[str, Any], name: str, new: Any) -> dict[str, Any]:
+        """Packed `values`, as JAX arrays, with the new ones of a variable, a vector or a part of one."""
+        if name in values:
+            return {**values, name: new.reshape(values[name].shape).astype(values[name].dtype)}
+        vector, m = self._places[name]
+        whole = values[vector]
+        return {**values, vector: whole.at[m.start : m.start + m.size].set(new.astype(whole.dtype))}
 
     def unpacked(self, values: Mapping[str, Any], lead: int = 0) -> dict[str, Any]:
         """{variable: array} of {variable or vector: array}, whose first `lead` axes are chains or draws."""

@@ -43,6 +43,9 @@ INTEGRATED = 2**32 - 1  # what the key of a draw is folded with for the variable
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
+# {variable: where a step that shares it with another one left it last, in this process}
+_left: dict[str, np.ndarray] = {}
+
 TRANSITION = 2.0  # overhead of a computation besides its counted operations, in microseconds
 
 
@@ -81,6 +84,9 @@ class DiscreteStep(JaxStep):
     integrated : names of the continuous variables that are integrated out, and drawn at the end of each draw
     reported : {name of a sampler statistic: name of the parameter that it shows}
     with_numbers : whether data and constants of the model may be inputs of the density
+    shared : whether another step may move the same variables; that one then moves them out of bad starts, and
+        says where they stand still
+    summary : names of the sampler statistics of the acceptance, of the share accepted, and of the sites moved
     """
 
     name = "discrete_step"
@@ -93,6 +99,8 @@ class DiscreteStep(JaxStep):
     _state_class: type = DiscreteStepState
     reported: ClassVar[dict[str, str]] = {}
     with_numbers: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
+    summary: ClassVar[tuple[str, str, str]] = ("accept", "accepted", "discrete_n_moved")
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
         "accept": ("Accept", "0.2f", 0.0),
         "discrete_n_moved": ("Moved", "", 0),
@@ -321,19 +329,18 @@ class DiscreteStep(JaxStep):
         x = space.ravel(point)
         full = self.numbers_on_device | point
         others = [full[v.name] for v in self.density.graph.others]
-        if self._last is not None and not np.array_equal(x, self._last):
-            moved = space.names_at(np.flatnonzero(x != self._last))
+        if self._last is not None and (moved := self._moved_elsewhere(x, point)):
             _log.warning(moved_by_another(type(self).__name__, moved))
             self._last = None
         if first:
             x = self.possible(point)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
-        if self.tune and self.learned.adaptation.stuck:
+        if self.tune and self.learned.adaptation.stuck and not self.shared:
             x = np.asarray(self._settle(self._seed(), x, others))
         y, summary, values = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (logp, accept, accepted, n_changed, n_moves) = np.asarray(y), np.asarray(summary).tolist()
-        if self._last is not None or (first and self.tune_draws + self.draws > 0):
+        if not self.shared and (self._last is not None or (first and self.tune_draws + self.draws > 0)):
             self._last = y  # of a chain that was announced: else anybody may step from anywhere
         logp += self.density.untouched.on_host(others)
         new = dict(point)
@@ -342,13 +349,20 @@ class DiscreteStep(JaxStep):
         if logp < np.inf and space.windowed.any() and not width_of_models():
             for m in space.members:
                 check_in_32_bits(m.name, new[m.name])
-        stats = {"accept": accept, "accepted": accepted, "discrete_n_moved": int(n_changed)}
+        stats: dict[str, Any] = dict(zip(self.summary, (accept, accepted, int(n_changed)), strict=True))
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
+        if self.shared:
+            _left.update({m.name: new[m.name] for m in space.members})
         if self.tune:
             self._adapt(y, accept, n_moves, n_changed)
-        elif self.draws >= FEWEST:
+        elif self.draws >= FEWEST and not self.shared:
             self._note(y, new)
         return new, logp, stats
+
+    def _moved_elsewhere(self, x: np.ndarray, point: PointType) -> list[str]:
+        """Variables that a step which does not share them has moved since the last draw of this one."""
+        moved = self.target.space.names_at(np.flatnonzero(x != self._last))
+        return [name for name in moved if not np.array_equal(point[name], _left.get(name, ()))]
 
     def stopped_by_nuts(self) -> bool:
         return any(name not in self.integrated for name in for_nuts(self.model))
