@@ -25,6 +25,7 @@ LAYERS = (
     "plots",
     "evidence",
     "learning",
+    "flows",
     "variational",
 )
 # within targets/: each folder and module may import what stands before it, and modules beside it

@@ -1,0 +1,197 @@
+"""A flow: a network, the path that it follows, and the times of its steps."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.checks import check_count
+from pymc_discrete.flows.kernel import back_and_forth
+from pymc_discrete.flows.paths import Path
+from pymc_discrete.flows.process import Process, check_space
+from pymc_discrete.flows.simulate import drawn, forward_table
+from pymc_discrete.flows.sources import Source
+from pymc_discrete.flows.weights import FlowWeights, log_probability, weighted
+from pymc_discrete.kernels.random import key_of
+from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.target import Target
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["params"],
+    meta_fields=["space", "path", "source", "network", "times"],
+)
+@dataclass(frozen=True, eq=False)
+class Flow(Process):
+    """A discrete flow, which makes draws of all sites in a few steps from a source.
+
+    It is an approximation, whose draws are made exact by weights (`log_partition`) or by a step that accepts
+    or rejects them (`pmd.FlowStep`). **Modes that neither the draws that it was fitted to nor its own have
+    seen stay unseen.**
+
+    Parameters
+    ----------
+    space, path, source, network, params, times : as of `Process`
+
+    Raises
+    ------
+    ValueError
+        For a space with windows or constraints, a source of another space, and times that do not increase
+        from 0 to 1.
+
+    References
+    ----------
+    Gat et al. 2024, Discrete flow matching. Campbell et al. 2024, Generative flows on discrete state-spaces.
+    """
+
+    @classmethod
+    def build(cls, space: Space, path: Path, source: Source, network: Any, params: Any, times: Any) -> "Flow":
+        """A flow, its parts checked; parameters as of the class, times in any sequence."""
+        check_space(space)
+        source.check(space)
+        grid = np.asarray(times, float)
+        if grid.ndim != 1 or len(grid) < 2 or grid[0] != 0 or grid[-1] != 1 or (np.diff(grid) <= 0).any():
+            raise ValueError(f"times must increase from 0 to 1, got {times!r}: np.linspace(0, 1, 33).")
+        return cls(space, path, source, network, params, tuple(grid.tolist()))
+
+    @default_settings()
+    def sample(self, n: int, seed: int = 0) -> dict[str, np.ndarray]:
+        """Draws of the flow itself, neither weighted nor rejected.
+
+        Parameters
+        ----------
+        n : int, their number
+        seed : int
+
+        Returns
+        -------
+        {name: (n, *shape) int}
+        """
+        check_count("n", n, 1)
+        x = np.asarray(sampled(self, jax.random.split(key_of(seed), n))) + self.space.lower
+        return {m.name: x[:, m.start : m.start + m.size].reshape(n, *m.shape) for m in self.space.members}
+
+    @default_settings()
+    def log_partition(self, target: Target, n: int = 1000, seed: int = 0) -> FlowWeights:
+        r"""An unbiased estimate of :math:`Z = \sum_x e^{f(x)}`, and the draws with their weights.
+
+        Parameters
+        ----------
+        target : Target
+            The log density f, over the flow's space: `pmd.target_from_model(model, names)` for the evidence
+            of a discrete block given everything else.
+        n : int, number of draws
+        seed : int
+
+        Returns
+        -------
+        FlowWeights
+            Modes that the flow never draws are missing in Z, and nothing says so.
+
+        Raises
+        ------
+        ValueError
+            For a target of another space, and a source of data.
+        """
+        check_count("n", n, 2)
+        self.check_factorised("weigh its draws")
+        self.check_target(target)
+        return weighted(self, target, n, key_of(seed))
+
+    @default_settings()
+    def log_probability(self, x: Any, n: int = 100, seed: int = 0) -> np.ndarray:
+        r"""Estimates of the log probabilities of states under the flow, which are too small in expectation.
+
+        .. math:: p(x) = \mathrm E_B \frac{p_0(x_0) \prod_k F(x_k \mid x_{k-1})}{\prod_k B(x_{k-1} \mid x_k)}
+
+        with trajectories drawn back in time from x: unbiased for p(x), so that the logarithm is a stochastic
+        lower bound. (The DFS thesis calls this probability intractable.)
+
+        Parameters
+        ----------
+        x : (m, d) int, states, in the values of the space
+        n : int, number of trajectories from each
+        seed : int
+
+        Returns
+        -------
+        (m,) float, nats
+
+        Raises
+        ------
+        ValueError
+            For a source of data.
+        """
+        check_count("n", n, 1)
+        self.check_factorised("find the probability of a state")
+        return log_probability(self, np.asarray(x), n, key_of(seed))
+
+    @default_settings()
+    def diagnostics(
+        self, target: Target, n: int = 1000, turn: float = 0.0, seed: int = 0
+    ) -> dict[str, float]:
+        """How well the flow fits a target, as far as its draws tell.
+
+        Parameters
+        ----------
+        target, n, seed : as in `log_partition`
+        turn : float, one of the flow's times, at which `pmd.FlowStep` would turn
+
+        Returns
+        -------
+        {"khat", "ess share", "accept"}
+            The shape of the tail of the weights, good below 0.7; the effective sample size of the weighted
+            draws as a share of their number; the mean acceptance probability of `pmd.FlowStep`, from weighted
+            draws. **None of them tells of modes that the flow never draws.**
+        """
+        found = self.log_partition(target, n, seed)
+        kernel, params = back_and_forth(self, turn)
+        w = np.exp(found.log_weights - found.log_weights.max())
+        starts = np.random.default_rng(seed).choice(n, n, p=w / w.sum())
+
+        def accept(key: Any, x: Any) -> Any:
+            return kernel.step(key, kernel.init(x, target), target, params)[1].accept
+
+        keys = jax.random.split(jax.random.fold_in(key_of(seed), 1), n)
+        accepted = jax.jit(jax.vmap(accept))(keys, jnp.asarray(found.x[starts]))
+        return {"khat": found.khat, "ess share": found.ess / n, "accept": float(np.mean(accepted))}
+
+    def check_target(self, target: Any) -> None:
+        """Refuse a target whose sites or supports are not those of the flow.
+
+        Raises
+        ------
+        TypeError, ValueError
+        """
+        if not isinstance(target, Target):
+            raise TypeError(
+                f"target must be a Target, as pmd.target_from_model(model, names) makes it, got {target!r}."
+            )
+        ours, theirs = self.space, target.space
+        if ours.d != theirs.d or (ours.lower != theirs.lower).any() or (ours.upper != theirs.upper).any():
+            raise ValueError(
+                f"The target has {theirs.d} sites, and the flow {ours.d}, or their supports differ. Make "
+                "both of the same variables of one model, in the same order."
+            )
+
+
+@jax.jit
+def sampled(flow: Flow, keys: Any) -> Any:
+    """(n, d) int, draws of a flow by keys (n,), counted from the lower bounds."""
+
+    times = jnp.asarray(flow.times)
+
+    def one(key: Any) -> Any:
+        key_start, key_run = jax.random.split(key)
+
+        def move(k: Any, x: Any) -> Any:
+            return drawn(jax.random.fold_in(key_run, k), forward_table(flow, x, times[k], times[k + 1]))
+
+        return jax.lax.fori_loop(0, len(times) - 1, move, flow.source.draw(key_start, flow.space).astype(int))
+
+    return jax.vmap(one)(keys)

@@ -1,0 +1,97 @@
+"""What a flow is made of: a network, the path that it follows, and the times of its steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.flows.paths import Path
+from pymc_discrete.flows.sources import Factorised, Source
+from pymc_discrete.targets.space import LARGEST_SUPPORT, Space
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """A process of jumps of all sites, from a source at time 0 to a target at time 1.
+
+    Parameters
+    ----------
+    space : Space
+        Of finite supports, whose sites change alone.
+    path : Path
+    source : Source
+    network : callable
+        (params, x (d,) int, t ()) -> (d, K) float, normalised log probabilities of the values of each site at
+        time 1, given those at time t, counted from the lower bounds, K for a masked one; -inf beyond the
+        support.
+    params : pytree of arrays, its weights
+    times : tuple of float, increasing from 0 to 1
+    """
+
+    space: Space
+    path: Path
+    source: Source
+    network: Callable[..., Any]
+    params: Any
+    times: tuple[float, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its variables."""
+        return [m.name for m in self.space.members]
+
+    @property
+    def K(self) -> int:
+        """The largest number of values of a site, and the number that stands for a mask."""
+        return self.space.K
+
+    def posterior(self, x: Any, t: Any) -> Any:
+        """(d, K) nats, see `network`."""
+        return self.network(self.params, x, t)
+
+    @property
+    def source_probabilities(self) -> np.ndarray:
+        """(d, K + 1) float, the probabilities of the source, which must be factorised."""
+        assert isinstance(self.source, Factorised)
+        return self.source.probabilities(self.space)
+
+    def log_source(self, x: Any) -> Any:
+        """() float, nats, the log probability of x (d,) under the source."""
+        p = jnp.take_along_axis(jnp.asarray(self.source_probabilities), x[:, None], axis=1)
+        return jnp.log(p).sum()
+
+    def check_factorised(self, what: str) -> None:
+        """Refuse a source whose probabilities are not known, which one needs to do `what`.
+
+        Raises
+        ------
+        ValueError
+        """
+        if not isinstance(self.source, Factorised):
+            raise ValueError(
+                f"The probabilities of a source of data are not known, so that the flow can be sampled only: "
+                f"one cannot {what}. Fit a flow from source='mask' or 'uniform'."
+            )
+
+
+def check_space(space: Space) -> None:
+    """Refuse a space that has windows or constraints.
+
+    Raises
+    ------
+    ValueError
+    """
+    if space.windowed.any():
+        names = ", ".join(map(repr, space.names_at(np.flatnonzero(space.windowed))))
+        raise ValueError(
+            f"{names} has no finite support of at most {LARGEST_SUPPORT} values, and a flow gives a "
+            "probability to each value. Bound it by its prior, or leave it to another step."
+        )
+    if space.constrained.any():
+        names = ", ".join(map(repr, space.names_at(np.flatnonzero(space.constrained))))
+        raise ValueError(
+            f"The sites of {names} change only together, and a flow draws each site alone. Leave it to "
+            "pmd.BlockGibbs."
+        )

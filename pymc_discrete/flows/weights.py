@@ -1,0 +1,108 @@
+r"""Weights of trajectories: what they say of a target, and of the flow itself.
+
+For a trajectory :math:`x_0, \dots, x_n` that was drawn forth in time from the source,
+
+.. math:: w = \frac{e^{f(x_n)} \prod_k B(x_{k-1} \mid x_k)}{p_0(x_0) \prod_k F(x_k \mid x_{k-1})},
+    \qquad \mathrm E_F w = \sum_x e^{f(x)},
+
+since the steps back add up to 1, and every way back from a state is also a way forth.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp
+
+from pymc_discrete.evidence.estimate import forward
+from pymc_discrete.flows.process import Process
+from pymc_discrete.flows.simulate import Run, back, forth
+
+UNSEEN = "A mode that neither the draws it was fitted to nor those of the flow have seen stays unseen."
+
+
+class FlowWeights(NamedTuple):
+    """Weighted draws of a flow, and the estimate of log Z that they give.
+
+    Attributes
+    ----------
+    value : float, nats, the logarithm of the mean weight, which is unbiased for Z
+    error : float, nats, its standard error
+    ess : float, the effective sample size of the weights, between 1 and their number
+    khat : float
+        The shape of the tail of the weights (Vehtari, Simpson, Gelman, Yao and Gabry 2024): below 0.7 they
+        can be trusted. It judges what was drawn, and not what the flow never draws.
+    log_weights : (n,) float, nats
+    x : (n, d) int, the draws, in the values of the space
+    """
+
+    value: float
+    error: float
+    ess: float
+    khat: float
+    log_weights: np.ndarray
+    x: np.ndarray
+
+    def __str__(self) -> str:
+        n = len(self.log_weights)
+        return (
+            f"log Z = {self.value:.3f} ± {self.error:.3f} nats, ESS {self.ess:.0f} of {n}, k-hat "
+            f"{self.khat:.2f}. {UNSEEN}"
+        )
+
+
+def weighted(flow: Process, target: Any, n: int, key: Any) -> FlowWeights:
+    """Draws of a flow with their weights for a target; see `Flow.log_partition`."""
+    runs = weighed(flow, jax.random.split(key, n))
+    x = np.asarray(runs.x) + flow.space.lower
+    log_f = np.asarray(jax.jit(jax.vmap(target.logdensity))(jnp.asarray(x)))
+    log_weights = log_f + np.asarray(runs.log_backward) - np.asarray(runs.log_forward)
+    estimate = forward(log_weights)
+    return FlowWeights(estimate.value, estimate.error, estimate.ess, khat(log_weights), log_weights, x)
+
+
+def log_probability(flow: Process, x: Any, n: int, key: Any) -> np.ndarray:
+    """(m,) nats, estimates of the log probabilities of states (m, d); see `Flow.log_probability`."""
+    sites = jnp.asarray(x - flow.space.lower)
+    keys = jax.random.split(key, (len(sites), n))
+    found = np.asarray(ratios(flow, keys, sites))
+    return logsumexp(found, axis=1) - np.log(n)
+
+
+def khat(log_weights: np.ndarray) -> float:
+    """The shape of the tail of weights (n,), by Pareto smoothing; infinite where all are 0."""
+    from arviz_stats.base import array_stats  # slow to import
+
+    finite = log_weights[np.isfinite(log_weights)]
+    if len(finite) < 2:
+        return np.inf
+    # A weight of 0 counts as one that is much smaller than all others. Weights of few states are equal, for
+    # which no tail can be fitted: they are made unequal by far less than matters.
+    log_weights = np.maximum(log_weights, finite.min() - 50)
+    unequal = 1e-9 * np.random.default_rng(0).random(len(log_weights))
+    return float(array_stats.psislw(log_weights + unequal)[1])
+
+
+@jax.jit
+def weighed(flow: Process, keys: Any) -> Run:
+    """Trajectories from the source to time 1, one for each key; p_0 is counted with the steps forth."""
+
+    def one(key: Any) -> Run:
+        key_start, key_run = jax.random.split(key)
+        x = flow.source.draw(key_start, flow.space)
+        run = forth(key_run, flow, x, jnp.asarray(flow.times))
+        return run._replace(log_forward=run.log_forward + flow.log_source(x))
+
+    return jax.vmap(one)(keys)
+
+
+@jax.jit
+def ratios(flow: Process, keys: Any, x: Any) -> Any:
+    """(m, n) nats, log p_0 F / B of trajectories back in time from x (m, d), by keys (m, n)."""
+
+    def one(key: Any, x: Any) -> Any:
+        run = back(key, flow, x, jnp.asarray(flow.times))
+        return flow.log_source(run.x) + run.log_forward - run.log_backward
+
+    return jax.vmap(jax.vmap(one, (0, None)))(keys, x)
