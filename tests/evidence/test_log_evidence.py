@@ -199,6 +199,20 @@ def test_impossible_draws_of_the_prior_and_exact_draws():
         assert bias > 3 * logs.std() / np.sqrt(len(logs))
 
 
+def test_counts_of_known_sums():
+    """Along the path they move with their sums: by single counts no chain could leave its start."""
+    A, totals, weights = np.array([[1, 1, 1, 0], [0, 0, 1, 1]]), [3, 3], np.array([1.0, -1.0, 2.0, 0.5])
+    with pm.Model() as model:
+        x = pm.Binomial("x", 3, 0.4, shape=4)
+        pm.DiracDelta("totals", A @ x, observed=totals)
+        pm.Normal("y", x @ weights, 0.5, observed=4.0)
+    values = np.array(list(itertools.product(range(4), repeat=4)))
+    values = values[(values @ A.T == totals).all(axis=1)]
+    assert len(values) == 10
+    logs = stats.binom(3, 0.4).logpmf(values).sum(1) + stats.norm(values @ weights, 0.5).logpdf(4.0)
+    check(pmd.log_evidence(model, temperatures=20, random_seed=1, progressbar=False), float(logsumexp(logs)))
+
+
 def test_kernels_of_weighed_chains_do_not_adapt(monkeypatch):
     """Their transitions are counted from the end of tuning on, and those of the pilots are not."""
     counted, walk = [], Population.walk

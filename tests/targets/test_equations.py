@@ -40,6 +40,9 @@ WRITTEN = {
         + pt.switch(pt.eq((x[2:] * [1, 2]).sum(), 4), -0.5, -np.inf)
     ),
     "observed": lambda x: pm.DiracDelta("seen", A @ x, observed=y),
+    "times": lambda x: potential(
+        pm.HalfNormal("power", 1.0) * 2.0 * pt.switch(pt.all(pt.eq(A @ x, y)), 0.0, -np.inf)
+    ),
 }
 
 
@@ -58,6 +61,7 @@ LEFT = {
     "penalty": lambda x: potential(pt.switch(pt.eq(x.sum(), 4), 0.0, -9.0)),
     "order": lambda x: potential(pt.switch(x[0] <= x[1], 0.0, -np.inf)),
     "weighted": lambda x: potential(-pt.switch(pt.eq(x.sum(), 4), 0.0, -np.inf)),
+    "times a negative number": lambda x: potential(-2.0 * pt.switch(pt.eq(x.sum(), 4), 0.0, -np.inf)),
     "single sites": lambda x: potential(pt.switch(pt.all(pt.eq(x[:2], [1, 3])), 0.0, -np.inf)),
     "labels": lambda x: potential(
         pt.switch(pt.eq(*pm.Categorical("z", [0.2, 0.3, 0.5], shape=2)), 0.0, -np.inf)

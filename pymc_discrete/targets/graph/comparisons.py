@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import AND, EQ, NEQ, OR, Add, Switch
+from pytensor.scalar.basic import AND, EQ, NEQ, OR, Add, Mul, Switch
 from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Sum
@@ -52,6 +52,9 @@ def comparisons(term: Variable) -> Iterator[tuple[Variable, bool]]:
                 yield from needed(condition, False)
         elif isinstance(scalar, Add) or isinstance(node.op, Join | MakeVector):
             pending += node.inputs[::-1]
+        elif isinstance(scalar, Mul) and not any((value_of(i) < 0).any() for i in node.inputs):
+            # -inf times a positive number, such as an inverse temperature, is -inf; times 0 it is nan
+            pending += node.inputs[::-1]
         elif isinstance(node.op, PASSED_ON):
             pending.append(node.inputs[0])
 
@@ -73,6 +76,11 @@ def needed(condition: Variable, outcome: bool) -> Iterator[tuple[Variable, bool]
 
 def is_impossible(v: Variable) -> bool:
     """Whether a variable is the constant -inf."""
+    return bool(np.isneginf(value_of(v)).all())
+
+
+def value_of(v: Variable) -> np.ndarray:
+    """The value of a constant, also one with more dimensions added; nan for other variables."""
     while v.owner is not None and isinstance(v.owner.op, DimShuffle):
         v = v.owner.inputs[0]
-    return isinstance(v, Constant) and bool(np.all(np.isneginf(v.data)))
+    return np.asarray(v.data if isinstance(v, Constant) else np.nan)

@@ -27,7 +27,7 @@ from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
-from pymc_discrete.targets.graph.comparisons import comparisons
+from pymc_discrete.targets.graph.comparisons import comparisons, value_of
 from pymc_discrete.targets.graph.guards import index_guards
 from pymc_discrete.targets.graph.labels import labels_first
 from pymc_discrete.targets.graph.lifting import lift
@@ -321,13 +321,6 @@ def compares_sorted(v: Variable, permutations: Collection[Variable]) -> bool:
     if ordered is None or not isinstance(ordered.op, SortOp) or ordered.inputs[0] not in permutations:
         return False
     return np.array_equal(wanted.reshape(-1), np.arange(wanted.size))
-
-
-def value_of(v: Variable) -> np.ndarray:
-    """The value of a constant, also one with more dimensions added; nan for other variables."""
-    while v.owner is not None and isinstance(v.owner.op, DimShuffle):
-        v = v.owner.inputs[0]
-    return np.asarray(v.data if isinstance(v, Constant) else np.nan)
 
 
 def canonical(
