@@ -139,6 +139,19 @@ def test_potential():
         model.potential(model.params, {"y": x})
 
 
+@pytest.mark.parametrize(
+    ("d", "layers", "way"), [(64, 3, "gradient"), (64, 0, "brute force"), (12, 3, "brute force")]
+)
+def test_differences_of_a_potential(d, layers, way):
+    """A large network at 64 neighbours costs more than its gradient; at 12, or a small one, it does not."""
+    network = eqx.nn.MLP(d, "scalar", 256, layers, jax.nn.swish, key=jax.random.key(0))
+    model = learning.Neural(pmd.Space.build({"x": (0, 1)}, shapes={"x": (d,)}), network)
+    with pm.Model() as of_one:
+        x = pm.Bernoulli("x", 0.5, shape=d)
+        pm.Potential("prior", model.potential(model.params, {"x": x}))
+    assert pmd.target_from_model(of_one).describe()["x"]["way"] == way
+
+
 @pytest.mark.slow
 def test_a_learned_prior_beside_nuts():
     """Two states in noise of unknown strength: the posterior of a network, against enumeration."""
