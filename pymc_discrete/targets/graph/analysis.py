@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
+from pytensor.link.jax.ops import JAXOp
 
 
 class Analysis[T](ABC):
@@ -59,7 +60,9 @@ class Analysis[T](ABC):
 
     def blame(self, node: Apply) -> None:
         """Record that a node is the reason why no better value of its outputs is known."""
-        self._causes.update(dict.fromkeys(node.outputs, str(node.op)))
+        # what PyTensor says of a wrapped function is the address of the function
+        name = type(node.op).__name__ if isinstance(node.op, JAXOp) else str(node.op)
+        self._causes.update(dict.fromkeys(node.outputs, name))
 
     def cause(self, var: Variable) -> str | None:
         """The name of the first blamed Op in the graph of a variable, or None."""
