@@ -15,7 +15,7 @@ from pymc_discrete.checks import check_count, check_not_negative, is_number
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.learning.checkpoint import Checkpoint
 from pymc_discrete.learning.data import Batch, Data, checked_data, probabilities
-from pymc_discrete.learning.models import GraphModel, Model
+from pymc_discrete.learning.models import GraphModel, Learnable
 from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
 from pymc_discrete.sampling.progress import Progress
@@ -100,7 +100,7 @@ class Record(NamedTuple):
 
 @default_settings()
 def fit(
-    model: Model,
+    model: Learnable,
     data: dict[str, Any],
     *,
     objective: str | Objective = "likelihood",
@@ -200,7 +200,7 @@ def fit(
     if ema is not None and not (is_number(ema) and 0 < ema < 1):
         raise ValueError(f"ema must be a number between 0 and 1, such as 0.999, got {ema!r}.")
     optimizer = optimizer or optax.adam(0.01)
-    check_kind("model", model, Model)
+    check_kind("model", model, Learnable)
     check_kind("optimizer", optimizer, optax.GradientTransformation)
     objective = objective_of(objective, sampler, chains, energy_l2)
     values = checked_data(model.space, data)
@@ -246,7 +246,7 @@ class Descent(NamedTuple):
     key : JAX key
     """
 
-    model: Model
+    model: Learnable
     observations: Data
     objective: Objective
     optimizer: optax.GradientTransformation
@@ -390,7 +390,7 @@ def objective_of(given: Any, sampler: Any, chains: int, energy_l2: float) -> Obj
     return objective
 
 
-def check_hidden(model: Model, observations: Data, objective: Objective) -> None:
+def check_hidden(model: Learnable, observations: Data, objective: Objective) -> None:
     """Raise a ValueError for hidden variables where they cannot be drawn."""
     if observations.hidden and not (isinstance(model, GraphModel) and isinstance(objective, Likelihood)):
         raise ValueError(
@@ -400,7 +400,7 @@ def check_hidden(model: Model, observations: Data, objective: Objective) -> None
         )
 
 
-def check_penalties(model: Model, params: Any, penalties: dict[str, float]) -> None:
+def check_penalties(model: Learnable, params: Any, penalties: dict[str, float]) -> None:
     """Raise a ValueError for penalties on interactions that the model does not have."""
     shapes = [np.shape(a) for a in jax.tree.leaves(model.interactions(params))]
     if any(penalties.values()) and not shapes:
@@ -415,7 +415,7 @@ def check_penalties(model: Model, params: Any, penalties: dict[str, float]) -> N
         )
 
 
-def start_of(model: Model, key: Any, params: Any) -> Any:
+def start_of(model: Learnable, key: Any, params: Any) -> Any:
     """The parameters to start from: `params`, which must fit the model, or new ones if it is None."""
     shapes = jax.tree.map(jnp.shape, jax.eval_shape(model.start, key))
     if params is not None and jax.tree.map(jnp.shape, params) != shapes:
@@ -434,7 +434,7 @@ def check_finite(mismatch: np.ndarray, first: int, count: int) -> None:
         )
 
 
-def described(model: Model, objective: Objective, observations: Data) -> dict[str, Any]:
+def described(model: Learnable, objective: Objective, observations: Data) -> dict[str, Any]:
     """The model, the objective and the data of a fit, as far as a file can tell them from others."""
     crc = zlib.crc32(np.ascontiguousarray(observations.probabilities).tobytes())
     for name, a in sorted(observations.values.items()):

@@ -38,8 +38,8 @@ class Unnormalised(Protocol):
         """The target for the kernels of `pmd.kernels`."""
 
 
-class Model(ABC):
-    """A model that `fit` learns: parameters, and the density that they define.
+class Learnable(ABC):
+    """What `fit` learns: parameters, and a space of states that they say something of.
 
     Attributes
     ----------
@@ -52,6 +52,14 @@ class Model(ABC):
     def start(self, key: Any) -> Any:
         """Initial parameters, a pytree of arrays."""
 
+    def interactions(self, params: Any) -> Any:
+        """The parameters that penalties apply to, a pytree; by default none."""
+        return ()
+
+
+class Model(Learnable):
+    """An energy-based model: parameters that define a density."""
+
     @abstractmethod
     def density(self, params: Any) -> Unnormalised:
         """The density that the parameters define; traceable."""
@@ -59,10 +67,6 @@ class Model(ABC):
     def target(self, params: Any, differences: str = "auto") -> Target:
         """The target of the density, for the kernels of `pmd.kernels`; see `pmd.target_from_logdensity`."""
         return self.density(params).to_target(differences)
-
-    def interactions(self, params: Any) -> Any:
-        """The parameters that penalties apply to, a pytree; by default none."""
-        return ()
 
 
 class GraphModel(Model):

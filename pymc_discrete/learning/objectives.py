@@ -20,10 +20,10 @@ Loss = Callable[[Any], Any]
 class Objective(Protocol):
     """An objective, with a state that it keeps between iterations."""
 
-    def begin(self, key: Any, model: Model, params: Any) -> Any:
+    def begin(self, key: Any, model: Any, params: Any) -> Any:
         """The state before the first iteration."""
 
-    def loss(self, key: Any, model: Model, params: Any, batch: Batch, kept: Any) -> tuple[Loss, Any]:
+    def loss(self, key: Any, model: Any, params: Any, batch: Batch, kept: Any) -> tuple[Loss, Any]:
         """A function of the parameters whose gradient at `params` is descended, and the new state."""
 
 

@@ -1,0 +1,98 @@
+"""The model of a flow that `pymc_discrete.learning.fit` trains."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.flows.flow import Flow
+from pymc_discrete.flows.paths import PATHS, SOURCE, TARGET, Path
+from pymc_discrete.flows.process import check_space
+from pymc_discrete.flows.simulate import one_hot
+from pymc_discrete.flows.sources import SOURCES, Mask, Source, uniform
+from pymc_discrete.learning.models import Learnable
+from pymc_discrete.targets.space import Space
+
+
+class FlowModel(Learnable):
+    """A network that is trained to say what the values at time 1 are, given those at time t.
+
+    It is trained by `pymc_discrete.learning.fit(model, data, objective=DFM())`, and then makes a `Flow`.
+
+    Parameters
+    ----------
+    space : Space
+        Of finite supports, whose sites change alone.
+    network : equinox.Module
+        Called as `network(encoded, t, *features)`, with the one-hot values (d, K + 1) float, of which the
+        last column is the mask, and the time () float; returns d K logits, of any shape.
+    path : Path or its name: "linear", "quadratic", "cubic", "noise"
+    source : Source or its name: "mask", "uniform"
+
+    Raises
+    ------
+    ValueError
+        For a space that a flow does not take, and for unknown names.
+    """
+
+    def __init__(
+        self, space: Space, network: Any, path: Path | str = "linear", source: Source | str = "mask"
+    ):
+        check_space(space)
+        self.space = space
+        self.path = named("path", path, PATHS, Path)
+        self.source = named("source", source, SOURCES, Source)
+        self.source.check(space)
+        self.params, self._static = eqx.partition(network, eqx.is_inexact_array)
+        self._exists = jnp.asarray(space.exists)
+
+    def start(self, key: Any) -> Any:
+        """The weights of the network as it was given; `key` is not used."""
+        return self.params
+
+    def posterior(self, params: Any, x: Any, t: Any, *features: Any) -> Any:
+        """(d, K) float, nats, log probabilities of the values at time 1, given x (d,) at time t ()."""
+        network, d, K = eqx.combine(params, self._static), self.space.d, self.space.K
+        logits = jnp.asarray(network(one_hot(x, K + 1), t, *features), float).reshape(d, K)
+        return jax.nn.log_softmax(jnp.where(self._exists, logits, -jnp.inf), axis=1)
+
+    def flow(self, params: Any, times: Any, *features: Any) -> Flow:
+        """The flow with these weights, on a grid of times, given the features."""
+        return Flow.build(self.space, self.path, self.source, self._network, (params, features), times)
+
+    def _network(self, params: Any, x: Any, t: Any) -> Any:
+        weights, features = params
+        return self.posterior(weights, x, t, *features)
+
+    def noised(self, key: Any, x: Any, t: Any) -> tuple[Any, Any]:
+        """Values at time t of states x (d,) at time 1, counted from the lower bounds.
+
+        Returns
+        -------
+        x_t : (d,) int, by the path, given x
+        hidden : (d,) bool, the sites of which x_t does not tell the value at time 1
+        """
+        key_part, key_uniform, key_source = jax.random.split(key, 3)
+        part = jax.random.categorical(key_part, jnp.log(self.path.weights(t)), shape=x.shape)
+        noise = jax.random.categorical(key_uniform, jnp.log(jnp.asarray(uniform(self.space))))
+        source = self.source.draw(key_source, self.space)
+        x_t = jnp.select([part == TARGET, part == SOURCE], [x, source], noise)
+        told = isinstance(self.source, Mask) and self.path.uniform is None
+        return x_t, (x_t == self.space.K) if told else jnp.ones(x.shape, bool)
+
+
+def named(what: str, given: Any, known: dict[str, Any], kind: type) -> Any:
+    """A path or a source, or that of this name."""
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, str) or given not in known:
+        names = ", ".join(map(repr, known))
+        raise ValueError(f"{what} must be {names}, or a {kind.__name__}, got {given!r}.")
+    return known[given]
+
+
+def grid(steps: int) -> np.ndarray:
+    """(steps + 1,) float, equal steps from 0 to 1."""
+    return np.linspace(0.0, 1.0, steps + 1)

@@ -1,0 +1,164 @@
+"""How flows are trained: objectives whose gradients are those of the marginal ones, and what comes of it."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from pymc_discrete import Space, learning, target_from_logdensity
+from pymc_discrete.flows.model import FlowModel, grid
+from pymc_discrete.flows.networks import Convolutional, Perceptron
+from pymc_discrete.flows.objectives import CVM, DFM
+from pymc_discrete.flows.paths import PATHS, TARGET
+from pymc_discrete.targets.jax_settings import default_settings
+from tests.flows.test_exact import conditional, marginals
+
+K, SITES = 3, 2
+SPACE = Space.build({"x": (0, K - 1)}, shapes={"x": (SITES,)})
+
+
+@pytest.fixture(autouse=True)
+def in_double_precision():
+    with default_settings(wide=True):
+        yield
+
+
+class Table(eqx.Module):
+    """Logits for every state, whatever the time: a network whose gradient shows each of them."""
+
+    logits: jax.Array
+
+    def __call__(self, encoded, t):
+        place = (encoded.argmax(axis=1) * jnp.array([K + 1, 1])).sum()
+        return self.logits[place]
+
+
+def table():
+    return Table(jnp.asarray(np.random.default_rng(0).normal(size=((K + 1) ** SITES, SITES, K))))
+
+
+def source_of(name):
+    return np.eye(K + 1)[K] if name == "mask" else np.append(np.full(K, 1 / K), 0.0)
+
+
+@pytest.mark.parametrize("objective", [DFM(), DFM(bound=True), CVM()], ids=repr)
+@pytest.mark.parametrize("source", ["mask", "uniform"])
+@pytest.mark.parametrize("path", ["cubic", "noise"])
+def test_gradients_given_ends_are_those_of_the_marginal_objective(path, source, objective):
+    """Propositions 1 and 3 of the thesis, by enumeration, at one time."""
+    t, p1 = 0.6, np.random.default_rng(5).dirichlet(np.ones(K**SITES)).reshape(K, K)
+    model = FlowModel(SPACE, table(), path, source)
+    p0 = source_of(source)
+    states, p, posterior = marginals(PATHS[path], p0, p1, t)
+
+    def of_states(params):
+        return jax.vmap(lambda x: model.posterior(params, x, t))(jnp.asarray(states))
+
+    def given_ends(params):
+        log_p, total = of_states(params), 0.0
+        for ends in itertools.product(range(K), repeat=SITES):
+            parts = [conditional(PATHS[path], p0, k, t)[states[:, i]] for i, k in enumerate(ends)]
+            each = jax.vmap(lambda a, e=ends: objective.of_sites(model, a, jnp.array(e), t))(log_p)
+            total += p1[ends] * (np.prod(parts, axis=0) @ each.sum(1))
+        return total
+
+    def marginal(params):
+        log_p, a = of_states(params), model.path.velocity(t)[0][TARGET]
+        if isinstance(objective, CVM):
+            error = (jnp.exp(log_p) - posterior) ** 2
+            return p @ ((1 - t) * a**2 * error.sum((1, 2)))
+        rate = a if objective.bound else 1.0
+        return -rate * p @ (posterior * log_p).sum((1, 2))
+
+    one, other = (jax.grad(f)(model.params).logits for f in (given_ends, marginal))
+    np.testing.assert_allclose(one, other, atol=1e-12)
+    assert np.abs(one).max() > 1e-3
+
+
+@pytest.mark.parametrize("source", ["mask", "uniform"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.by_default("noise-mask", "quadratic-uniform")
+def test_values_on_the_way_have_the_distribution_of_the_path(path, source):
+    model, x1, t, n = FlowModel(SPACE, table(), path, source), jnp.array([2, 0]), 0.6, 4000
+    x_t, hidden = jax.vmap(lambda key: model.noised(key, x1, t))(jax.random.split(jax.random.key(0), n))
+    for i in range(SITES):
+        wanted = conditional(PATHS[path], source_of(source), int(x1[i]), t)
+        found = np.bincount(np.asarray(x_t[:, i]), minlength=K + 1) / n
+        assert (np.abs(found - wanted) <= 4.5 * np.sqrt(wanted * (1 - wanted) / n)).all()
+    if source == "mask" and path != "noise":
+        assert (np.asarray(hidden) == (np.asarray(x_t) == K)).all()
+    else:
+        assert np.asarray(hidden).all()
+
+
+def test_weights_make_the_target_of_a_density():
+    """Draws of q with the weights exp(f) / q are those of exp(f); with the sign of f turned they are not."""
+    r = np.random.default_rng(1)
+    f, q = r.normal(size=K**SITES), r.dirichlet(np.ones(K**SITES))
+    states = np.array(list(itertools.product(range(K), repeat=SITES)))
+    model, objective = FlowModel(SPACE, table(), "linear", "uniform"), DFM()
+
+    def gradient(weights):
+        loss = objective.loss(jax.random.key(0), model, model.params, learning_batch(states, weights), None)
+        return np.asarray(jax.grad(loss[0])(model.params).logits)
+
+    p = np.exp(f) / np.exp(f).sum()
+    weighted = q * np.exp(f) / q
+    np.testing.assert_allclose(gradient(p), gradient(weighted / weighted.sum()), atol=1e-12)
+    wrong = q * np.exp(-f) / q
+    assert np.abs(gradient(p) - gradient(wrong / wrong.sum())).max() > 1e-3
+
+
+def learning_batch(states, weights):
+    from pymc_discrete.learning.data import Batch
+
+    return Batch(jnp.asarray(states), jnp.asarray(weights))
+
+
+def test_networks_have_the_shapes_they_say():
+    key = jax.random.key(0)
+    for network in (Perceptron(6, K, width=8, depth=1, key=key), Convolutional(2, 3, K, 4, 1, key=key)):
+        space = Space.build({"x": (0, K - 1)}, shapes={"x": (6,)})
+        model = FlowModel(space, network)
+        log_p = model.posterior(model.params, jnp.array([0, 1, 2, 3, 3, 3]), 0.3)
+        np.testing.assert_allclose(np.exp(log_p).sum(1), 1, atol=1e-12)
+    with pytest.raises(ValueError, match="path must be 'linear', 'quadratic', 'cubic', 'noise', or a Path"):
+        FlowModel(space, network, "straight")
+
+
+@pytest.mark.slow
+def test_a_trained_flow_draws_what_it_was_trained_on():
+    """Three bits in two modes: total variation and k-hat."""
+    d, r = 3, np.random.default_rng(0)
+    states = np.array(list(itertools.product(range(2), repeat=d)))
+    ones = states.sum(1)
+    p = np.exp(0.35 * (ones - d / 2) ** 2 + 0.3 * r.normal(size=len(states)))
+    p /= p.sum()
+    space = Space.build({"x": (0, 1)}, shapes={"x": (d,)})
+    model = FlowModel(space, Perceptron(d, 2, width=32, depth=2, key=jax.random.key(1)), "linear", "mask")
+    fitted = learning.fit(
+        model,
+        {"x": states},
+        weights=p,
+        objective=DFM(bound=True),
+        optimizer=optax.adam(optax.cosine_decay_schedule(3e-3, 1000)),
+        iterations=1000,
+        batch=512,
+        ema=0.99,
+        progressbar=False,
+    )
+    flow = model.flow(fitted.params, grid(100))
+    number = 2 ** np.arange(d)[::-1]
+    drawn = np.bincount(flow.sample(40_000, seed=1)["x"] @ number, minlength=2**d) / 40_000
+    exact = np.random.default_rng(2).multinomial(40_000, p) / 40_000
+    variation = lambda a: np.abs(a - p).sum() / 2
+    assert variation(drawn) < 0.02 + variation(exact)
+    log_p = jnp.log(jnp.asarray(p))
+    target = target_from_logdensity(lambda x: log_p[(x * number).sum()], space)
+    found = flow.log_partition(target, 2000, seed=2)
+    assert found.khat < 0.7
+    assert abs(found.value) < 4.5 * found.error + 1e-6
