@@ -8,6 +8,8 @@ from .diagnostics.summary import summary
 from .distributions.permutation import Permutation
 from .evidence.log_evidence import log_evidence
 from .factor_graphs import FactorGraph
+from .flows.fit import fit_flow
+from .flows.step import FlowStep
 from .plots.chains import plot_chains
 from .plots.coclustering import plot_coclustering
 from .plots.counts import plot_counts
@@ -40,6 +42,7 @@ __all__ = [
     "CustomStep",
     "DiscreteLangevin",
     "FactorGraph",
+    "FlowStep",
     "GibbsWithGradients",
     "PathAuxiliary",
     "Permutation",
@@ -54,6 +57,7 @@ __all__ = [
     "differentiable_slice_sample",
     "factor_graphs",
     "fit_energy_posterior",
+    "fit_flow",
     "kernels",
     "learning",
     "log_evidence",

@@ -11,6 +11,9 @@ import pytest
 from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
+from pymc_discrete.flows.flow import Flow
+from pymc_discrete.flows.paths import PATHS
+from pymc_discrete.flows.sources import SOURCES
 
 
 def everything():
@@ -347,6 +350,94 @@ def test_options_of_recover_are_named():
         continuous_only()
     with pytest.raises(ValueError, match=r"no discrete free variable to recover.*before pmd.marginalize"):
         pmd.recover(DRAWS, marginal)
+
+
+def observed_alone():
+    x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
+    pm.Normal("y", x.sum(), 1, observed=0.5)
+    pm.Poisson("n", 1.0 + x.sum(), observed=2)
+
+
+def with_potential():
+    x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
+    pm.Normal("y", x.sum(), 1, observed=0.5)
+    pm.Potential("pull", 1.0 * x.sum())
+
+
+def draws_like(**values):
+    return {"draws": az.from_dict({"posterior": {k: np.asarray(v)[None] for k, v in values.items()}})}
+
+
+ZEROS = draws_like(x=np.zeros((5, 3), int))
+# the model, its variables, the options of fit_flow; the exception; a regex of its message
+FLOWS = [
+    (everything, "k", ZEROS, ValueError, r"'k' has no finite support of at most 256 values.*Bound it"),
+    (everything, ["x", "counts"], ZEROS, ValueError, rf"'counts' {CONSTRAINED}"),
+    (everything, "c", ZEROS, ValueError, r"'c' is continuous.*NUTS"),
+    (everything, "nope", ZEROS, ValueError, rf"'nope'.*{FREE}s: 'x', 'k'"),
+    (everything, "x", {}, TypeError, r"Pass either draws=.*or given="),
+    (everything, "x", {**ZEROS, "given": ["y"]}, TypeError, r"Pass either draws=.*or given="),
+    (everything, "x", {"draws": np.zeros((5, 3))}, TypeError, r"DataTree with a group 'posterior'.*ndarray"),
+    (everything, "x", draws_like(c=np.zeros(5)), ValueError, r"draws have no 'x'; they have 'c'"),
+    (everything, "x", draws_like(x=np.zeros((5, 2), int)), ValueError, r"of 'x' have shape \(2,\).*\(3,\)"),
+    (everything, "x", draws_like(x=np.zeros((5, 3))), ValueError, r"of 'x' must be integers.*5 of float64"),
+    (
+        everything,
+        "x",
+        draws_like(x=[[0, 1, 2]]),
+        ValueError,
+        r"of 'x' hold 2, and the support of its element \[2\] is 0 to 1",
+    ),
+    (everything, "x", {**ZEROS, "path": "straight"}, ValueError, r"path must be one of 'linear'"),
+    (everything, "x", {**ZEROS, "source": "data"}, ValueError, r"source must be one of 'mask', 'uniform'"),
+    (everything, "x", {**ZEROS, "steps": 0}, ValueError, r"steps must be an integer of at least 1, got 0"),
+    (everything, "x", {**ZEROS, "iterations": 2.5}, ValueError, r"iterations must be an integer"),
+    (everything, "x", {"given": ["y"]}, ValueError, r"'k', 'c', 'counts', 'mixed' is unknown, too.*marginal"),
+    (observed_alone, "x", {"given": "x"}, ValueError, r"'x', which is not observed.*observes 'y', 'n'"),
+    (observed_alone, "x", {"given": ["y"]}, ValueError, r"'n' is observed, too, and not in given"),
+    (observed_alone, "x", {"given": 3}, TypeError, r"given must be names of observed variables"),
+    (with_potential, "x", {"given": ["y"]}, ValueError, r"'pull' is a potential.*fit a flow to draws="),
+]
+
+
+@pytest.mark.parametrize(("build_model", "names", "options", "error", "message"), FLOWS)
+def test_what_a_flow_cannot_be_fitted_to(build_model, names, options, error, message):
+    with pm.Model() as model:
+        build_model()
+    with pytest.raises(error, match=f"(?s){message}"):
+        pmd.fit_flow(model, names, progressbar=False, **options)
+
+
+def flow_for(**supports):
+    """A flow that was made for other variables, which says that all values are equally probable."""
+    space = pmd.Space.build(supports)
+    logits = np.where(space.exists, 0.0, -np.inf)
+    network = lambda params, x, t: logits
+    return Flow.build(space, PATHS["linear"], SOURCES["mask"], network, (), [0.0, 0.5, 1.0])
+
+
+FLOW_STEPS = [
+    (lambda: "x", {}, TypeError, r"flow must be a Flow, as pmd.fit_flow returns it, got str"),
+    (lambda: flow_for(q=(0, 1)), {}, ValueError, rf"'q'.*{FREE}s: 'x', 'k'"),
+    (
+        lambda: flow_for(x=(0, [1, 1])),
+        {},
+        ValueError,
+        r"'x' has the shape \(3,\) in the model.*\(2,\) in the",
+    ),
+    (lambda: flow_for(x=(0, [1, 2, 1])), {}, ValueError, r"fitted to 'x' with other supports"),
+    (lambda: flow_for(x=(0, [1, 1, 1])), {"turn": 0.3}, ValueError, r"turn must be one of the flow's times"),
+    (lambda: flow_for(x=(0, [1, 1, 1])), {"blocked": False}, ValueError, r"moves its variables together"),
+    (lambda: flow_for(x=(0, [1, 1, 1])), {"turns": 0.5}, TypeError, r"FlowStep has no option 'turns'"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "error", "message"), FLOW_STEPS)
+def test_flows_that_a_step_refuses(make, options, error, message):
+    with pm.Model() as model:
+        everything()
+    with pytest.raises(error, match=f"(?s){message}"):
+        pmd.FlowStep(make(), model=model, **options)
 
 
 @pytest.mark.parametrize("when", ["built", "first step"])

@@ -1,0 +1,205 @@
+"""A flow that answers for any data of a model."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from arviz_base import from_dict
+from scipy.special import logsumexp
+from xarray import DataTree
+
+from pymc_discrete.checks import check_count
+from pymc_discrete.flows.flow import Flow
+from pymc_discrete.flows.joint import prior_pairs
+from pymc_discrete.flows.objectives import FlowObjective
+from pymc_discrete.flows.weights import FlowWeights
+from pymc_discrete.learning.data import Batch
+from pymc_discrete.learning.objectives import Loss
+from pymc_discrete.sampling.seeds import new_seed, seed_of
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.target import Target
+
+LARGEST = 10.0  # standardised data beyond are cut off
+PROPOSALS = 4  # draws of the flow for each one that is returned
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Draws of the prior with the data that they predict, and how data become features.
+
+    Attributes
+    ----------
+    unknowns : {name: (N, *shape) int}
+    shapes : {name of data: its shape}
+    types : {name of data: its type}
+    mean, spread : (m,) float, of the data, ravelled
+    features : (N, m) float32
+    """
+
+    unknowns: dict[str, np.ndarray]
+    shapes: dict[str, tuple[int, ...]]
+    types: dict[str, np.dtype]
+    mean: np.ndarray
+    spread: np.ndarray
+    features: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """m, the number of features."""
+        return self.features.shape[1]
+
+    @classmethod
+    def of(cls, model: pm.Model, space: Space, given: list[str], n: int, seed: int) -> "Pairs":
+        """n pairs of a model."""
+        unknowns, data = prior_pairs(model, space, given, n, seed)
+        rows = np.concatenate([a.reshape(n, -1).astype(float) for a in data.values()], axis=1)
+        mean, spread = rows.mean(axis=0), rows.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        shapes = {name: a.shape[1:] for name, a in data.items()}
+        types = {name: a.dtype for name, a in data.items()}
+        return cls(unknowns, shapes, types, mean, spread, standardised(rows, mean, spread))
+
+
+def standardised(rows: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    return np.clip((rows - mean) / spread, -LARGEST, LARGEST).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class OfPairs:
+    """An objective of flows for pairs of unknowns and data, of which each iteration draws some.
+
+    Attributes
+    ----------
+    objective : FlowObjective
+    x : (N, d) int, the unknowns
+    features : (N, m) float32, the data
+    """
+
+    objective: FlowObjective
+    x: np.ndarray
+    features: np.ndarray
+
+    def begin(self, key: Any, model: Any, params: Any) -> Any:
+        return self.objective.begin(key, model, params)
+
+    def loss(self, key: Any, model: Any, params: Any, batch: Batch, kept: Any) -> tuple[Loss, Any]:
+        key_rows, key_loss = jax.random.split(key)
+        rows = jax.random.randint(key_rows, (len(batch.x),), 0, len(self.x))
+        drawn = Batch(jnp.asarray(self.x)[rows], batch.weights)
+        return self.objective.loss(key_loss, model, params, drawn, kept, jnp.asarray(self.features)[rows])
+
+    def __repr__(self) -> str:
+        return f"OfPairs({self.objective!r}, {zlib.crc32(self.features.tobytes()):08x})"
+
+
+class AmortisedFlow:
+    """A flow of the unknowns of a model for any data; `fit_flow` with `given=` makes it.
+
+    Attributes
+    ----------
+    flow : Flow, for the mean data
+    target : Target
+        The log density of unknowns and data together, nats, with the data as its input.
+    """
+
+    def __init__(self, flow: Flow, pairs: Pairs, target: Target):
+        self.flow, self.target, self._pairs = flow, target, pairs
+
+    def given(self, data: Mapping[str, Any]) -> Flow:
+        """The flow for some data, without weights: an approximation of the posterior.
+
+        Parameters
+        ----------
+        data : {name: array of the shape in the model}
+
+        Raises
+        ------
+        TypeError, ValueError
+            For data of other names or shapes, and for nan.
+        """
+        return replace(self.flow, params=self._params(self._checked(data)))
+
+    def log_partition(self, data: Mapping[str, Any], n: int = 1000, seed: int = 0) -> FlowWeights:
+        """Draws of the flow for some data, weighted by the model's own density; their log evidence.
+
+        Parameters
+        ----------
+        data : {name: array of the shape in the model}
+        n : int, number of draws
+        seed : int
+
+        Returns
+        -------
+        FlowWeights
+            `value` is the log evidence of the data, as `Flow.log_partition` estimates it.
+        """
+        arrays = self._checked(data)
+        target = self.target.with_inputs(tuple(map(jnp.asarray, arrays.values())))
+        return replace(self.flow, params=self._params(arrays)).log_partition(target, n, seed)
+
+    def posterior(self, data: Mapping[str, Any], draws: int = 1000, random_seed: Any = None) -> DataTree:
+        """Draws of the posterior for some data: four times as many of the flow, resampled.
+
+        Parameters
+        ----------
+        data : {name: array of the shape in the model}
+        draws : int
+        random_seed : int or what `pm.sample` takes, optional
+
+        Returns
+        -------
+        xarray.DataTree
+            With the group posterior, one chain, and the attributes `khat` (to be trusted below 0.7), `ess`
+            (of the weights), `log_evidence` and `log_evidence_error`, in nats. The draws are exact as far as
+            the weights can be trusted; modes that the flow never proposes stay unseen.
+        """
+        check_count("draws", draws, 1)
+        seed = seed_of(random_seed)
+        seed = new_seed() if seed is None else seed
+        found = self.log_partition(data, PROPOSALS * draws, seed)
+        p = np.exp(found.log_weights - logsumexp(found.log_weights))
+        x = found.x[np.random.default_rng(seed).choice(len(p), draws, p=p)]
+        members = self.flow.space.members
+        tree = from_dict(
+            {
+                "posterior": {
+                    m.name: x[None, :, m.start : m.start + m.size].reshape(1, draws, *m.shape)
+                    for m in members
+                }
+            }
+        )
+        tree.attrs.update(
+            khat=found.khat, ess=found.ess, log_evidence=found.value, log_evidence_error=found.error
+        )
+        return tree
+
+    def _params(self, data: dict[str, np.ndarray]) -> Any:
+        """The weights of the network, and the features of data."""
+        row = np.concatenate([a.reshape(-1).astype(float) for a in data.values()])
+        weights, _ = self.flow.params
+        return weights, (standardised(row, self._pairs.mean, self._pairs.spread),)
+
+    def _checked(self, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The data as arrays, in the order of `given`."""
+        shapes = self._pairs.shapes
+        if not isinstance(data, Mapping):
+            raise TypeError(f"data must be a dictionary {{name: array}} of {shown(shapes)}, got {data!r}.")
+        if set(data) != set(shapes):
+            raise ValueError(f"data must have {shown(shapes)}, got {shown(data) or 'none'}.")
+        arrays = {}
+        for name, shape in shapes.items():
+            a = np.asarray(data[name])
+            if a.shape != shape:
+                raise ValueError(f"data of {name!r} have shape {a.shape}, and {shape} in the model.")
+            if a.dtype.kind not in "fiub" or not np.isfinite(a).all():
+                raise ValueError(f"data of {name!r} must be numbers, and none of them nan.")
+            arrays[name] = a.astype(self._pairs.types[name])
+            if not np.allclose(arrays[name], a):
+                raise ValueError(f"data of {name!r} must be of type {arrays[name].dtype}, as in the model.")
+        return arrays

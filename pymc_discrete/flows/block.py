@@ -1,0 +1,127 @@
+"""The block of a model that a flow moves: its space, and draws of it, both checked."""
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_discrete.checks import check_result
+from pymc_discrete.flows.process import check_space
+from pymc_discrete.targets.blocks import block_of
+from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import Member, Space
+
+CALL = "pmd.fit_flow(model, ['z'], draws=idata)"
+
+
+def space_of(model: pm.Model, vars: Any) -> Space:
+    """The space of some discrete variables of a model, with one variable for each of them.
+
+    The variables stand in the order in which a step of the model has their sites.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For variables that are not discrete, that have no finite support, or whose elements cannot change
+        alone, with the remedy.
+    """
+    names = block_of(model, vars)
+    return alone(target_of(model, names, with_numbers=True).space)
+
+
+def alone(space: Space) -> Space:
+    """A space with one variable for each member, after a check that its sites are finite.
+
+    Raises
+    ------
+    ValueError
+    """
+    check_space(space)
+    supports: dict[str, tuple[Any, Any]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    nominal = []
+    for m in space.members:
+        sites = slice(m.start, m.start + m.size)
+        low, high = (bound[sites].reshape(m.shape) for bound in (space.lower, space.upper))
+        supports[m.name] = (low, high)
+        shapes[m.name] = m.shape
+        if space.nominal[sites].any():
+            nominal.append(m.name)
+    return Space.build(supports, shapes, nominal=nominal, whole=[*supports])
+
+
+def check_same(flow: Space, space: Space) -> None:
+    """Refuse a model whose block is not the one that a flow was made for.
+
+    Parameters
+    ----------
+    flow : the space of the flow
+    space : that of the model's block
+
+    Raises
+    ------
+    ValueError
+    """
+    ours, theirs = ({m.name: m for m in s.members} for s in (flow, alone(space)))
+    for name, m in ours.items():
+        if theirs[name].shape != m.shape:
+            raise ValueError(
+                f"{name!r} has the shape {theirs[name].shape} in the model, and {m.shape} in the flow. Fit a "
+                "flow to draws of this model."
+            )
+    if [*ours] != [*theirs] or any(
+        (getattr(flow, end) != getattr(space, end)).any() for end in ("lower", "upper")
+    ):
+        raise ValueError(
+            f"The flow was fitted to {shown(ours)} with other supports or in another order than the model "
+            "has. Fit a flow to draws of this model."
+        )
+
+
+def draws_of(space: Space, draws: Any) -> dict[str, np.ndarray]:
+    """{name: (chains draws, *shape) int}, draws of all chains of a result, checked.
+
+    Parameters
+    ----------
+    draws : DataTree of pm.sample or pmd.sample
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no such result, and for draws of other variables, shapes or values.
+    """
+    check_result(draws, CALL)
+    posterior, found = draws["posterior"], {}
+    for m in space.members:
+        if m.name not in posterior.data_vars:
+            raise ValueError(
+                f"The draws have no {m.name!r}; they have {shown(map(str, posterior.data_vars))}. Pass those "
+                "of a run of this model that kept it."
+            )
+        a = posterior[m.name].transpose("chain", "draw", ...).values
+        if a.shape[2:] != m.shape:
+            raise ValueError(
+                f"The draws of {m.name!r} have shape {a.shape[2:]}, and the variable {m.shape}. Pass "
+                "those of a run of this model."
+            )
+        found[m.name] = inside(space, m, a.reshape(-1, *m.shape))
+    return found
+
+
+def inside(space: Space, m: Member, a: np.ndarray) -> np.ndarray:
+    """The values a (n, *shape) of a member of the space, after a check that its support has them."""
+    low, high = (bound[m.start : m.start + m.size].reshape(m.shape) for bound in (space.lower, space.upper))
+    if a.dtype.kind not in "iub" or not len(a):
+        raise ValueError(
+            f"The draws of {m.name!r} must be integers, at least one, got {len(a)} of {a.dtype}."
+        )
+    outside = (a < low) | (a > high)
+    if outside.any():
+        place = tuple(int(i) for i in np.argwhere(outside)[0][1:])
+        element = f" of its element {list(place)}" if place else ""
+        raise ValueError(
+            f"The draws of {m.name!r} hold {a[outside][0]}, and the support{element} is {low[place]} to "
+            f"{high[place]}. Pass those of a run of this model."
+        )
+    return a.astype(int)

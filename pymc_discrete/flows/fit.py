@@ -1,0 +1,162 @@
+"""Fits a discrete flow to draws of a posterior, or to what a model predicts for any data."""
+
+from os import PathLike
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pymc as pm
+
+from pymc_discrete.checks import check_choice, check_count
+from pymc_discrete.flows.amortised import AmortisedFlow, OfPairs, Pairs
+from pymc_discrete.flows.block import draws_of, space_of
+from pymc_discrete.flows.flow import Flow
+from pymc_discrete.flows.joint import check_given, joint_target
+from pymc_discrete.flows.model import FlowModel, grid
+from pymc_discrete.flows.networks import Perceptron
+from pymc_discrete.flows.objectives import DFM
+from pymc_discrete.flows.paths import PATHS
+from pymc_discrete.flows.sources import SOURCES
+from pymc_discrete.kernels.random import key_of
+from pymc_discrete.learning.fit import fit
+from pymc_discrete.sampling.seeds import new_seed, seed_of
+from pymc_discrete.targets.blocks import model_of
+from pymc_discrete.targets.space import Space
+
+RATE = 1e-3  # learning rate of Adam at the start; it falls to 0 along a cosine
+AVERAGED = 0.995  # weight of the past in the average of the network's weights
+NETWORK = 2**20  # folded into the seed for the first weights of the network
+
+
+def fit_flow(
+    model: pm.Model | None = None,
+    vars: Any = None,
+    *,
+    draws: Any = None,
+    given: Any = None,
+    pairs: int = 20_000,
+    path: str = "quadratic",
+    source: str = "mask",
+    network: Any = None,
+    steps: int = 32,
+    iterations: int = 3000,
+    batch: int = 256,
+    checkpoint: str | PathLike[str] | None = None,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> Flow | AmortisedFlow:
+    """Fit a discrete flow to draws of a posterior, or to draws of a model's unknowns and data.
+
+    The flow is an approximation that draws all of its variables together, from any of the modes that it was
+    shown. `FlowStep`, weights, and the draws of an `AmortisedFlow` correct it by the model's own density.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        By default the model of the context.
+    vars : RV, name or value variable, or a list of them, optional
+        The discrete variables of the flow, each of a finite support whose elements can change alone; by
+        default all discrete free variables that are no constrained vectors.
+    draws : DataTree of `pm.sample` or `pmd.sample`
+        Draws of the posterior, of chains from dispersed starts: what none of them saw, the flow does not
+        know. All chains count alike.
+    given : names of observed variables, in place of `draws`
+        The flow then answers for any data of these, and is fitted to draws of the prior with data that they
+        predict. All unknowns of the model must be among `vars`.
+    pairs : int, number of such draws
+    path : {"quadratic", "linear", "cubic", "noise"}
+        How the source becomes the target. "quadratic" and "noise" reveal few sites in the first steps.
+    source : {"mask", "uniform"}
+    network : equinox.Module, optional
+        Called as `network(encoded, t)` -> d K logits of the values of each site, of any shape, given the
+        one-hot encoding (d, K + 1) of the sites, of which the last column is the mask, and the time (); with
+        `given` as `network(encoded, t, features)`, with the data (m,), standardised. By default a perceptron
+        with two layers of 256 units.
+    steps : int
+        Steps of the flow from source to target. In each, sites are drawn independently of one another.
+    iterations, batch : int, of the training, and of draws in an iteration
+    checkpoint : path of a file, optional
+        As in `pmd.learning.fit`: an interrupted fit goes on from there.
+    random_seed : int or what `pm.sample` takes, optional
+    progressbar : bool
+
+    Returns
+    -------
+    Flow
+        For `FlowStep`. With `given`, an `AmortisedFlow`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For variables that a flow does not take, draws that do not fit the model, and invalid options, with
+        the reason and the remedy.
+    CheckpointError
+        If the file cannot be written, is damaged, or holds another fit.
+
+    References
+    ----------
+    Gat et al. 2024, Discrete Flow Matching.
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     z = pm.Bernoulli("z", 0.3, shape=10)
+    ...     flow = pmd.fit_flow(draws=pmd.sample(chains=16))  # doctest: +SKIP
+    """
+    for name, value in (("steps", steps), ("iterations", iterations), ("batch", batch)):
+        check_count(name, value, 1)
+    check_count("pairs", pairs, 2)
+    check_choice("path", path, PATHS)
+    check_choice("source", source, SOURCES)
+    model = model_of(model, vars)
+    if (draws is None) == (given is None):
+        raise TypeError(
+            "Pass either draws=, a result of pm.sample or pmd.sample for this model and its data, or given=, "
+            "the names of the observed variables for whose data the flow is to answer."
+        )
+    space = space_of(model, vars)
+    names = [] if given is None else check_given(model, space, given)
+    seed = seed_of(random_seed)
+    seed = new_seed() if seed is None else seed
+    options: dict[str, Any] = {
+        "iterations": iterations,
+        "batch": batch,
+        "checkpoint": checkpoint,
+        "progressbar": progressbar,
+    }
+    if given is None:
+        learner = FlowModel(space, network or default_network(space, 0, seed), path, source)
+        params = trained(learner, draws_of(space, draws), DFM(bound=True), seed, **options)
+        return learner.flow(params, grid(steps))
+    told = Pairs.of(model, space, names, pairs, seed)
+    learner = FlowModel(space, network or default_network(space, told.size, seed), path, source)
+    objective = OfPairs(DFM(bound=True), rows_of(told.unknowns), told.features)
+    params = trained(learner, told.unknowns, objective, seed, **options)
+    flow = learner.flow(params, grid(steps), np.zeros(told.size, np.float32))
+    return AmortisedFlow(flow, told, joint_target(model, space, names))
+
+
+def default_network(space: Space, features: int, seed: int) -> Perceptron:
+    """The network of a flow of these sites, with so many features of data."""
+    key = jax.random.fold_in(key_of(seed), NETWORK)
+    return Perceptron(space.d, space.K, features, depth=2, key=key)
+
+
+def trained(
+    learner: FlowModel,
+    values: dict[str, np.ndarray],
+    objective: Any,
+    seed: int,
+    iterations: int,
+    **options: Any,
+) -> Any:
+    """The weights of a network, averaged over the last iterations."""
+    schedule = optax.cosine_decay_schedule(RATE, iterations)
+    options = {"optimizer": optax.adam(schedule), "ema": AVERAGED, **options}
+    return fit(learner, values, objective=objective, seed=seed, iterations=iterations, **options).params
+
+
+def rows_of(values: dict[str, np.ndarray]) -> np.ndarray:
+    """(N, d) int, the sites of values {name: (N, *shape)}."""
+    return np.concatenate([a.reshape(len(a), -1) for a in values.values()], axis=1)

@@ -1,0 +1,98 @@
+"""The joint log density of discrete unknowns and data, as a target whose input is the data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.logprob.basic import conditional_logp
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_discrete.targets.from_logdensity import target_from_logdensity
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.logp import promoted, without_checks
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.target import Target
+
+MODE = "FAST_COMPILE"  # draws are made one after another: a mode in which PyTensor compiles little
+
+
+def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
+    """The names of the observed variables that a flow is told, after a check that no other unknown is left.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    names = [given] if isinstance(given, str) else [*given] if isinstance(given, list | tuple) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"given must be names of observed variables, such as ['y'], got {given!r}.")
+    observed = [str(rv.name) for rv in model.observed_RVs]
+    for name in names:
+        if name not in observed:
+            raise ValueError(
+                f"given names {name!r}, which is not observed. The model observes {shown(observed)}."
+            )
+    if missing := [name for name in observed if name not in names]:
+        raise ValueError(
+            f"{shown(missing)} is observed, too, and not in given. Name all observed variables: the flow "
+            "answers for data of all of them."
+        )
+    block = {m.name for m in space.members}
+    if left := [str(rv.name) for rv in model.free_RVs if rv.name not in block]:
+        raise ValueError(
+            f"{shown(left)} is unknown, too, and not among the variables of the flow, whose density given "
+            "the data would be needed without it. Name it in vars; sum a discrete one out with "
+            "pmd.marginalize, integrate a continuous one out by hand, or fit a flow to draws= for one data "
+            "set."
+        )
+    if model.potentials:
+        raise ValueError(
+            f"{shown([str(v.name) for v in model.potentials])} is a potential, and draws of the prior do not "
+            "know of it. Write it as the distribution of a variable, or fit a flow to draws=."
+        )
+    return names
+
+
+def prior_pairs(
+    model: pm.Model, space: Space, given: Sequence[str], n: int, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """{variable: (n, *shape)} of the unknowns, drawn from the prior, and of the data that they predict."""
+    names = [m.name for m in space.members]
+    drawn = pm.draw([model[name] for name in [*names, *given]], draws=n, random_seed=seed, mode=MODE)
+    pairs = dict(zip([*names, *given], drawn, strict=True))
+    return {name: pairs[name] for name in names}, {name: pairs[name] for name in given}
+
+
+def joint_target(model: pm.Model, space: Space, given: Sequence[str]) -> Target:
+    """The target log p(z, y) of the sites z of a space, nats, with nothing left out.
+
+    The sum over all z is the evidence p(y). Its inputs are the data, in the order of `given`, in the shapes
+    of the model: `target.with_inputs(data)`.
+    """
+    values = {rv: rv.type(name=str(rv.name)) for rv in model.basic_RVs}
+    densities = conditional_logp(values)
+    raw = [densities[value] for value in values.values()]
+    seen = {name: np.asarray(model.rvs_to_values[model[name]].eval(mode=MODE)) for name in given}
+    shapes = {m.name: m.shape for m in space.members} | {name: a.shape for name, a in seen.items()}
+    typed = {v: pt.tensor(v.name, shape=shapes[str(v.name)], dtype=v.type.dtype) for v in values.values()}
+    constants = {
+        v: pt.constant(v.get_value()) if isinstance(v, SharedVariable) else promoted(v)
+        for v in graph_inputs(raw)
+        if isinstance(v, SharedVariable | Constant) and hasattr(v.type, "dtype")
+    }
+    terms = without_checks([str(v.name) for v in values.values()], raw, typed | constants)
+    inputs = {str(v.name): v for v in typed.values()}
+    compute = jaxify([inputs[name] for name in shapes], [pt.add(0.0, *(pt.sum(term) for _, term in terms))])
+
+    def logdensity(x: Any, *data: Any) -> Any:
+        sites = space.unravel(x)
+        z = [sites[m.name].astype(inputs[m.name].type.dtype) for m in space.members]
+        return jnp.asarray(compute(*z, *data)[0], float)
+
+    return target_from_logdensity(logdensity, space, inputs=tuple(map(jnp.asarray, seen.values())))

@@ -1,0 +1,184 @@
+"""The step of a flow, in pm.sample and in pmd.sample; flows that were fitted."""
+
+import itertools
+import pickle
+
+import equinox as eqx
+import jax
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy.special import logsumexp
+
+import pymc_discrete as pmd
+from pymc_discrete.flows.block import space_of
+from pymc_discrete.flows.model import FlowModel
+from pymc_discrete.flows.networks import Perceptron
+from pymc_discrete.flows.paths import PATHS
+from pymc_discrete.flows.sources import SOURCES
+from tests.tools.keys import collected
+from tests.tools.running import QUIET, equal_walks, sample_with_pymc, walk
+from tests.tools.statistics import check_proportions
+
+VALUES = {"a": 2, "b": 2, "z": 3}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Two modes, a = b = 0 and a = b = 1 with z > 0, and a continuous variable beside."""
+    with pm.Model() as model:
+        a, b = pm.Bernoulli("a", 0.4), pm.Bernoulli("b", 0.5)
+        z = pm.Categorical("z", [0.4, 0.3, 0.3])
+        mu = pm.Normal("mu", 0, 1)
+        pm.Potential("joined", 4.0 * pt.eq(a, b) + 1.5 * a * (z > 0))
+        pm.Normal("y", mu + a, 1.0, observed=0.5)
+    return model
+
+
+@pytest.fixture(scope="module")
+def posterior(model):
+    """(S, 3) the states of a, b and z, and (S,) their probabilities, mu integrated out by hand."""
+    states = np.array(list(itertools.product(*map(range, VALUES.values()))))
+    a, b, z = states.T
+    logp = np.log(np.where(a, 0.4, 0.6)) + np.log(np.array([0.4, 0.3, 0.3])[z])
+    logp = logp + 4.0 * (a == b) + 1.5 * a * (z > 0) - (0.5 - a) ** 2 / 4  # y - a ~ N(0, 2)
+    return states, np.exp(logp - logsumexp(logp))
+
+
+def untrained(model, path="quadratic", source="mask"):
+    space = space_of(model, None)
+    learner = FlowModel(space, Perceptron(space.d, space.K, width=8, key=jax.random.key(3)), path, source)
+    return learner.flow(jax.tree.map(lambda a: 3 * a, learner.start(None)), np.linspace(0.0, 1.0, 5))
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.5])
+@pytest.mark.by_default("0.0")
+def test_in_one_program(turn, model, posterior):
+    with model:
+        steps = [pmd.FlowStep(untrained(model), turn=turn), pmd.BlockGibbs()]
+        idata = pmd.sample(1500, tune=200, chains=4, step=steps, random_seed=3, **QUIET)
+    check_proportions(idata["posterior"], [*VALUES], *posterior)
+    accept = idata["sample_stats"]["flow_accept"]
+    assert accept.ndim == 2
+    assert 0.05 < accept.mean() < 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("path", PATHS)
+def test_alone(path, source, model, posterior):
+    """An untrained flow reaches all states by itself."""
+    with model:
+        step = pmd.FlowStep(untrained(model, path, source))
+        idata = pmd.sample(4000, tune=100, chains=4, step=step, random_seed=3, **QUIET)
+    check_proportions(idata["posterior"], [*VALUES], *posterior)
+
+
+@pytest.mark.slow
+def test_in_pymc(model, posterior, caplog):
+    steps = [pmd.FlowStep(untrained(model), model=model), pmd.BlockGibbs(model=model)]
+    idata = sample_with_pymc(model, steps, draws=2000, tune=200)
+    check_proportions(idata["posterior"], [*VALUES], *posterior)
+    assert 0.05 < idata["sample_stats"]["flow_accept"].mean() < 0.9
+    assert not [r for r in caplog.records if "two steps" in r.getMessage()]
+
+
+def test_what_pymc_asks_of_a_step(model):
+    step = pmd.FlowStep(untrained(model), model=model)
+
+    def chain(step, seed):
+        step.setup_chain(np.random.default_rng(seed), tune=3, draws=5)
+        return walk(step, model.initial_point(), 6)
+
+    first = chain(step, 0)
+    assert not equal_walks(first, chain(step, 1))
+    assert equal_walks(first, chain(step, 0))
+    for point, stats in first:
+        assert list(point) == list(model.initial_point())
+        assert stats.keys() == step.stats_dtypes_shapes.keys()
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    sent = pickle.loads(pickle.dumps(step))
+    rest = walk(step, first[-1][0])
+    assert equal_walks(rest, walk(sent, first[-1][0]))
+    step.sampling_state = state
+    assert equal_walks(rest, walk(step, first[-1][0]))
+
+
+@pytest.mark.slow
+def test_keys(model):
+    with collected() as keys:
+        step = pmd.FlowStep(untrained(model), model=model)
+        step.setup_chain(np.random.default_rng(0), tune=0, draws=4)
+        walk(step, model.initial_point(), 4)
+    keys.check(least=4 * 8)
+
+
+def test_flows_that_differ_do_not_share_programs(model):
+    one, other = untrained(model), untrained(model, "linear")
+    assert pmd.FlowStep(one, model=model).described() != pmd.FlowStep(other, model=model).described()
+
+
+def test_a_flow_that_does_not_fit_says_so(model):
+    step = pmd.FlowStep(untrained(model), model=model)
+    low = step.learned._replace(adaptation=step.learned.adaptation._replace(accept=0.001))
+    (said,) = step.complaints(low, 200)
+    assert "fewer than one in a hundred proposals of 'a', 'b', 'z' was accepted" in said
+    assert not step.complaints(step.learned._replace(adaptation=low.adaptation._replace(accept=0.2)), 200)
+
+
+# ---------------------------------------------------------------- fitted
+@pytest.mark.slow
+def test_a_fitted_flow_joins_modes():
+    """Eight sites that agree or not at all: the local step does not cross, and the flow does."""
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", 0.5, shape=8)
+        pm.Potential("cold", 3.0 * pt.eq(x, pt.roll(x, 1)).sum() + 0.5 * x[0])
+        local = pmd.BlockGibbs(transitions=1)
+        idata = pmd.sample(400, tune=50, chains=8, step=local, random_seed=2, **QUIET)
+        network = Perceptron(8, 2, width=64, depth=2, key=jax.random.key(1))
+        options = {"network": network, "steps": 16, "iterations": 500, "progressbar": False}
+        flow = pmd.fit_flow(draws=idata, random_seed=2, **options)
+        both = pmd.sample(1000, tune=50, step=[pmd.FlowStep(flow), local], random_seed=2, **QUIET)
+    f = model.compile_logp(mode="FAST_COMPILE")
+    states = np.array(list(itertools.product((0, 1), repeat=8)))
+    logp = np.array([f({"x": x}) for x in states])
+    p = np.exp(logp - logsumexp(logp))
+    check_proportions(both["posterior"], ["x"], states, p)
+    assert both["sample_stats"]["flow_accept"].mean() > 0.3
+    found = flow.log_partition(pmd.target_from_model(model), 2000, seed=1)
+    assert found.ess > 400
+    assert abs(found.value - logsumexp(logp)) < 5 * found.error
+
+
+@pytest.mark.slow
+def test_checkpoint_and_seed(model, tmp_path):
+    draws = pmd.sample(50, tune=50, chains=2, model=model, random_seed=1, **QUIET)
+    options = {"draws": draws, "iterations": 4, "batch": 8, "steps": 3, "progressbar": False}
+
+    def params(seed, **more):
+        flow = pmd.fit_flow(model, ["a", "z"], random_seed=seed, **options, **more)
+        assert flow.names == ["a", "z"]
+        return np.concatenate([np.ravel(a) for a in jax.tree.leaves(flow.params)])
+
+    first = params(1, checkpoint=tmp_path / "fit.npz")
+    assert np.array_equal(first, params(1, checkpoint=tmp_path / "fit.npz"))
+    assert np.array_equal(first, params(1))
+    assert not np.array_equal(first, params(2))
+
+
+def test_a_network_of_ones_own(model):
+    draws = pmd.sample(50, tune=50, chains=2, model=model, random_seed=1, **QUIET)
+
+    class Independent(eqx.Module):
+        logits: jax.Array
+
+        def __call__(self, encoded, t):
+            return self.logits
+
+    network = Independent(jax.numpy.zeros((4, 3)))
+    flow = pmd.fit_flow(
+        model, ["a", "b", "z"], draws=draws, network=Independent(network.logits[:3]), iterations=5,
+        random_seed=1, progressbar=False, steps=2,
+    )  # fmt: skip
+    assert set(flow.sample(20)) == {"a", "b", "z"}
