@@ -11,7 +11,7 @@ import numpy as np
 from pymc_discrete.checks import check_count
 from pymc_discrete.flows.kernel import back_and_forth
 from pymc_discrete.flows.paths import Path
-from pymc_discrete.flows.process import Process, check_space
+from pymc_discrete.flows.process import Process, check_path, check_space
 from pymc_discrete.flows.simulate import drawn, forward_table
 from pymc_discrete.flows.sources import Source
 from pymc_discrete.flows.weights import FlowWeights, log_probability, weighted
@@ -41,8 +41,9 @@ class Flow(Process):
     Raises
     ------
     ValueError
-        For a space with windows or constraints, a source of another space, and times that do not increase
-        from 0 to 1.
+        For a space with windows or constraints, a source of another space, times that do not increase from 0
+        to 1, a path that does not lead from the source to values and back, and a network whose logits have
+        another shape than (d, K).
 
     References
     ----------
@@ -57,6 +58,13 @@ class Flow(Process):
         grid = np.asarray(times, float)
         if grid.ndim != 1 or len(grid) < 2 or grid[0] != 0 or grid[-1] != 1 or (np.diff(grid) <= 0).any():
             raise ValueError(f"times must increase from 0 to 1, got {times!r}: np.linspace(0, 1, 33).")
+        check_path(path, grid)
+        logits = jax.eval_shape(network, params, jnp.zeros(space.d, int), jnp.zeros(()))
+        if logits.shape != (space.d, space.K):
+            raise ValueError(
+                f"The network gives logits of shape {logits.shape}, and the space has {space.d} sites of up "
+                f"to {space.K} values: it must give {(space.d, space.K)}."
+            )
         return cls(space, path, source, network, params, tuple(grid.tolist()))
 
     @default_settings()
@@ -71,9 +79,14 @@ class Flow(Process):
         Returns
         -------
         {name: (n, *shape) int}
+
+        Raises
+        ------
+        ValueError
+            Where the network gives nan.
         """
         check_count("n", n, 1)
-        x = np.asarray(sampled(self, jax.random.split(key_of(seed), n))) + self.space.lower
+        x = self.values(sampled(self, jax.random.split(key_of(seed), n)))
         return {m.name: x[:, m.start : m.start + m.size].reshape(n, *m.shape) for m in self.space.members}
 
     @default_settings()
@@ -96,7 +109,8 @@ class Flow(Process):
         Raises
         ------
         ValueError
-            For a target of another space, and a source of data.
+            For a target of another space, a source of data, a network that gives nan, and a log density that
+            is nan or infinite upwards.
         """
         check_count("n", n, 2)
         self.check_factorised("weigh its draws")
@@ -125,11 +139,21 @@ class Flow(Process):
         Raises
         ------
         ValueError
-            For a source of data.
+            For a source of data, and states of another shape or outside of the supports.
         """
         check_count("n", n, 1)
         self.check_factorised("find the probability of a state")
-        return log_probability(self, np.asarray(x), n, key_of(seed))
+        states = np.asarray(x)
+        if states.ndim != 2 or states.shape[1] != self.space.d or states.dtype.kind not in "iu":
+            raise ValueError(
+                f"x must be integers (m, {self.space.d}), one row for each state, got {states.dtype} of "
+                f"shape {states.shape}."
+            )
+        outside = np.flatnonzero(~self.space.contains(states).all(axis=0))
+        if len(outside):
+            names = ", ".join(map(repr, self.space.names_at(outside)))
+            raise ValueError(f"x has values of {names} outside of the support, where the probability is 0.")
+        return log_probability(self, states, n, key_of(seed))
 
     @default_settings()
     def diagnostics(
@@ -148,9 +172,19 @@ class Flow(Process):
             The shape of the tail of the weights, good below 0.7; the effective sample size of the weighted
             draws as a share of their number; the mean acceptance probability of `pmd.FlowStep`, from weighted
             draws. **None of them tells of modes that the flow never draws.**
+
+        Raises
+        ------
+        ValueError
+            As `log_partition` and `back_and_forth`, and where the target is 0 at all draws.
         """
-        found = self.log_partition(target, n, seed)
         kernel, params = back_and_forth(self, turn)
+        found = self.log_partition(target, n, seed)
+        if found.ess == 0:
+            raise ValueError(
+                f"The target is 0 at all {n} draws of the flow, from which nothing can start. Fit the flow "
+                "to draws of this target."
+            )
         w = np.exp(found.log_weights - found.log_weights.max())
         starts = np.random.default_rng(seed).choice(n, n, p=w / w.sum())
 

@@ -1,5 +1,6 @@
 """Back and forth along a flow, as a kernel that leaves any target as it is."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 
 
-def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, float]]:
+def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, Any]]:
     r"""The kernel that goes back along a flow from x to a state m at time `turn`, and forth again to x'.
 
     The trajectories :math:`\tau` from x back to m and :math:`\tau'` forth to x' are auxiliary variables, and
@@ -34,7 +35,7 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     Returns
     -------
     kernel : Kernel
-    params : {}
+    params : {"flow": the weights of the network}, which stay as they are
 
     Raises
     ------
@@ -54,9 +55,10 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
 
     def propose(key: Any, target: Any, state: State, params: Any) -> Proposed:
         key_back, key_forth = jax.random.split(key)
+        used = replace(flow, params=params["flow"])
         x = (state.x - target.space.lower).astype(int)
-        there = back(key_back, flow, x, jnp.asarray(times))
-        again = forth(key_forth, flow, there.x, jnp.asarray(times))
+        there = back(key_back, used, x, jnp.asarray(times))
+        again = forth(key_forth, used, there.x, jnp.asarray(times))
         y = (again.x + target.space.lower).astype(state.x.dtype)
         proposed = State(y, target.logdensity(y), state.differences)
         return Proposed(
@@ -69,4 +71,4 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     def density_only(x: Any, target: Any) -> tuple[Any, Any]:
         return target.logdensity(x), jnp.zeros(())
 
-    return metropolis(propose, lambda x, differences, space: (), at=density_only), {}
+    return metropolis(propose, lambda x, differences, space: (), at=density_only), {"flow": flow.params}

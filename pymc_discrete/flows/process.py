@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,9 +24,8 @@ class Process:
     path : Path
     source : Source
     network : callable
-        (params, x (d,) int, t ()) -> (d, K) float, normalised log probabilities of the values of each site at
-        time 1, given those at time t, counted from the lower bounds, K for a masked one; -inf beyond the
-        support.
+        (params, x (d,) int, t ()) -> (d, K) float, logits of the values of each site at time 1, given those
+        at time t, counted from the lower bounds, K for a masked one. `posterior` makes them probabilities.
     params : pytree of arrays, its weights
     times : tuple of float, increasing from 0 to 1
     """
@@ -48,8 +48,12 @@ class Process:
         return self.space.K
 
     def posterior(self, x: Any, t: Any) -> Any:
-        """(d, K) nats, see `network`."""
-        return self.network(self.params, x, t)
+        """(d, K) nats, normalised log probabilities of the values of each site at time 1; see `network`.
+
+        They are -inf beyond the support of a site, whatever the network says there.
+        """
+        logits = jnp.where(jnp.asarray(self.space.exists), self.network(self.params, x, t), -jnp.inf)
+        return jax.nn.log_softmax(logits, axis=1)
 
     @property
     def source_probabilities(self) -> np.ndarray:
@@ -61,6 +65,22 @@ class Process:
         """() float, nats, the log probability of x (d,) under the source."""
         p = jnp.take_along_axis(jnp.asarray(self.source_probabilities), x[:, None], axis=1)
         return jnp.log(p).sum()
+
+    def values(self, x: Any) -> np.ndarray:
+        """(n, d) int, draws x (n, d) at time 1 in the values of the space.
+
+        Raises
+        ------
+        ValueError
+            Where the network gave nan, so that nothing was drawn.
+        """
+        values = np.asarray(x) + self.space.lower
+        if not self.space.contains(values).all():
+            raise ValueError(
+                "The network of the flow gives nan, so that nothing can be drawn: its training diverged. Fit "
+                "it again with a smaller learning rate."
+            )
+        return values
 
     def check_factorised(self, what: str) -> None:
         """Refuse a source whose probabilities are not known, which one needs to do `what`.
@@ -74,6 +94,39 @@ class Process:
                 f"The probabilities of a source of data are not known, so that the flow can be sampled only: "
                 f"one cannot {what}. Fit a flow from source='mask' or 'uniform'."
             )
+
+
+def check_path(path: Path, times: np.ndarray) -> None:
+    """Refuse a path on which the trajectories of a flow do not lead from its source to values and back.
+
+    Steps forth draw nothing from the source, and steps back nothing from the target, which is known only at
+    time 1. Both must hold, and a path must be that of the source alone at time 0, the target alone at time 1.
+
+    Parameters
+    ----------
+    path : Path
+    times : (n,) float, increasing from 0 to 1
+
+    Raises
+    ------
+    ValueError
+    """
+    with jax.ensure_compile_time_eval():  # a flow may be built inside of a program
+        ahead, behind = jax.vmap(path.step)(times[:-1], times[1:]), jax.vmap(path.step)(times[1:], times[:-1])
+        ends = np.array([path.weights(0.0), path.weights(1.0)])
+    for component, shares in (("source", ahead.source), ("target", behind.target)):
+        wrong = np.flatnonzero(np.asarray(shares) > 0)
+        if len(wrong):
+            t, s = times[wrong[0] : wrong[0] + 2]
+            raise ValueError(
+                f"The path {path.name!r} draws from the {component} between the times {t:.4g} and {s:.4g}. "
+                "Take one on which the source shrinks fastest forth in time, and the target fastest back."
+            )
+    if not np.array_equal(ends, [[0, 0, 1], [1, 0, 0]]):
+        raise ValueError(
+            f"The path {path.name!r} has the weights {ends[0]} at time 0 and {ends[1]} at time 1, of target, "
+            "uniform distribution and source: they must be 0, 0, 1 and 1, 0, 0."
+        )
 
 
 def check_space(space: Space) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pymc_discrete.flows.paths import Step
+from pymc_discrete.flows.paths import SOURCE, Step
 from pymc_discrete.flows.process import Process
 from pymc_discrete.flows.sources import Mask, uniform
 from pymc_discrete.kernels.random import choose, uniforms
@@ -53,11 +53,12 @@ def backward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
     step = flow.path.step(t, s)
     noise = jnp.pad(jnp.asarray(uniform(flow.space)), ((0, 0), (0, 1)))
     if isinstance(flow.source, Mask) and flow.path.uniform is not None:
-        # A mask stays one, since the way forth never masks a value. At time t a site has a value with
-        # probability t, and that value is the one of time 1 with probability t.
-        share, is_mask = s / t, jnp.arange(flow.K + 1) == flow.K
-        of_value = jnp.where(is_mask, 1 - share, share * (1 - share) * noise)
-        of_value += share**2 * one_hot(x, flow.K + 1)
+        # A mask stays one, since the way forth never masks a value. Of the sites that have a value at time t,
+        # a share has one at time s too: some keep theirs, and the others are drawn anew.
+        is_mask = jnp.arange(flow.K + 1) == flow.K
+        share = (1 - flow.path.weights(s)[SOURCE]) / (1 - flow.path.weights(t)[SOURCE])
+        of_value = jnp.where(is_mask, 1 - share, (share - step.keep) * noise)
+        of_value += step.keep * one_hot(x, flow.K + 1)
         return log_of(jnp.where((x == flow.K)[:, None], is_mask, of_value))
     source = jnp.asarray(flow.source_probabilities)
     return kept(x, log_of(step.source * source + step.uniform * noise), step)

@@ -55,8 +55,14 @@ class FlowWeights(NamedTuple):
 def weighted(flow: Process, target: Any, n: int, key: Any) -> FlowWeights:
     """Draws of a flow with their weights for a target; see `Flow.log_partition`."""
     runs = weighed(flow, jax.random.split(key, n))
-    x = np.asarray(runs.x) + flow.space.lower
-    log_f = np.asarray(jax.jit(jax.vmap(target.logdensity))(jnp.asarray(x)))
+    x = flow.values(runs.x)
+    log_f = np.asarray(densities(target, x))
+    wrong = np.isnan(log_f) | (log_f == np.inf)
+    if wrong.any():
+        raise ValueError(
+            f"The log density of the target is {log_f[wrong][0]} at {x[wrong][0]}. It must be finite, or "
+            "-inf where the density is 0."
+        )
     log_weights = log_f + np.asarray(runs.log_backward) - np.asarray(runs.log_forward)
     estimate = forward(log_weights)
     return FlowWeights(estimate.value, estimate.error, estimate.ess, khat(log_weights), log_weights, x)
@@ -82,6 +88,12 @@ def khat(log_weights: np.ndarray) -> float:
     log_weights = np.maximum(log_weights, finite.min() - 50)
     unequal = 1e-9 * np.random.default_rng(0).random(len(log_weights))
     return float(array_stats.psislw(log_weights + unequal)[1])
+
+
+@jax.jit
+def densities(target: Any, x: Any) -> Any:
+    """(n,) nats, the log density of a target at states (n, d)."""
+    return jax.vmap(target.logdensity)(x)
 
 
 @jax.jit

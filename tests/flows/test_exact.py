@@ -12,7 +12,7 @@ from pymc_discrete import Space, target_from_logdensity
 from pymc_discrete.flows import simulate, weights
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.kernel import back_and_forth
-from pymc_discrete.flows.paths import PATHS, SOURCE, TARGET, UNIFORM
+from pymc_discrete.flows.paths import PATHS, SOURCE, TARGET, UNIFORM, Path
 from pymc_discrete.flows.sources import Data, Independent, Mask, Uniform
 from pymc_discrete.targets.jax_settings import default_settings
 from tests.tools.enumeration import check_runs, enumerate_target, run_steps
@@ -150,16 +150,20 @@ def target():
 
 
 def untrained(params, x, t):
-    """Log probabilities (2, 3) that depend on all values and on the time in an arbitrary way."""
+    """Logits (2, 3) that depend on all values and on the time in an arbitrary way, the support aside."""
     features = jnp.concatenate([jnp.cos(1.7 * x + t), jnp.sin(2.3 * x - t), t[None]])
-    logits = (params @ features).reshape(2, 3)
-    return jax.nn.log_softmax(jnp.where(jnp.asarray(SPACE.exists), logits, -jnp.inf), axis=1)
+    return (params @ features).reshape(2, 3)
 
 
 @functools.cache
 def flow_of(path, source, scale=1.0):
     params = scale * jnp.asarray(np.random.default_rng(4).normal(size=(6, 5)))
     return Flow.build(SPACE, PATHS[path], SOURCES[source], untrained, params, (0.0, 0.3, 0.75, 1.0))
+
+
+def of_all_sites(p, states):
+    """(states, states) the probabilities of steps from tables p (states, 2, 4) of their sites."""
+    return p[:, 0, states[:, 0]] * p[:, 1, states[:, 1]]
 
 
 @functools.cache
@@ -169,8 +173,7 @@ def matrices(flow):
 
     def matrix(table, t, s):
         of_sites = jax.vmap(lambda x: table(flow, x, jnp.asarray(t), jnp.asarray(s)))(jnp.asarray(states))
-        p = np.exp(np.asarray(of_sites))
-        return p[:, 0, states[:, 0]] * p[:, 1, states[:, 1]]
+        return of_all_sites(np.exp(np.asarray(of_sites)), states)
 
     pairs = list(itertools.pairwise(flow.times))
     forth = [matrix(simulate.forward_table, t, s) for t, s in pairs]
@@ -200,23 +203,44 @@ def test_steps_are_distributions_and_end_in_source_and_values(path, source):
     np.testing.assert_allclose(back[0][:, start == 0][(back[1] > 0).any(0)], 0, atol=1e-12)
 
 
-def log_weights(flow):
-    """Sum over all trajectories of F p_0 times the weight, for each end: what E[w] is made of."""
-    states, forth, back, start = matrices(flow)
+def mean_weights(flow, back=None, counted=None):
+    """For each end (states,), the mean weight of the trajectories to it, divided by the density there.
+
+    back : the matrices of the steps back in the weight, if they are others than the flow's
+    counted : (states,), the probabilities of the starts in the weight, if they are others than the source's
+    """
+    states, forth, of_flow, start = matrices(flow)
+    back, counted = of_flow if back is None else back, start if counted is None else counted
     total = np.zeros(len(states))
     for path in itertools.product(range(len(states)), repeat=4):
-        f = start[path[0]] * np.prod([forth[k][path[k], path[k + 1]] for k in range(3)])
-        if f > 0:
-            total[path[3]] += np.prod([back[k][path[k + 1], path[k]] for k in range(3)])
-    return states, total
+        f = np.prod([forth[k][path[k], path[k + 1]] for k in range(3)])
+        if start[path[0]] * f > 0:
+            w = np.prod([back[k][path[k + 1], path[k]] for k in range(3)]) / (counted[path[0]] * f)
+            total[path[3]] += start[path[0]] * f * w
+    return total[(states[:, 0] < 3) & (states[:, 1] < 2)]
 
 
 @pytest.mark.parametrize(("path", "source"), CASES)
 def test_weights_are_unbiased(path, source):
     """The steps back along all trajectories that the steps forth may make add up to 1 for each end."""
-    states, total = log_weights(flow_of(path, source))
-    values = (states[:, 0] < 3) & (states[:, 1] < 2)
-    np.testing.assert_allclose(total[values], 1, atol=1e-12)
+    np.testing.assert_allclose(mean_weights(flow_of(path, source)), 1, atol=1e-12)
+
+
+def test_planted_errors_in_weights_are_found():
+    uniform, noise = flow_of("linear", "uniform"), flow_of("noise", "mask")
+    states, *_, start = matrices(uniform)
+    tables = []
+    for t, s in itertools.pairwise(noise.times):
+        # the backward step of the path turns masks into values, which steps forth do not undo
+        step = noise.path.step(s, t)
+        drawn = np.array([[step.uniform / k * (v < k) for v in range(3)] + [step.source] for k in (3, 2)])
+        tables.append(drawn + step.keep * np.eye(4)[states])
+    wrong = {
+        "no source": mean_weights(uniform, counted=np.ones(len(start))),
+        "noise that unmasks on the way back": mean_weights(noise, [of_all_sites(p, states) for p in tables]),
+    }
+    for name, total in wrong.items():
+        assert np.abs(total - 1).max() > 0.02, name
 
 
 @pytest.mark.parametrize(("path", "source"), CASES)
@@ -235,34 +259,40 @@ def test_the_probability_of_a_state_is_the_mean_of_its_ratios(path, source):
     np.testing.assert_allclose(covered[values], p[values], atol=1e-12)
 
 
-def kernel_matrix(flow, turn, ratio=lambda pi, f, b: pi[1] / pi[0] * b[1] * f[0] / (b[0] * f[1])):
+def kernel_matrix(
+    flow, turn, ratio=lambda pi, f, b: pi[1] / pi[0] * b[1] * f[0] / (b[0] * f[1]), logged=None
+):
     """(states, states) of values: the kernel, by enumeration of all trajectories back and forth.
 
     ratio : the ratio of acceptance, of pi, F, B on the trajectory that is left and on that which is made
+    logged : the matrices of steps forth and back in the ratio, if they are others than those of the proposal
     """
-    states, forth, back, _ = matrices(flow)
+    states, *steps_of_flow, _ = matrices(flow)
+    logged = steps_of_flow if logged is None else logged
     first = flow.times.index(turn)
     values = np.flatnonzero((states[:, 0] < 3) & (states[:, 1] < 2))
     pi = np.exp(F[states[values, 0], states[values, 1]])
-    # {middle: [(end, F, B) of all trajectories between them]}
+    # {middle: [(end, F, B, and those of the ratio) of all trajectories between them]}
     runs: dict[int, list] = {}
     for path in itertools.product(range(len(states)), repeat=len(flow.times) - first):
         if path[-1] not in values:
             continue
         steps = list(enumerate(itertools.pairwise(path), first))
-        f = np.prod([forth[k][a, b] for k, (a, b) in steps])
-        b = np.prod([back[k][b, a] for k, (a, b) in steps])
-        if f > 0 or b > 0:
-            runs.setdefault(path[0], []).append((int(np.flatnonzero(values == path[-1])[0]), f, b))
+        both = [
+            (np.prod([f[k][a, b] for k, (a, b) in steps]), np.prod([g[k][b, a] for k, (a, b) in steps]))
+            for f, g in (steps_of_flow, logged)
+        ]
+        if max(both[0]) > 0:
+            end = int(np.flatnonzero(values == path[-1])[0])
+            runs.setdefault(path[0], []).append((end, *both[0], *both[1]))
     P = np.zeros((len(values), len(values)))
     for of_middle in runs.values():
-        ends, f, b = (np.array(a) for a in zip(*of_middle, strict=True))
-        for x, fx, bx in zip(ends, f, b, strict=True):
-            if bx == 0:
-                continue
+        ends, f, b, f_logged, b_logged = (np.array(a) for a in zip(*of_middle, strict=True))
+        for k in np.flatnonzero(b > 0):
+            x = ends[k]
             with np.errstate(divide="ignore", invalid="ignore"):
-                r = ratio((pi[x], pi[ends]), (fx, f), (bx, b))
-            np.add.at(P[x], ends, bx * f * np.where(f > 0, np.minimum(1, r), 0))
+                r = ratio((pi[x], pi[ends]), (f_logged[k], f_logged), (b_logged[k], b_logged))
+            np.add.at(P[x], ends, b[k] * f * np.where(f > 0, np.minimum(1, r), 0))
     P[np.arange(len(P)), np.arange(len(P))] += 1 - P.sum(1)
     return pi / pi.sum(), P
 
@@ -284,9 +314,48 @@ def test_planted_errors_in_the_ratio_are_found():
         "no reversal": lambda pi, f, b: pi[1] / pi[0] * b[0] * f[1] / (b[1] * f[0]),
         "the densities only": lambda pi, f, b: pi[1] / pi[0],
     }
-    for ratio in wrong.values():
+    for name, ratio in wrong.items():
         pi, P = kernel_matrix(flow, 0.3, ratio)
-        assert np.abs(pi @ P - pi).max() > 1e-3
+        assert np.abs(pi @ P - pi).max() > 1e-3, name
+
+
+def test_planted_errors_in_the_steps_of_the_ratio_are_found():
+    flow = flow_of("noise", "uniform")
+    _, forth, back, _ = matrices(flow)
+    wrong = {
+        "the times of the steps back turned round": (forth, [back[0], back[2], back[1]]),
+        "the times of the steps forth turned round": ([forth[0], forth[2], forth[1]], back),
+        "the steps back at the times of those before": (forth, [back[0], back[0], back[1]]),
+        "the steps forth in place of the steps back": (forth, [step.T for step in forth]),
+    }
+    for name, logged in wrong.items():
+        pi, P = kernel_matrix(flow, 0.3, logged=logged)
+        assert np.abs(pi @ P - pi).max() > 1e-3, name
+
+
+@pytest.mark.parametrize(("path", "source"), CASES)
+@pytest.mark.by_default("noise-mask")
+def test_logged_probabilities_are_those_of_the_trajectory(path, source):
+    """A run of fewer steps begins a run of more, with the same keys, so that runs show whole trajectories."""
+    flow = flow_of(path, source)
+    states, forth, back, _ = matrices(flow)
+    times, keys = jnp.asarray(flow.times), jax.random.split(jax.random.key(6), 60)
+    values = np.flatnonzero((states[:, 0] < 3) & (states[:, 1] < 2))
+
+    def trajectories(run, grids, starts):
+        runs = [jax.vmap(run, (0, None, 0, None))(keys, flow, starts, grid) for grid in grids]
+        return [4 * x[:, 0] + x[:, 1] for x in (starts, *(np.asarray(r.x) for r in runs))], runs[-1]
+
+    ends = states[np.random.default_rng(5).choice(values, len(keys))]
+    behind, run_back = trajectories(simulate.back, [times[2:], times[1:]], ends)
+    ahead, run_forth = trajectories(simulate.forth, [times[1:3], times[1:]], states[behind[-1]])
+    for trajectory, run in ((ahead, run_forth), (behind[::-1], run_back)):
+        steps = list(enumerate(itertools.pairwise(trajectory), 1))
+        with np.errstate(divide="ignore"):
+            log_forward = np.log([forth[k][p, q] for k, (p, q) in steps]).sum(0)
+            log_backward = np.log([back[k][q, p] for k, (p, q) in steps]).sum(0)
+        np.testing.assert_allclose(run.log_forward, log_forward, atol=1e-10)
+        np.testing.assert_allclose(run.log_backward, log_backward, atol=1e-10)
 
 
 @pytest.mark.parametrize(("path", "source"), CASES)
@@ -319,6 +388,15 @@ def test_estimates_agree_with_exact_sums(path, source):
     np.testing.assert_allclose(counts, p[inside], atol=4.5 * np.sqrt(0.25 / 4000))
 
 
+def test_a_flow_is_made_inside_of_a_program():
+    def posterior(params):
+        return Flow.build(SPACE, PATHS["noise"], Mask(), untrained, params, (0, 0.5, 1)).posterior(
+            jnp.array([3, 0]), jnp.asarray(0.5)
+        )
+
+    assert jax.eval_shape(posterior, jnp.zeros((6, 5))).shape == (2, 3)
+
+
 # ---------------------------------------------------------------- what is refused
 def test_what_is_refused():
     params, times = jnp.zeros((6, 5)), (0.0, 0.5, 1.0)
@@ -347,3 +425,25 @@ def test_what_is_refused():
     other = target_from_logdensity(lambda x: 0.0 * x.sum(), Space.build({"y": (0, 1)}))
     with pytest.raises(ValueError, match="The target has 1 sites, and the flow 2"):
         flow.log_partition(other)
+    with pytest.raises(ValueError, match=r"logits of shape \(2,\).* it must give \(2, 3\)"):
+        Flow.build(SPACE, PATHS["linear"], Mask(), lambda params, x, t: x + t, params, times)
+    noisy = Path("noisy", lambda t: t**2, lambda t: t * (1 - t) ** 2)
+    with pytest.raises(ValueError, match=r"'noisy' draws from the source between the times 0\.5 and 0\.75"):
+        Flow.build(SPACE, noisy, Mask(), untrained, params, (0.0, 0.5, 0.75, 1.0))
+    late = Path("late", lambda t: t / 2)
+    with pytest.raises(ValueError, match=r"'late' has the weights .* and \[0.5 0.  0.5\] at time 1"):
+        Flow.build(SPACE, late, Mask(), untrained, params, times)
+    with pytest.raises(ValueError, match="x has values of 'b' outside of the support"):
+        flow.log_probability(np.array([[1, 2]]))
+    with pytest.raises(ValueError, match=r"x must be integers \(m, 2\)"):
+        flow.log_probability(np.array([1, 1]))
+    diverged = build(space=SPACE, source=Mask(), times=times, params=jnp.full((6, 5), jnp.nan))
+    for use in (lambda: diverged.sample(3), lambda: diverged.log_partition(target(), 3)):
+        with pytest.raises(ValueError, match="The network of the flow gives nan"):
+            use()
+    nothing = target_from_logdensity(lambda x: -jnp.inf * (x[0] >= 1), SPACE)
+    with pytest.raises(ValueError, match="The target is 0 at all 5 draws"):
+        flow.diagnostics(nothing, 5)
+    no_number = target_from_logdensity(lambda x: jnp.nan * x[0], SPACE)
+    with pytest.raises(ValueError, match="The log density of the target is nan at"):
+        flow.log_partition(no_number, 5)
