@@ -44,7 +44,8 @@ def main():
             continue
         data = np.asarray(draws_of(couplings, bias, args.steps))
         for name in KERNELS:
-            for count in TRANSITIONS[:1] if args.short else args.transitions:
+            # a transition of BlockGibbs is a sweep over all sites
+            for count in [1] if name == "BlockGibbs" else TRANSITIONS[:1] if args.short else args.transitions:
                 row = lambda n=name, t=count, c=couplings, d=data: learned(n, t, c, d, args)
                 table.add(setting, f"{name}, T={count}", row)
         table.add(setting, PSEUDO, lambda c=couplings, d=data: learned(PSEUDO, 0, c, d, args))
