@@ -178,6 +178,22 @@ def test_pseudo_likelihood():
     assert float(value) == pytest.approx(float(exact(params)), abs=1e-10)
 
 
+@pytest.mark.parametrize("n", [4, 12])
+def test_the_pseudo_likelihood_leaves_parameters_of_0(n):
+    """From zeros, where all conditional probabilities are equal, as from elsewhere: tables and a product."""
+    model, x = learning.Ising(n), jnp.asarray(np.random.default_rng(0).integers(0, 2, (5, n)))
+    start = model.start(jax.random.key(0))
+    for params in (start, jax.tree.map(jnp.zeros_like, start)):
+        s = 2.0 * x - 1
+
+        def by_hand(q, s=s):
+            return jax.nn.log_sigmoid(2 * s * (s @ model.matrix(q) + q["bias"])).sum()
+
+        found = jax.grad(lambda q: learning.log_pseudo_likelihoods(model, q, x).sum())(params)
+        for got, want in zip(jax.tree.leaves(found), jax.tree.leaves(jax.grad(by_hand)(params)), strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5)
+
+
 class FreshEach(learning.EnergyDiscrepancy):
     """An inconsistent estimate: each negative has a first perturbation of its own."""
 

@@ -233,7 +233,8 @@ def difference(then, now):
     -inf where `then` is impossible and `now` is not, 0 where both are.
     """
     then = jnp.where(jnp.isnan(then), -jnp.inf, then)
-    change = jnp.where(then == now, 0.0, then - now)
+    # what is finite stays a difference, whose derivatives are asked for where `then` and `now` are equal, too
+    change = jnp.where((then == now) & jnp.isinf(now), 0.0, then - now)
     return jnp.where(jnp.isneginf(then), jnp.where(jnp.isneginf(now), 0.0, -jnp.inf), change)
 
 

@@ -52,7 +52,10 @@ class SlopedElements(Pointwise):
         # Grathwohl et al. 2021, Eq. 3 and 4: the gradient times the step
         slopes = Reader(self.dependence, {self.stand_in: state.arrays[self.stand_in]}, positions)
         slope = slopes.read(self.stand_in, self.elements.index)
-        change = jnp.where(slope == 0, 0.0, slope * (then.astype(slope.dtype) - now.astype(slope.dtype)))
+        step = then.astype(slope.dtype) - now.astype(slope.dtype)
+        # A slope of 0 times an infinite step is no change. Elsewhere the product stays a product, so that its
+        # derivative with respect to a slope of 0, of which learning starts, is the step.
+        change = jnp.where((slope == 0) & ~jnp.isfinite(step), 0.0, slope * step)
         if self.linear:
             return change
         # At an edge of the density's domain the slope may be infinite or nan, which could exclude neighbours

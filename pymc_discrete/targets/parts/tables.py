@@ -445,4 +445,5 @@ def log_odds(values, axis: int = 1):
     """
     values = jnp.where(jnp.isnan(values), -jnp.inf, values)
     lower, upper = jnp.split(values, 2, axis=axis)
-    return jnp.where(lower == upper, 0.0, upper - lower)
+    # what is finite stays a difference, whose derivatives are asked for where both are equal, too
+    return jnp.where((lower == upper) & jnp.isinf(lower), 0.0, upper - lower)
