@@ -59,7 +59,7 @@ def main():
             "0.2203.",
         ],
     )
-    table.figure(draw, columns=4, size=(4.0, 4.0))
+    table.figure(draw, columns=len({r["setting"] for r in table.rows}), size=(4.0, 4.0))
 
 
 def options(p):
@@ -103,11 +103,12 @@ def learned(name, transitions, couplings, data, args):
 
 
 def draw(axes, rows):
-    settings = list(dict.fromkeys(r["setting"] for r in rows))
-    for ax, setting in zip(axes, settings[-len(axes) :], strict=False):
+    """The curves with fewest transitions in an iteration, which are ahead at equal time."""
+    for ax, setting in zip(axes, dict.fromkeys(r["setting"] for r in rows), strict=True):
         for r in (r for r in rows if r["setting"] == setting):
-            if r["sampler"].endswith("T=50") or r["sampler"] == PSEUDO:
-                ax.plot(r["seconds"], r["curve"], label=r["sampler"])
+            name, _, count = r["sampler"].partition(", T=")
+            if count in ("", "1", str(TRANSITIONS[0])):
+                ax.plot(r["seconds"], r["curve"], label=name)
         ax.set(title=setting, xlabel="seconds", ylabel="log RMSE")
 
 
