@@ -3,6 +3,7 @@
 import itertools
 import pickle
 
+import arviz as az
 import equinox as eqx
 import jax
 import numpy as np
@@ -12,11 +13,13 @@ import pytest
 from scipy.special import logsumexp
 
 import pymc_discrete as pmd
+from pymc_discrete.flows import kernel
 from pymc_discrete.flows.block import space_of
 from pymc_discrete.flows.model import FlowModel
 from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.flows.paths import PATHS
 from pymc_discrete.flows.sources import SOURCES
+from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.keys import collected
 from tests.tools.running import QUIET, equal_walks, sample_with_pymc, walk
 from tests.tools.statistics import check_proportions
@@ -82,6 +85,23 @@ def test_in_pymc(model, posterior, caplog):
     check_proportions(idata["posterior"], [*VALUES], *posterior)
     assert 0.05 < idata["sample_stats"]["flow_accept"].mean() < 0.9
     assert not [r for r in caplog.records if "two steps" in r.getMessage()]
+
+
+@pytest.mark.slow
+def test_the_kernel_of_the_step(model, monkeypatch):
+    """It leaves the enumerated target as it is, and one that forgets the way back does not."""
+
+    def checked():
+        step = pmd.FlowStep(untrained(model), turn=0.5, model=model)
+        check_kernel(enumerate_target(step.target, map(range, VALUES.values())), step.kernel, step.params)
+
+    checked()
+    back = kernel.back
+    monkeypatch.setattr(
+        kernel, "back", lambda *given: back(*given)._replace(log_backward=jax.numpy.zeros(()))
+    )
+    with pytest.raises(AssertionError, match="not distributed as those before it"):
+        checked()
 
 
 def test_what_pymc_asks_of_a_step(model):
@@ -153,7 +173,7 @@ def test_a_fitted_flow_joins_modes():
 
 @pytest.mark.slow
 def test_checkpoint_and_seed(model, tmp_path):
-    draws = pmd.sample(50, tune=50, chains=2, model=model, random_seed=1, **QUIET)
+    draws = az.from_dict({"posterior": {n: np.arange(20)[None] % k for n, k in VALUES.items()}})
     options = {"draws": draws, "iterations": 4, "batch": 8, "steps": 3, "progressbar": False}
 
     def params(seed, **more):
@@ -168,7 +188,7 @@ def test_checkpoint_and_seed(model, tmp_path):
 
 
 def test_a_network_of_ones_own(model):
-    draws = pmd.sample(50, tune=50, chains=2, model=model, random_seed=1, **QUIET)
+    draws = az.from_dict({"posterior": {n: np.arange(20)[None] % k for n, k in VALUES.items()}})
 
     class Independent(eqx.Module):
         logits: jax.Array
@@ -176,9 +196,7 @@ def test_a_network_of_ones_own(model):
         def __call__(self, encoded, t):
             return self.logits
 
-    network = Independent(jax.numpy.zeros((4, 3)))
-    flow = pmd.fit_flow(
-        model, ["a", "b", "z"], draws=draws, network=Independent(network.logits[:3]), iterations=5,
-        random_seed=1, progressbar=False, steps=2,
-    )  # fmt: skip
+    options = {"draws": draws, "iterations": 5, "steps": 2, "random_seed": 1, "progressbar": False}
+    network = Independent(jax.numpy.zeros((3, 3)))
+    flow = pmd.fit_flow(model, ["a", "b", "z"], network=network, **options)
     assert set(flow.sample(20)) == {"a", "b", "z"}
