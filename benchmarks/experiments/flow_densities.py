@@ -28,7 +28,7 @@ POINTS, COUNTED = 20_000, 2_000_000  # points to learn from, and those that the 
 CELLS = 8  # bits of each coordinate that the density depends on
 PROPOSED = 200_000  # draws of independent bits
 REPEATS, CHECKED, WEIGHED = 10, 2000, 4000
-ITERATIONS, WIDTH, BATCH, RATE, EMA, STEPS = 3000, 256, 128, 1e-3, 0.99, 20
+ITERATIONS, WIDTH, BATCH, RATE, EMA, STEPS = 8000, 256, 128, 1e-3, 0.99, 20
 SPACE = Space.build({"x": (0, 1)}, shapes={"x": (2 * BITS,)})
 EVERYWHERE = ["DFM", "CVM"]  # the ways of which all densities have rows
 WAYS = {
