@@ -137,8 +137,13 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
     assert error_after_many_moves() > 1e-4
 
 
-@pytest.mark.parametrize("build", [gated, labels], ids=lambda build: build.__name__)
-@pytest.mark.parametrize("name", KERNELS)
+# every kernel on gates of two values, and one of each kind on labels of more
+ON_TARGETS = [*((name, gated) for name in KERNELS), ("block gibbs", labels), ("path auxiliary", labels)]
+
+
+@pytest.mark.parametrize(
+    ("name", "build"), ON_TARGETS, ids=[f"{name}-{build.__name__}" for name, build in ON_TARGETS]
+)
 @pytest.mark.by_default("block gibbs-gated", "path auxiliary, recomputed-gated")
 def test_every_kernel_leaves_the_target_as_it_is(name, build):
     _, _, target, _, _ = prepared(build.__name__)

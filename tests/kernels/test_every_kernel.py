@@ -1,7 +1,8 @@
 """What holds for every kernel: it leaves the target as it is, and reaches all of it. A new kernel is a line
 here.
 
-The exact transition matrices of the paper's kernels are in their own files.
+The exact transition matrices of the papers' kernels are in their own files, beside what the compiled kernels
+do from every state. For kernels that are compared so on every kind of site, two kinds are enough here.
 """
 
 import jax
@@ -17,7 +18,7 @@ from pymc_discrete.kernels import (
 )
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from tests.models import SMALL, binary
+from tests.models import SMALL, binary, mixed
 from tests.tools.enumeration import check_kernel, small
 
 KERNELS = {
@@ -31,10 +32,20 @@ KERNELS = {
     "tree gibbs": tree_gibbs(),
 }
 FINITE: set[str] = set()  # names of kernels that refuse sites with a window
+# names of kernels that tests of their own compare with an enumeration on every kind of site
+ENUMERATED = {
+    "gibbs with gradients",
+    "gibbs with gradients, several",
+    "path auxiliary",
+    "path auxiliary, recomputed",
+    "langevin",
+    "langevin in continuous time",
+    "block gibbs",
+}
+CASES = [(name, build) for name in KERNELS for build in ((binary, mixed) if name in ENUMERATED else SMALL)]
 
 
-@pytest.mark.parametrize("build", SMALL, ids=lambda build: build.__name__)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "build"), CASES, ids=[f"{name}-{build.__name__}" for name, build in CASES])
 @pytest.mark.by_default(
     "gibbs with gradients, several-binary",
     "path auxiliary-binary",

@@ -192,20 +192,20 @@ def test_compiled_sweeps_do_what_was_enumerated(build, form):
     check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
 
 
-@pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
-@pytest.mark.by_default("vectors-as it is")
-def test_sweeps_of_a_draw_keep_their_order(build, form):
-    e, _, forward = small(build, form)
+@pytest.mark.parametrize("build", [*SMALL, long, stretches], ids=lambda build: build.__name__)
+@pytest.mark.by_default("vectors")
+def test_sweeps_of_a_draw_keep_their_order(build):
+    e, _, forward = small(build, "as it is")
     kernel, params = block_gibbs()
 
     def step(key, state, target, params):
         return loop(kernel, key, state, target, params, 1)
 
-    seed = 100 + CASES.index((build, form))
+    seed = 100 + CASES.index((build, "as it is"))
     check_runs(run_steps(e, kernel._replace(step=step), params, seed=seed), forward)
 
 
-@pytest.mark.parametrize("build", SMALL, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", [three_cells, beside_free_sites], ids=lambda build: build.__name__)
 @pytest.mark.by_default("three_cells")
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
     check_kernel(small(build, "as it is")[0], *block_gibbs())

@@ -59,7 +59,6 @@ WAYS = {
         (beside_an_indicator, "BlockGibbs"),
         (beside_an_indicator, "pmd.sample"),
         (overdispersed, "AutoStep"),
-        (overdispersed, "pmd.sample"),
         (sums_of_columns, "pmd.sample"),
         (beside_an_indicator, "GibbsWithGradients"),
         (overdispersed, "PathAuxiliary"),

@@ -1,7 +1,5 @@
 """Latent counts of which sums are known, in pm.sample and pmd.sample: draws, starts, choices."""
 
-import itertools
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -59,8 +57,11 @@ WAYS = {
 }
 
 
+# AutoStep draws with BlockGibbs, as the test below shows: each way with one model, and one way with each
 @pytest.mark.parametrize(
-    ("build", "way"), [*itertools.product(MODELS, WAYS)], ids=lambda v: getattr(v, "__name__", v)
+    ("build", "way"),
+    [(table, "BlockGibbs"), (several_variables, "AutoStep"), *((build, "pmd.sample") for build in MODELS)],
+    ids=lambda v: getattr(v, "__name__", v),
 )
 @pytest.mark.by_default("several_variables-pmd.sample")
 def test_against_enumeration(build, way):
