@@ -87,7 +87,8 @@ def khat(log_weights: np.ndarray) -> float:
     # which no tail can be fitted: they are made unequal by far less than matters.
     log_weights = np.maximum(log_weights, finite.min() - 50)
     unequal = 1e-9 * np.random.default_rng(0).random(len(log_weights))
-    return float(array_stats.psislw(log_weights + unequal)[1])
+    # ArviZ takes log likelihoods, whose negatives are its log weights
+    return float(array_stats.psislw(-(log_weights + unequal))[1])
 
 
 @jax.jit

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 import pymc_discrete as pmd
 from pymc_discrete.flows.block import space_of
 from pymc_discrete.flows.joint import joint_target
+from pymc_discrete.flows.weights import khat
 
 LEVELS = np.array([-1.0, 0.5, 2.0])
 NEW = {"y": np.array([1.4, 0.2]), "c": np.array([3, 1, 2])}
@@ -84,6 +85,14 @@ def test_weights_that_forget_the_prior_are_found(fitted):
     wrong = logsumexp(found.log_weights - of_prior) - np.log(4000)
     assert abs(wrong - logsumexp(logp)) > 20 * found.error
     assert len(states) == 27
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.9])
+def test_khat_is_the_shape_of_the_large_weights(shape):
+    """Of Pareto weights, and not of their inverses, which are bounded."""
+    logs = shape * np.random.default_rng(1).exponential(size=20_000)
+    # a Pareto tail of 3 sqrt(20,000) = 424 weights has the standard error (1 + k) / sqrt(424)
+    assert abs(khat(logs) - shape) < 3 * (1 + shape) / np.sqrt(424)
 
 
 def test_the_flow_of_some_data(fitted, model):
