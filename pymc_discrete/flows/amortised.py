@@ -26,7 +26,7 @@ from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
 LARGEST = 10.0  # standardised data beyond are cut off
-PROPOSALS = 4  # draws of the flow for each one that is returned
+PROPOSALS, LEAST = 4, 1000  # draws of the flow for each one that is returned, and in all
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class AmortisedFlow:
         return replace(self.flow, params=self._params(arrays)).log_partition(target, n, seed)
 
     def posterior(self, data: Mapping[str, Any], draws: int = 1000, random_seed: Any = None) -> DataTree:
-        """Draws of the posterior for some data: four times as many of the flow, resampled.
+        """Draws of the posterior for some data: four times as many of the flow, 1,000 at least, resampled.
 
         Parameters
         ----------
@@ -162,7 +162,12 @@ class AmortisedFlow:
         check_count("draws", draws, 1)
         seed = seed_of(random_seed)
         seed = new_seed() if seed is None else seed
-        found = self.log_partition(data, PROPOSALS * draws, seed)
+        found = self.log_partition(data, max(PROPOSALS * draws, LEAST), seed)
+        if not np.isfinite(found.value):
+            raise ValueError(
+                "The data are impossible at every draw of the flow, so that nothing can be said of the "
+                "unknowns. Are they data that the model may predict?"
+            )
         p = np.exp(found.log_weights - logsumexp(found.log_weights))
         x = found.x[np.random.default_rng(seed).choice(len(p), draws, p=p)]
         members = self.flow.space.members
@@ -200,6 +205,6 @@ class AmortisedFlow:
             if a.dtype.kind not in "fiub" or not np.isfinite(a).all():
                 raise ValueError(f"data of {name!r} must be numbers, and none of them nan.")
             arrays[name] = a.astype(self._pairs.types[name])
-            if not np.allclose(arrays[name], a):
+            if arrays[name].dtype.kind in "iub" and (arrays[name] != a).any():
                 raise ValueError(f"data of {name!r} must be of type {arrays[name].dtype}, as in the model.")
         return arrays

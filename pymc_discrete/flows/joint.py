@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import ancestors, graph_inputs
 
 from pymc_discrete.targets.from_logdensity import target_from_logdensity
 from pymc_discrete.targets.graph.jaxify import jaxify
@@ -51,6 +51,13 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
             "pmd.marginalize, integrate a continuous one out by hand, or fit a flow to draws= for one data "
             "set."
         )
+    for name in names:
+        data = [v for v in ancestors([model.rvs_to_values[model[name]]]) if isinstance(v, SharedVariable)]
+        if twice := [v for v in ancestors(model.basic_RVs) if v in data]:
+            raise ValueError(
+                f"The data {shown([str(v.name) for v in twice])} of {name!r} are read elsewhere, too, where "
+                "new data would not reach. Pass numbers there, or another pm.Data."
+            )
     if model.potentials:
         raise ValueError(
             f"{shown([str(v.name) for v in model.potentials])} is a potential, and draws of the prior do not "

@@ -82,7 +82,8 @@ class Independent(Factorised):
             )
 
     def probabilities(self, space: Space) -> np.ndarray:
-        return np.pad(np.asarray(self.p, float), ((0, 0), (0, 1)))
+        p = np.asarray(self.p, float)
+        return np.pad(p / p.sum(axis=1, keepdims=True), ((0, 0), (0, 1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ class FlowStep(DiscreteStep):
 
     def __init__(self, flow: Flow, *, turn: float = 0.0, **options: Any):
         self.flow, self.turn, self.digest = flow, turn, digest_of(flow)
-        super().__init__(flow.names, **options)
+        super().__init__(flow.names, **{"transitions": 1, **options})
 
     def check_density(self) -> None:
         check_same(self.flow.space, self.target.space)
@@ -117,9 +117,6 @@ class FlowStep(DiscreteStep):
 
     def expected_moves(self) -> float:
         return float(self.target.space.d)
-
-    def _auto_transitions(self, n_moves: float) -> int:
-        return 1
 
     def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
         measured = learned.adaptation
@@ -133,8 +130,11 @@ class FlowStep(DiscreteStep):
 
 
 def digest_of(flow: Flow) -> str:
-    """A checksum of what decides how a flow moves: its path, source, times and weights."""
-    crc = zlib.crc32(repr((flow.path.name, flow.source, flow.times)).encode())
-    for a in jax.tree.leaves(flow.params):
+    """A checksum of what decides how a flow moves: its path, source, times, network and weights."""
+    network = (getattr(flow.network, "__module__", ""), getattr(flow.network, "__qualname__", ""))
+    leaves, structure = jax.tree.flatten(flow.params)
+    shapes = [np.shape(a) for a in leaves]
+    crc = zlib.crc32(repr((flow.path.name, flow.source, flow.times, network, structure, shapes)).encode())
+    for a in leaves:
         crc = zlib.crc32(np.ascontiguousarray(a).tobytes(), crc)
     return f"{crc:08x}"

@@ -19,6 +19,8 @@ from pymc_discrete.evidence.estimate import forward
 from pymc_discrete.flows.process import Process
 from pymc_discrete.flows.simulate import Run, back, forth
 
+FEWEST = 50  # of weights whose tail is fitted
+SMALLEST = -100.0  # nats, of a weight divided by the largest; the fit of a tail takes exponentials
 UNSEEN = "A mode that neither the draws it was fitted to nor those of the flow have seen stays unseen."
 
 
@@ -77,18 +79,19 @@ def log_probability(flow: Process, x: Any, n: int, key: Any) -> np.ndarray:
 
 
 def khat(log_weights: np.ndarray) -> float:
-    """The shape of the tail of weights (n,), by Pareto smoothing; infinite where all are 0."""
+    """The shape of the tail of weights (n,), by Pareto smoothing; infinite where they do not tell it."""
     from arviz_stats.base import array_stats  # slow to import
 
-    finite = log_weights[np.isfinite(log_weights)]
-    if len(finite) < 2:
+    largest = log_weights.max()
+    if len(log_weights) < FEWEST or not np.isfinite(largest):
         return np.inf
-    # A weight of 0 counts as one that is much smaller than all others. Weights of few states are equal, for
-    # which no tail can be fitted: they are made unequal by far less than matters.
-    log_weights = np.maximum(log_weights, finite.min() - 50)
-    unequal = 1e-9 * np.random.default_rng(0).random(len(log_weights))
+    # All weights that are far smaller than the largest, 0 too, count as equal. Equal weights, for which no
+    # tail can be fitted, are made unequal by far less than matters.
+    relative = np.maximum(log_weights - largest, SMALLEST)
+    relative += 1e-9 * np.random.default_rng(0).random(len(relative))
     # ArviZ takes log likelihoods, whose negatives are its log weights
-    return float(array_stats.psislw(-(log_weights + unequal))[1])
+    shape = float(array_stats.psislw(-relative)[1])
+    return np.inf if np.isnan(shape) else shape
 
 
 @jax.jit

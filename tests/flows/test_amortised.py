@@ -95,12 +95,34 @@ def test_khat_is_the_shape_of_the_large_weights(shape):
     assert abs(khat(logs) - shape) < 3 * (1 + shape) / np.sqrt(424)
 
 
+@pytest.mark.parametrize(
+    ("logs", "trusted"),
+    [
+        (np.zeros(10), False),  # too few to tell
+        (np.full(1000, -np.inf), False),
+        (np.append(np.zeros(3999), 730.0), False),  # one weight is all
+        (500 * np.random.default_rng(0).normal(size=4000), False),
+        (np.full(4000, -1e6), True),
+    ],
+)
+def test_khat_of_extreme_weights(logs, trusted):
+    assert (khat(logs) < 0.7) == trusted
+
+
 def test_the_flow_of_some_data(fitted, model):
     flow = fitted.given(NEW)
     assert flow.names == ["z", "k"]
     assert flow.sample(5)["z"].shape == (5, 2)
     with model:
         assert pmd.FlowStep(flow).target.space.d == 3
+
+
+def test_data_that_are_read_twice_are_refused():
+    with pm.Model() as model:
+        seen = pm.Data("seen", np.zeros(2))
+        pm.Normal("y", pm.Bernoulli("z", 0.5) + seen.mean(), 1.0, observed=seen)
+    with pytest.raises(ValueError, match=r"The data 'seen' of 'y' are read elsewhere, too"):
+        pmd.fit_flow(model, given=["y"])
 
 
 WRONG = [

@@ -184,6 +184,8 @@ def matrices(flow):
 
 
 CASES = list(itertools.product(PATHS, SOURCES))
+# each path and each source, for what takes long to compile
+SOME = [("linear", "mask"), ("quadratic", "uniform"), ("cubic", "independent"), ("noise", "mask")]
 
 
 @pytest.mark.parametrize(("path", "source"), CASES)
@@ -358,7 +360,7 @@ def test_logged_probabilities_are_those_of_the_trajectory(path, source):
         np.testing.assert_allclose(run.log_backward, log_backward, atol=1e-10)
 
 
-@pytest.mark.parametrize(("path", "source"), CASES)
+@pytest.mark.parametrize(("path", "source"), SOME)
 @pytest.mark.by_default("noise-mask")
 def test_compiled_steps_do_what_was_enumerated(path, source):
     flow = flow_of(path, source)
@@ -368,7 +370,7 @@ def test_compiled_steps_do_what_was_enumerated(path, source):
         check_runs(run_steps(e, *back_and_forth(flow, turn), seed=10 * CASES.index((path, source)) + n), P)
 
 
-@pytest.mark.parametrize(("path", "source"), CASES)
+@pytest.mark.parametrize(("path", "source"), SOME)
 @pytest.mark.by_default("cubic-independent")
 def test_estimates_agree_with_exact_sums(path, source):
     flow = flow_of(path, source, 0.2)
@@ -382,7 +384,7 @@ def test_estimates_agree_with_exact_sums(path, source):
     keys = jax.random.split(jax.random.key(2), (len(STATES), 4000))
     each = np.exp(np.asarray(weights.ratios(flow, keys, jnp.asarray(STATES - SPACE.lower))))
     assert (np.abs(each.mean(1) - p[inside]) < 5 * each.std(1) / np.sqrt(4000)).all()
-    assert flow.log_probability(STATES, n=10).shape == (len(STATES),)
+    np.testing.assert_allclose(flow.log_probability(STATES, n=4000, seed=3), np.log(p[inside]), atol=0.3)
     drawn = flow.sample(4000, seed=3)
     counts = [((drawn["x"][:, 0] == x) & (drawn["b"][:, 0] == b)).mean() for x, b in STATES]
     np.testing.assert_allclose(counts, p[inside], atol=4.5 * np.sqrt(0.25 / 4000))

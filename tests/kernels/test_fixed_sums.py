@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -105,14 +106,21 @@ def pair_matrix(e: Enumerated, a: int, b: int) -> np.ndarray:
     space, others = e.target.space, [i for i in range(e.states.shape[1]) if i not in (a, b)]
     same = (e.states[:, None, others] == e.states[None][..., others]).all(-1)
     if not space.windowed[a]:
-        P = np.where(same, e.pi, 0.0)
-        P /= P.sum(1, keepdims=True)
+        P = all_splits(e, a, b)
         (v,) = (v for start, v in space.blocks if start <= a < start + v.size)
         near = on_stretches(e, a, same, NEAR + 1, [1]) if v.K > LONG else P
         return (P + (WHOLE - 1) * near) / WHOLE
     steps = space.column[a][space.exists[a] & (space.column[a] > 0)]
     strides = [s for s in steps if 8 * s <= steps[-1]]
     return on_stretches(e, a, same, 9, strides)
+
+
+def all_splits(e: Enumerated, a: int, b: int) -> np.ndarray:
+    """(S, S): sites a and b drawn given their sum and all others."""
+    others = [i for i in range(e.states.shape[1]) if i not in (a, b)]
+    same = (e.states[:, None, others] == e.states[None][..., others]).all(-1)
+    P = np.where(same, e.pi, 0.0)
+    return P / P.sum(1, keepdims=True)
 
 
 def on_stretches(e: Enumerated, a: int, same: np.ndarray, length: int, strides) -> np.ndarray:
@@ -209,6 +217,29 @@ def test_sweeps_of_a_draw_keep_their_order(build):
 @pytest.mark.by_default("three_cells")
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(build):
     check_kernel(small(build, "as it is")[0], *block_gibbs())
+
+
+def test_pairs_that_look_at_near_splits_are_drawn_apart(monkeypatch):
+    """Two pairs in one draw, of which both look at all splits or none does; each has uniforms of its own."""
+    of_kernel, near, whole = sys.modules["pymc_discrete.kernels.block_gibbs"], 2, 3
+    for name, value in (("LONG", 4), ("NEAR", near), ("WHOLE", whole)):
+        monkeypatch.setattr(of_kernel, name, value)
+    with pm.Model() as model:
+        pm.Multinomial("x", 5, np.array([0.1, 0.2, 0.3, 0.4]))
+    e = enumerate_target(pmd.target_from_model(model, ["x"]), [range(6)] * 4)
+
+    def near_matrix(a, b):
+        others = [i for i in range(4) if i not in (a, b)]
+        same = (e.states[:, None, others] == e.states[None][..., others]).all(-1)
+        return on_stretches(e, a, same, near + 1, [1])
+
+    orders = list(itertools.permutations(range(4)))
+    P = sum(
+        (all_splits(e, a, b) @ all_splits(e, c, d) + (whole - 1) * near_matrix(a, b) @ near_matrix(c, d))
+        / whole
+        for a, b, c, d in orders
+    ) / len(orders)
+    check_runs(run_steps(e, *block_gibbs(), seed=77), P)
 
 
 # ---------------------------------------------------------------- planted errors
