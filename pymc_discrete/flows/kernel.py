@@ -24,8 +24,8 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     .. math:: \min\Bigl(1, \frac{\pi(x') \, B(\bar\tau' \mid x') \, F(\bar\tau \mid m)}
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr),
 
-    which makes the kernel reversible for every network, trained or not, and for every grid of times. (The DFS
-    thesis, Algorithms 4 and 5, accepts by another ratio.)
+    which makes the kernel reversible for every network, trained or not, and for every grid of times. (The
+    acceptance of the DFS thesis, Algorithm 5, is heuristic, as its section 4.4 says.)
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.paths import PATHS, SOURCE, TARGET, Path
-from pymc_discrete.flows.process import check_space
+from pymc_discrete.flows.process import check_space, normalised
 from pymc_discrete.flows.simulate import one_hot
 from pymc_discrete.flows.sources import SOURCES, Mask, Source, uniform
 from pymc_discrete.learning.models import Learnable
@@ -46,7 +46,6 @@ class FlowModel(Learnable):
         self.source = named("source", source, SOURCES, Source)
         self.source.check(space)
         self.params, self._static = eqx.partition(network, eqx.is_inexact_array)
-        self._exists = jnp.asarray(space.exists)
 
     def start(self, key: Any) -> Any:
         """The weights of the network as it was given; `key` is not used."""
@@ -54,17 +53,17 @@ class FlowModel(Learnable):
 
     def posterior(self, params: Any, x: Any, t: Any, *features: Any) -> Any:
         """(d, K) float, nats, log probabilities of the values at time 1, given x (d,) at time t ()."""
-        network, d, K = eqx.combine(params, self._static), self.space.d, self.space.K
-        logits = jnp.asarray(network(one_hot(x, K + 1), t, *features), float).reshape(d, K)
-        return jax.nn.log_softmax(jnp.where(self._exists, logits, -jnp.inf), axis=1)
+        return normalised(self._logits((params, features), x, t), self.space)
 
     def flow(self, params: Any, times: Any, *features: Any) -> Flow:
         """The flow with these weights, on a grid of times, given the features."""
-        return Flow.build(self.space, self.path, self.source, self._network, (params, features), times)
+        return Flow.build(self.space, self.path, self.source, self._logits, (params, features), times)
 
-    def _network(self, params: Any, x: Any, t: Any) -> Any:
+    def _logits(self, params: Any, x: Any, t: Any) -> Any:
+        """(d, K) float, what the network says, given its weights and the features as `params`."""
         weights, features = params
-        return self.posterior(weights, x, t, *features)
+        network, d, K = eqx.combine(weights, self._static), self.space.d, self.space.K
+        return jnp.asarray(network(one_hot(x, K + 1), t, *features), float).reshape(d, K)
 
     def noised(self, key: Any, x: Any, t: Any) -> tuple[Any, Any]:
         """Values at time t of states x (d,) at time 1, counted from the lower bounds.

@@ -52,8 +52,7 @@ class Process:
 
         They are -inf beyond the support of a site, whatever the network says there.
         """
-        logits = jnp.where(jnp.asarray(self.space.exists), self.network(self.params, x, t), -jnp.inf)
-        return jax.nn.log_softmax(logits, axis=1)
+        return normalised(self.network(self.params, x, t), self.space)
 
     @property
     def source_probabilities(self) -> np.ndarray:
@@ -94,6 +93,11 @@ class Process:
                 f"The probabilities of a source of data are not known, so that the flow can be sampled only: "
                 f"one cannot {what}. Fit a flow from source='mask' or 'uniform'."
             )
+
+
+def normalised(logits: Any, space: Space) -> Any:
+    """(d, K) nats, log probabilities of values from logits (d, K); -inf beyond the support of a site."""
+    return jax.nn.log_softmax(jnp.where(jnp.asarray(space.exists), logits, -jnp.inf), axis=1)
 
 
 def check_path(path: Path, times: np.ndarray) -> None:

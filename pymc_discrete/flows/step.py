@@ -46,8 +46,8 @@ class FlowStep(DiscreteStep):
     flow : Flow, as `fit_flow` returns it
         Of variables of the model, which the step moves.
     turn : float, a time of the flow's grid
-        Where a proposal turns. At 0, which needs a path that ends in the source, everything is proposed anew;
-        nearer to 1 less changes, and more is accepted.
+        Where a proposal turns. At 0 everything is proposed anew; nearer to 1 less changes, and more is
+        accepted.
     differences, transitions, start, integrate
         As in `GibbsWithGradients`. By default a draw makes one transition.
     model, rng, initial_point, compile_kwargs
@@ -57,7 +57,7 @@ class FlowStep(DiscreteStep):
     ----------
     target : Target
     kernel : Kernel
-    params : {}
+    params : {"flow": the weights of the network}
     transitions : int
 
     Raises

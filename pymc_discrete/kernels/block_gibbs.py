@@ -313,7 +313,7 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
 
     def of_near(key):
         u = uniforms(key, (2, len(pairs)))
-        return drawn(u[0], consecutive(u[1], NEAR, now[:, 0]))
+        return drawn(u[0], spaced(u[1], NEAR, 1, now[:, 0]))
 
     if not v.finite:
         u = uniforms_for(key, v, len(pairs))
@@ -361,10 +361,17 @@ def draw(u, v: Variable, rows, now, differences):
     return jnp.where(k < v.K, picked(v.lower, rows) + k, now).astype(now.dtype)
 
 
-def consecutive(u, width: int, now):
-    """(r, width + 1) int, consecutive values for every site; one is now (r,), by uniforms u (r,)."""
+def spaced(u, width: int, stride, now):
+    """(r, width + 1) int, equally spaced values for every site, one of which is its current value.
+
+    Parameters
+    ----------
+    u : (r,) uniforms, which choose the position of the current value
+    stride : () or (r, 1) int, from one value to the next
+    now : (r,) int, current values
+    """
     position = (u * (width + 1)).astype(now.dtype)
-    return now[:, None] + np.arange(width + 1, dtype=now.dtype) - position[:, None]
+    return now[:, None] + stride * (np.arange(width + 1, dtype=now.dtype) - position[:, None])
 
 
 def stretch(u, v: Variable, now):
@@ -377,6 +384,5 @@ def stretch(u, v: Variable, now):
     now : (r,) int, current values
     """
     width, strides = v.stretches
-    position = (u[0] * (width + 1)).astype(now.dtype)
     stride = jnp.asarray(strides, now.dtype)[(u[1] * len(strides)).astype(int)]
-    return now[:, None] + stride[:, None] * (np.arange(width + 1, dtype=now.dtype) - position[:, None])
+    return spaced(u[0], width, stride[:, None], now)
