@@ -425,7 +425,7 @@ FLOW_STEPS = [
         ValueError,
         r"'x' has the shape \(3,\) in the model.*\(2,\) in the",
     ),
-    (lambda: flow_for(x=(0, [1, 2, 1])), {}, ValueError, r"fitted to 'x' with other supports"),
+    (lambda: flow_for(x=(0, [1, 2, 1])), {}, ValueError, r"supports of 'x' in the model are others"),
     (lambda: flow_for(x=(0, [1, 1, 1])), {"turn": 0.3}, ValueError, r"turn must be one of the flow's times"),
     (lambda: flow_for(x=(0, [1, 1, 1])), {"blocked": False}, ValueError, r"moves its variables together"),
     (lambda: flow_for(x=(0, [1, 1, 1])), {"turns": 0.5}, TypeError, r"FlowStep has no option 'turns'"),

@@ -51,34 +51,6 @@ def alone(space: Space) -> Space:
     return Space.build(supports, shapes, nominal=nominal, whole=[*supports])
 
 
-def check_same(flow: Space, space: Space) -> None:
-    """Refuse a model whose block is not the one that a flow was made for.
-
-    Parameters
-    ----------
-    flow : the space of the flow
-    space : that of the model's block
-
-    Raises
-    ------
-    ValueError
-    """
-    ours, theirs = ({m.name: m for m in s.members} for s in (flow, alone(space)))
-    for name, m in ours.items():
-        if theirs[name].shape != m.shape:
-            raise ValueError(
-                f"{name!r} has the shape {theirs[name].shape} in the model, and {m.shape} in the flow. Fit a "
-                "flow to draws of this model."
-            )
-    if [*ours] != [*theirs] or any(
-        (getattr(flow, end) != getattr(space, end)).any() for end in ("lower", "upper")
-    ):
-        raise ValueError(
-            f"The flow was fitted to {shown(ours)} with other supports or in another order than the model "
-            "has. Fit a flow to draws of this model."
-        )
-
-
 def draws_of(space: Space, draws: Any) -> dict[str, np.ndarray]:
     """{name: (chains draws, *shape) int}, draws of all chains of a result, checked.
 

@@ -11,7 +11,7 @@ import numpy as np
 from pymc_discrete.checks import check_count
 from pymc_discrete.flows.kernel import back_and_forth
 from pymc_discrete.flows.paths import Path
-from pymc_discrete.flows.process import Process, check_path, check_space
+from pymc_discrete.flows.process import Process, check_path, check_same, check_space
 from pymc_discrete.flows.simulate import drawn, forward_table
 from pymc_discrete.flows.sources import Source
 from pymc_discrete.flows.weights import FlowWeights, log_probability, weighted
@@ -109,8 +109,8 @@ class Flow(Process):
         Raises
         ------
         ValueError
-            For a target of another space, a source of data, a network that gives nan, and a log density that
-            is nan or infinite upwards.
+            For a target of other variables or supports, a source of data, a network that gives nan, and a log
+            density that is nan or infinite upwards.
         """
         check_count("n", n, 2)
         self.check_factorised("weigh its draws")
@@ -196,7 +196,7 @@ class Flow(Process):
         return {"khat": found.khat, "ess share": found.ess / n, "accept": float(np.mean(accepted))}
 
     def check_target(self, target: Any) -> None:
-        """Refuse a target whose sites or supports are not those of the flow.
+        """Refuse a target whose variables, shapes or supports are not those of the flow.
 
         Raises
         ------
@@ -206,12 +206,8 @@ class Flow(Process):
             raise TypeError(
                 f"target must be a Target, as pmd.target_from_model(model, names) makes it, got {target!r}."
             )
-        ours, theirs = self.space, target.space
-        if ours.d != theirs.d or (ours.lower != theirs.lower).any() or (ours.upper != theirs.upper).any():
-            raise ValueError(
-                f"The target has {theirs.d} sites, and the flow {ours.d}, or their supports differ. Make "
-                "both of the same variables of one model, in the same order."
-            )
+        remedy = "Make both of the same variables of one model: pmd.target_from_model(model, flow.names)."
+        check_same(self.space, target.space, "the target", remedy)
 
 
 @jax.jit

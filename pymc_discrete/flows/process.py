@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_discrete.flows.paths import Path
 from pymc_discrete.flows.sources import Factorised, Source
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import LARGEST_SUPPORT, Space
 
 
@@ -131,6 +132,37 @@ def check_path(path: Path, times: np.ndarray) -> None:
             f"The path {path.name!r} has the weights {ends[0]} at time 0 and {ends[1]} at time 1, of target, "
             "uniform distribution and source: they must be 0, 0, 1 and 1, 0, 0."
         )
+
+
+def check_same(flow: Space, other: Space, where: str, remedy: str) -> None:
+    """Refuse a space that is not the one that a flow was made for.
+
+    Parameters
+    ----------
+    flow, other : Space
+    where : what has the other space, for the message
+    remedy : what to do, a sentence
+
+    Raises
+    ------
+    ValueError
+        For other variables, another order of them, other shapes, and other supports.
+    """
+    ours, theirs = ({m.name: m for m in space.members} for space in (flow, other))
+    if [*ours] != [*theirs]:
+        raise ValueError(
+            f"The flow is of the variables {shown(ours)}, and {where} of {shown(theirs)}: they must be the "
+            f"same, in the same order. {remedy}"
+        )
+    for name, m in ours.items():
+        if theirs[name].shape != m.shape:
+            raise ValueError(
+                f"{name!r} has the shape {theirs[name].shape} in {where}, and {m.shape} in the flow. {remedy}"
+            )
+    wrong = np.flatnonzero((flow.lower != other.lower) | (flow.upper != other.upper))
+    if len(wrong):
+        names = shown(other.sites[i][0] for i in wrong)
+        raise ValueError(f"The supports of {names} in {where} are others than in the flow. {remedy}")
 
 
 def check_space(space: Space) -> None:

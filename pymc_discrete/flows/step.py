@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from pymc.step_methods.state import dataclass_state
 
-from pymc_discrete.flows.block import check_same
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.kernel import back_and_forth
+from pymc_discrete.flows.process import check_same
 from pymc_discrete.kernels import Kernel
 from pymc_discrete.kernels.tuning import Learned
 from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
@@ -110,7 +110,8 @@ class FlowStep(DiscreteStep):
         super().__init__(flow.names, **{"transitions": 1, **options})
 
     def check_density(self) -> None:
-        check_same(self.flow.space, self.target.space)
+        remedy = "Fit a flow to draws of this model."
+        check_same(self.flow.space, self.target.space, "the model", remedy)
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, Any]]:
         return back_and_forth(self.flow, self.turn)

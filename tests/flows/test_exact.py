@@ -424,9 +424,17 @@ def test_what_is_refused():
     flow = build(space=SPACE, source=Mask(), times=times)
     with pytest.raises(ValueError, match=r"one of the flow's times but the last, 0, 0\.5; got 1\.0"):
         back_and_forth(flow, 1.0)
-    other = target_from_logdensity(lambda x: 0.0 * x.sum(), Space.build({"y": (0, 1)}))
-    with pytest.raises(ValueError, match="The target has 1 sites, and the flow 2"):
-        flow.log_partition(other)
+    zero = lambda x: 0.0 * x.sum()
+    for message, (x, b), shapes in (
+        (r"variables 'x', 'b', and the target of 'x', 'c': they must be the same", "xc", ((1,), (1,))),
+        (r"variables 'x', 'b', and the target of 'b', 'x': .* in the same order", "bx", ((1,), (1,))),
+        (r"'b' has the shape \(\) in the target, and \(1,\) in the flow", "xb", ((1,), ())),
+        (r"The supports of 'x', 'b' in the target are others than in the flow", "xb", ((1,), (1,))),
+    ):
+        supports = {x: (0, 1), b: (1, 3)} if message.startswith("The") else {x: (1, 3), b: (0, 1)}
+        other = target_from_logdensity(zero, Space.build(supports, dict(zip((x, b), shapes, strict=True))))
+        with pytest.raises(ValueError, match=message):
+            flow.log_partition(other)
     with pytest.raises(ValueError, match=r"logits of shape \(2,\).* it must give \(2, 3\)"):
         Flow.build(SPACE, PATHS["linear"], Mask(), lambda params, x, t: x + t, params, times)
     noisy = Path("noisy", lambda t: t**2, lambda t: t * (1 - t) ** 2)
