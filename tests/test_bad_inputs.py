@@ -364,6 +364,11 @@ def with_potential():
     pm.Potential("pull", 1.0 * x.sum())
 
 
+def scaled():
+    x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
+    pm.Normal("y", x.sum(), 1, observed=[0.5, 1.0], total_size=10)
+
+
 def draws_like(**values):
     return {"draws": az.from_dict({"posterior": {k: np.asarray(v)[None] for k, v in values.items()}})}
 
@@ -396,6 +401,7 @@ FLOWS = [
     (observed_alone, "x", {"given": "x"}, ValueError, r"'x', which is not observed.*observes 'y', 'n'"),
     (observed_alone, "x", {"given": ["y"]}, ValueError, r"'n' is observed, too, and not in given"),
     (observed_alone, "x", {"given": 3}, TypeError, r"given must be names of observed variables"),
+    (scaled, "x", {"given": ["y"]}, ValueError, r"of 'y' is scaled by total_size=.*Leave total_size= out"),
     (with_potential, "x", {"given": ["y"]}, ValueError, r"'pull' is a potential.*fit a flow to draws="),
 ]
 

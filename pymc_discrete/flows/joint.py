@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors, graph_inputs
@@ -50,6 +51,12 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
             "the data would be needed without it. Name it in vars; sum a discrete one out with "
             "pmd.marginalize, integrate a continuous one out by hand, or fit a flow to draws= for one data "
             "set."
+        )
+    if scaled := [str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, MinibatchRandomVariable)]:
+        raise ValueError(
+            f"The log density of {shown(scaled)} is scaled by total_size=, and what the model predicts is "
+            "not, so that it is no density of the data. Leave total_size= out, and give the whole data; for "
+            "one data set a flow can be fitted to draws=."
         )
     for name in names:
         data = [v for v in ancestors([model.rvs_to_values[model[name]]]) if isinstance(v, SharedVariable)]
