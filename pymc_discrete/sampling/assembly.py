@@ -24,6 +24,7 @@ from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
+from pymc_discrete.steps.shared import without_local
 from pymc_discrete.steps.suited import moved_together, steps_for
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
@@ -91,6 +92,7 @@ def steps_of(
     ]
     vectors = moved_together(model, left, point)  # which are summed out only where they are named
     left = [name for name in left if name not in vectors]
+    lent = [str(v.name) for v in model.discrete_value_vars if v.name in {*assigned} - {*unshared}]
     stays = {*assigned, *fixed}
     moved = [str(v.name) for v in model.continuous_value_vars if v.name not in stays]
     if isinstance(collapse, str):  # "auto"
@@ -98,12 +100,18 @@ def steps_of(
         free = left and moved and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
         collapsed = choice.chosen(model, left, moved) if free else None
     else:
-        collapsed = summed_out(model, left if collapse is True else [*left, *vectors], moved, collapse)
+        named = [*left, *vectors, *lent]
+        collapsed = summed_out(model, left if collapse is True else named, moved, collapse)
         # what a step sums out, it has logged when it was made
         if collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
             _log.info(line)
     if collapsed:
-        left, vectors = ([n for n in group if n not in collapsed.density.names] for group in (left, vectors))
+        left, vectors, lent = (
+            [n for n in group if n not in collapsed.density.names] for group in (left, vectors, lent)
+        )
+    for s in flat:
+        if lacking := [str(v.name) for v in s.vars if v.name in lent]:
+            _log.warning(without_local(type(s).__name__, lacking))
     if left or vectors:
         options: dict[str, Any] = {"initial_point": point}
         alone = not vectors and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
@@ -150,11 +158,11 @@ def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | Custom
 
 
 def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:
-    """The discrete variables to sum out, among those without a step; None for none.
+    """The discrete variables to sum out, among those that no step has to itself; None for none.
 
     Parameters
     ----------
-    names : discrete variables without a step
+    names : discrete variables that no step has to itself
     moved : continuous variables that NUTS moves
     collapse : as in `sample`
     """

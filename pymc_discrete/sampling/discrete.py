@@ -181,6 +181,8 @@ class DiscreteBlock(Block):
         return jax.tree.map(on_host, states.adaptation).stuck
 
     def settled(self, key, point: dict[str, Any], state: Learned) -> dict[str, Any]:
+        if self.step.shared:
+            return point
         x, target = self.split(point)
         return self.join(jnp.where(state.adaptation.stuck, settle(key, x, target), x), point)
 

@@ -22,6 +22,7 @@ from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.possible_start import possible_start, refuse_nan, say_moved
+from pymc_discrete.steps.shared import take, untouched
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.blocks import model_of
 from pymc_discrete.targets.continuous import ContinuousDensity
@@ -196,10 +197,12 @@ class CollapsedNUTS(NutsInJax):
             check_support(self.collapsed.density.space, x)
             self._usual, self._far_out = x.astype(float), FarOut(*np.zeros((3, len(x)), int))
             self._sites = None
-        elif self._sites is not None and not np.array_equal(x, self._sites):
+        elif self._sites is not None:
             moved = self.collapsed.density.space.names_at(np.flatnonzero(x != self._sites))
-            _log.warning(moved_by_another("CollapsedNUTS", moved))
-            self._sites = None
+            if moved := [name for name in moved if name not in untouched(moved, point)]:
+                _log.warning(moved_by_another("CollapsedNUTS", moved))
+                self._sites = None
+        take(self.summed)
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
         stretches = np.asarray(self._stretches(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}

@@ -25,6 +25,7 @@ from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep, moved_by_an
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.possible_start import possible_start, say_moved
+from pymc_discrete.steps.shared import leave, take, untouched, without_local
 from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed, solved
 from pymc_discrete.steps.watch import Watch
@@ -42,9 +43,6 @@ _log = logging.getLogger("pymc.discrete")
 INTEGRATED = 2**32 - 1  # what the key of a draw is folded with for the variables that are integrated out
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
-
-# {variable: where a step that shares it with another one left it last, in this process}
-_left: dict[str, np.ndarray] = {}
 
 TRANSITION = 2.0  # overhead of a computation besides its counted operations, in microseconds
 
@@ -240,6 +238,7 @@ class DiscreteStep(JaxStep):
         self.transitions = self._auto_transitions(self.expected_moves()) if option == "auto" else int(option)
         self.watch: Watch | None = None
         self._last: np.ndarray | None = None  # where the last draw ended; None once that is of no interest
+        self._alone = self._names if self.shared else []  # variables that no other step has moved
 
     def _auto_transitions(self, n_moves: float) -> int:
         """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
@@ -281,6 +280,8 @@ class DiscreteStep(JaxStep):
         if self.learned.adaptation.seen:
             self._use(tuning=False)
         super().stop_tuning()
+        if self._alone and self.tune_draws > 1:
+            _log.warning(without_local(type(self).__name__, self._alone))
 
     def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
         name, tuned, measured = type(self).__name__, self.tuner.name, learned.adaptation
@@ -334,6 +335,8 @@ class DiscreteStep(JaxStep):
             self._last = None
         if first:
             x = self.possible(point)
+        else:
+            self._alone = untouched(self._alone, point)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck and not self.shared:
@@ -352,7 +355,9 @@ class DiscreteStep(JaxStep):
         stats: dict[str, Any] = dict(zip(self.summary, (accept, accepted, int(n_changed)), strict=True))
         stats.update({stat: self.params[name] for stat, name in self.reported.items()})
         if self.shared:
-            _left.update({m.name: new[m.name] for m in space.members})
+            leave({name: new[name] for name in self._names})
+        else:
+            take(self._names)
         if self.tune:
             self._adapt(y, accept, n_moves, n_changed)
         elif self.draws >= FEWEST and not self.shared:
@@ -362,7 +367,7 @@ class DiscreteStep(JaxStep):
     def _moved_elsewhere(self, x: np.ndarray, point: PointType) -> list[str]:
         """Variables that a step which does not share them has moved since the last draw of this one."""
         moved = self.target.space.names_at(np.flatnonzero(x != self._last))
-        return [name for name in moved if not np.array_equal(point[name], _left.get(name, ()))]
+        return [name for name in moved if name not in untouched(moved, point)]
 
     def stopped_by_nuts(self) -> bool:
         return any(name not in self.integrated for name in for_nuts(self.model))

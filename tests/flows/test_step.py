@@ -19,6 +19,9 @@ from pymc_discrete.flows.model import FlowModel
 from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.flows.paths import PATHS
 from pymc_discrete.flows.sources import SOURCES
+from pymc_discrete.sampling.assembly import steps_of
+from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.sampling.points import Points
 from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.keys import collected
 from tests.tools.running import QUIET, equal_walks, sample_with_pymc, walk
@@ -55,9 +58,14 @@ def untrained(model, path="quadratic", source="mask"):
     return learner.flow(jax.tree.map(lambda a: 3 * a, learner.start(None)), np.linspace(0.0, 1.0, 5))
 
 
+def without_local(caplog):
+    """What was logged of variables that lack a local step."""
+    return [r.getMessage() for r in caplog.records if "no local step" in r.getMessage()]
+
+
 @pytest.mark.parametrize("turn", [0.0, 0.5])
 @pytest.mark.by_default("0.0")
-def test_in_one_program(turn, model, posterior):
+def test_in_one_program(turn, model, posterior, caplog):
     with model:
         steps = [pmd.FlowStep(untrained(model), turn=turn), pmd.BlockGibbs()]
         idata = pmd.sample(1500, tune=200, chains=4, step=steps, random_seed=3, **QUIET)
@@ -65,17 +73,55 @@ def test_in_one_program(turn, model, posterior):
     accept = idata["sample_stats"]["flow_accept"]
     assert accept.ndim == 2
     assert 0.05 < accept.mean() < 0.9
+    assert not without_local(caplog)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("path", PATHS)
-def test_alone(path, source, model, posterior):
+def test_alone(path, source, model, posterior, caplog):
     """An untrained flow reaches all states by itself."""
     with model:
         step = pmd.FlowStep(untrained(model, path, source))
         idata = pmd.sample(4000, tune=100, chains=4, step=step, random_seed=3, **QUIET)
     check_proportions(idata["posterior"], [*VALUES], *posterior)
+    (said,) = without_local(caplog)
+    assert said.startswith("FlowStep: no local step moves 'a', 'b', 'z' beside it")
+    assert "Add one: pmd.BlockGibbs(['a', 'b', 'z'])" in said
+
+
+def test_variables_without_a_local_step_are_named(model, caplog):
+    """In pm.sample by what happened while the chain tuned, in pmd.sample by its steps."""
+    flow, local = pmd.FlowStep(untrained(model), model=model), pmd.BlockGibbs(["b"], model=model)
+
+    def said(*others):
+        caplog.clear()
+        for step in (flow, *others):
+            step.setup_chain(np.random.default_rng(0), tune=3, draws=3)
+        point = model.initial_point()
+        for _ in range(3):
+            for step in (flow, *others):
+                point = step.step(point)[0]
+        flow.stop_tuning()
+        return without_local(caplog)
+
+    for others, names in (((), "'a', 'b', 'z'"), ((local,), "'a', 'z'")):
+        (line,) = said(*others)
+        assert f"no local step moves {names} beside it" in line
+        caplog.clear()
+        steps_of(model, [*others, flow], model.initial_point())
+        assert without_local(caplog) == [line]
+    assert not said(pmd.BlockGibbs(["a", "z"], model=model), local)
+
+
+def test_a_chain_that_stands_still_is_settled_by_the_local_step(model):
+    """The acceptance of a flow says nothing of the start."""
+    block = DiscreteBlock(pmd.FlowStep(untrained(model), model=model), 10, Points([]))
+    point = block.points.packed(model.initial_point())
+    stuck = block.tuner.start()
+    stuck = stuck._replace(adaptation=stuck.adaptation._replace(still=100))
+    assert stuck.adaptation.stuck
+    assert block.settled(jax.random.key(0), point, stuck) is point
 
 
 @pytest.mark.slow
@@ -84,6 +130,23 @@ def test_in_pymc(model, posterior, caplog):
     idata = sample_with_pymc(model, steps, draws=2000, tune=200)
     check_proportions(idata["posterior"], [*VALUES], *posterior)
     assert 0.05 < idata["sample_stats"]["flow_accept"].mean() < 0.9
+    assert not without_local(caplog)
+    assert not [r for r in caplog.records if "two steps" in r.getMessage()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [True, False])
+def test_beside_a_step_that_sums_out(together, model, posterior, caplog):
+    """In pmd.sample and in pm.sample the same steps are right, and none of them complains."""
+    with model:
+        steps = [pmd.FlowStep(untrained(model)), pmd.CollapsedNUTS()]
+    if together:
+        idata = pmd.sample(1500, tune=300, chains=4, model=model, step=steps, random_seed=3, **QUIET)
+    else:
+        idata = sample_with_pymc(model, steps, draws=1500, tune=300)
+    check_proportions(idata["posterior"], [*VALUES], *posterior)
+    assert idata["sample_stats"]["flow_accept"].mean() > 0.05
+    assert not without_local(caplog)
     assert not [r for r in caplog.records if "two steps" in r.getMessage()]
 
 
