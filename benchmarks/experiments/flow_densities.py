@@ -8,7 +8,6 @@ the density alone (EDFM, ECVM): on draws of independent bits, weighted by the de
 
 import time
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +16,29 @@ import optax
 
 from benchmarks import harness
 from benchmarks.experiments import report
-from benchmarks.experiments.learn_densities import BITS, DENSITIES, RANGE, bits_of, points_of, scaled
-from pymc_discrete import Space, learning, target_from_logdensity
+from benchmarks.experiments.densities import (
+    BITS,
+    CHECKED,
+    DENSITIES,
+    POINTS,
+    RANGE,
+    REPEATS,
+    SPACE,
+    discrepancies,
+    independent,
+    plane_of,
+    points_of,
+)
+from pymc_discrete import learning, target_from_logdensity
 from pymc_discrete.flows.model import FlowModel, grid
 from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.flows.objectives import CVM, DFM
 from pymc_discrete.flows.sources import Data
 
-POINTS, COUNTED = 20_000, 2_000_000  # points to learn from, and those that the density is counted from
-CELLS = 8  # bits of each coordinate that the density depends on
 PROPOSED = 200_000  # draws of independent bits
-REPEATS, CHECKED, WEIGHED = 10, 2000, 4000
-ITERATIONS, WIDTH, BATCH, RATE, EMA, STEPS = 8000, 256, 128, 1e-3, 0.99, 20
-SPACE = Space.build({"x": (0, 1)}, shapes={"x": (2 * BITS,)})
-EVERYWHERE = ["DFM", "CVM"]  # the ways of which all densities have rows
+WEIGHED = 4000  # draws for log Z
+ITERATIONS, WIDTH, BATCH, RATE, EMA, STEPS = 20_000, 256, 128, 1e-3, 0.99, 20
+EVERYWHERE = ["DFM", "CVM", "EDFM", "ECVM"]  # the ways of which all densities have rows
 WAYS = {
     "DFM": (DFM(), "linear", "mask"),
     "CVM": (CVM(), "linear", "mask"),
@@ -85,46 +93,6 @@ def options(parser):
 
 
 # ---------------------------------------------------------------- data
-class Plane(NamedTuple):
-    """A density of the plane.
-
-    Attributes
-    ----------
-    data : (POINTS, 32) int
-    tests : (n, N, 32) int, n samples that are not learned from
-    log_cells : (256, 256) float, nats, log probabilities of the states of each cell
-    """
-
-    data: np.ndarray
-    tests: np.ndarray
-    log_cells: np.ndarray
-
-    def log_density(self, x):
-        """() float, nats, of x (32,) bits; -inf where no point was counted."""
-        bits = jnp.cumsum(x.reshape(2, BITS)[:, :CELLS], axis=1) % 2  # Gray code
-        row, column = bits @ 2 ** np.arange(CELLS)[::-1]
-        return jnp.asarray(self.log_cells)[row, column]
-
-
-def plane_of(name, short):
-    """The density with this name."""
-    repeats, checked = (2, 200) if short else (REPEATS, CHECKED)
-    counted = 20_000 if short else COUNTED
-    shown = POINTS + repeats * checked
-    points = scaled(DENSITIES[name](np.random.default_rng(0), counted + shown))
-    bits = bits_of(points[:shown])
-    cells = ((points[shown:] + RANGE) / (2 * RANGE) * 2**CELLS).astype(int).clip(0, 2**CELLS - 1)
-    counts = np.bincount(cells @ [2**CELLS, 1], minlength=4**CELLS).reshape(2**CELLS, 2**CELLS)
-    with np.errstate(divide="ignore"):
-        log_cells = np.log(counts / counted) - 2 * (BITS - CELLS) * np.log(2)
-    return Plane(bits[:POINTS], bits[POINTS:].reshape(repeats, checked, 2 * BITS), log_cells)
-
-
-def independent(data):
-    """(32,) float, the probabilities of ones of independent bits, with 0.02 of a uniform distribution."""
-    return 0.98 * data.mean(axis=0) + 0.01
-
-
 def proposed(plane, n):
     """Draws (n, 32) of independent bits, and weights (n,) that make them draws of the density."""
     p, r = independent(plane.data), np.random.default_rng(1)
@@ -167,21 +135,6 @@ def learned(way, plane, args, pictures, name):
         row |= {"log Z": found.value, "+-": found.error, "ESS": found.ess, "k-hat": found.khat}
     if weights is not None:
         row["proposal ESS"] = weights.sum() ** 2 / (weights**2).sum() / len(weights)
-    return row
-
-
-def discrepancies(draws, test):
-    """The columns of MMD^2 of samples (n, N, 32) from as many samples of the data."""
-    ways = {
-        "H-MMD^2": lambda x, y: learning.squared_mmd(x, y, scale=10.0, unbiased=True),
-        "E-MMD^2": lambda x, y: learning.squared_mmd(
-            points_of(x), points_of(y), kernel="rbf", scale=0.1, unbiased=True
-        ),
-    }
-    row = {}
-    for name, way in ways.items():
-        each = 1e4 * np.array([float(way(x, y)) for x, y in zip(draws, test, strict=True)])
-        row |= {name: each.mean(), f"{name} se": each.std(ddof=1) / np.sqrt(len(each))}
     return row
 
 

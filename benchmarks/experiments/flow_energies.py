@@ -17,12 +17,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.scipy.special import logsumexp
 
 from benchmarks import harness
 from benchmarks.experiments import report
-from benchmarks.experiments.flow_densities import SPACE, discrepancies, independent, plane_of
-from benchmarks.experiments.learn_densities import BITS, RANGE, points_of
+from benchmarks.experiments.densities import (
+    BASE,
+    BITS,
+    COMPARED,
+    DENSITIES,
+    RANGE,
+    SPACE,
+    discrepancies,
+    independent,
+    of_data,
+    plane_of,
+    points_of,
+    weighed,
+)
 from pymc_discrete import kernels, learning
 from pymc_discrete.flows.flow import sampled
 from pymc_discrete.flows.kernel import back_and_forth
@@ -35,9 +46,6 @@ from pymc_discrete.learning.samplers import Chains, resampled
 ITERATIONS, WIDTH, BATCH, RATE, EMA = 3000, 128, 128, 1e-3, 0.99
 STEPS, INNER, REFINED, TURN, ENERGY_L2 = 20, 10, 10, 0.5, 0.01
 WARM = 1000  # iterations of the flow before those of the energy
-REPEATS = 5  # samples of which the MMD is the mean
-BASE = 250_000  # draws of independent bits, for log Z and as draws of the model
-NAMES = ["2spirals", "pinwheel"]
 
 
 def main():
@@ -45,11 +53,11 @@ def main():
     if args.short:
         args.iterations, args.width = min(args.iterations, 10), min(args.width, 16)
     table, pictures = report.Table("flow_energies", args), {}
-    for name in args.only or (NAMES[:1] if args.short else NAMES):
+    for name in args.only or ([EVERY_WAY] if args.short else DENSITIES):
         plane = plane_of(name, args.short)
         table.add(name, "data", partial(of_data, plane))
         for way in args.ways:
-            if name == NAMES[0] or way in EVERYWHERE or args.only:
+            if name == EVERY_WAY or way in EVERYWHERE or args.only:
                 label = way if args.width == WIDTH else f"{way}, width {args.width}"
                 table.add(name, label, partial(learned, way, plane, args, pictures, name))
     table.write(
@@ -75,7 +83,7 @@ def main():
 def options(parser):
     parser.add_argument("--iterations", type=int, default=ITERATIONS)
     parser.add_argument("--width", type=int, default=WIDTH, help="of the hidden layers")
-    harness.choice(parser, "--ways", WAYS, default=USUAL)
+    harness.choice(parser, "--ways", WAYS, default=list(WAYS))
 
 
 # ---------------------------------------------------------------- negatives of a flow
@@ -252,17 +260,11 @@ WAYS = {
     "DFM, leading": (DFM(), Leading),
     "DMALA": (None, None),
 }
-USUAL = [way for way in WAYS if way != "ECVM, naive"]
-EVERYWHERE = ["EDFM, naive", "EDFM*, bootstrapped", "DFM, back and forth", "DMALA"]
+EVERYWHERE = [way for way in WAYS if way != "DFM, leading"]  # the ways of which all densities have rows
+EVERY_WAY = "2spirals"  # the density with rows of all ways
 
 
 # ---------------------------------------------------------------- rows
-def of_data(plane):
-    """What no model can be better than."""
-    nll = -np.asarray(jax.vmap(plane.log_density)(jnp.asarray(plane.tests[0])))
-    return {"NLL": nll[np.isfinite(nll)].mean()}
-
-
 def learned(way, plane, args, pictures, name):
     """A row; draws of the energy and of the flow go into `pictures`."""
     key_energy, key_flow, key_warm, key_draws = jax.random.split(jax.random.key(args.seed), 4)
@@ -293,34 +295,18 @@ def learned(way, plane, args, pictures, name):
     )
     row = {"s": time.perf_counter() - begin, "iterations": args.iterations}
     found, draws = weighed(model, fitted.params, plane, 2000 if args.short else BASE)
-    row |= found | discrepancies(draws, plane.tests[:REPEATS])
+    row |= found | discrepancies(draws, plane.tests[:COMPARED])
     shown = pictures.setdefault(name, {"data": points_of(plane.data)})
     shown[way] = points_of(draws[0])
     if trained is not None:
         if make is BackAndForth:
             row["accept"] = float(fitted.kept.accept)
-        test = plane.tests[:REPEATS]
+        test = plane.tests[:COMPARED]
         keys = jax.random.split(key_draws, test[..., 0].size)
         of_flow = np.asarray(sampled(trained.flow(fitted.kept.params), keys)).reshape(test.shape)
         row |= {f"flow {k}": v for k, v in discrepancies(of_flow, test).items() if not k.endswith("se")}
         shown[f"flow, {way}"] = points_of(of_flow[0])
     return row
-
-
-def weighed(model, params, plane, n):
-    """The columns of the likelihood, and draws of the model as many as test points, by draws of its base."""
-    key_base, key_choice = jax.random.split(jax.random.key(5))
-    log_base, test = jnp.asarray(model.log_base), plane.tests[:REPEATS]
-    x = jax.random.categorical(key_base, log_base, shape=(n, len(log_base)))
-    log_p = jax.jit(lambda x: jax.lax.map(model.density(params).logdensity, x, batch_size=1000))
-    log_q = lambda x: log_base[jnp.arange(len(log_base)), x].sum(axis=-1)
-    log_w = log_p(x) - log_q(x)
-    log_z = logsumexp(log_w) - jnp.log(n)
-    w = jnp.exp(log_w - log_w.max())
-    nll = log_z - log_p(jnp.asarray(test[0])).mean()
-    row = {"NLL": float(nll), "+-": float(w.std() / w.mean() / jnp.sqrt(n))}
-    chosen = jax.random.choice(key_choice, n, (test[..., 0].size,), p=w / w.sum())
-    return row, np.asarray(x[chosen]).reshape(test.shape)
 
 
 def picture(table, pictures):

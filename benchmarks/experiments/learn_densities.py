@@ -1,14 +1,13 @@
 """Two-dimensional densities in 32 bits (DFS thesis, sections 3.4 and 4.5), learned by chains and by the
 energy discrepancy.
 
-python -m benchmarks.experiments.learn_densities [--only moons pinwheel] [--short]
+python -m benchmarks.experiments.learn_densities [--only moons pinwheel] [--seconds 45] [--short]
 
-Points of the plane become two numbers of 16 bits in Gray code. The energy is a network with three hidden
-layers of 256 units. It is learned by a replay buffer of Gibbs-With-Gradients and of a discrete Langevin step,
-and by the energy discrepancy.
+The energy is a network with three hidden layers of 256 units, beside independent bits with the means of the
+data. It is learned by a replay buffer of Gibbs-With-Gradients and of a discrete Langevin step, and by the
+energy discrepancy, for as many iterations as take the same time.
 """
 
-import time
 from functools import partial
 
 import equinox as eqx
@@ -18,151 +17,71 @@ import numpy as np
 import optax
 
 from benchmarks.experiments import report
-from pymc_discrete import Space, kernels, learning
+from benchmarks.experiments.densities import (
+    BASE,
+    BITS,
+    COMPARED,
+    DENSITIES,
+    RANGE,
+    SPACE,
+    discrepancies,
+    of_data,
+    plane_of,
+    points_of,
+    weighed,
+)
+from benchmarks.experiments.iterations import seconds_each
+from pymc_discrete import kernels, learning
 
-BITS, RANGE, POINTS = 16, 4.0, 20_000
-WIDTH, ITERATIONS, BATCH, RATE = 256, 5000, 128, 1e-3
-TRANSITIONS, BUFFER, CHECKED, SHOWN = 20, 2000, 4000, 400
-DISCREPANCY = "energy discrepancy"
+WIDTH, BATCH, RATE, EMA = 256, 128, 1e-3, 0.99
+TRANSITIONS, BUFFER = 10, 2000
+DISCREPANCY, NEGATIVES = "energy discrepancy", 32
 SAMPLERS = {"GWG": kernels.gibbs_with_gradients, "DMALA": kernels.discrete_langevin}
 
 
 def main():
-    args = report.arguments(__doc__, [], steps=ITERATIONS, chains=BATCH, seconds=0)
-    if args.short:
-        args.steps = 20
-    table = report.Table("learn_densities", args)
-    pictures = {}
-    for name, points in DENSITIES.items():
-        if args.short and name != "moons":
-            continue
-        if args.only and name not in args.only:
-            continue
-        r = np.random.default_rng(0)
-        data, test = (bits_of(scaled(points(r, POINTS))) for _ in range(2))
+    args = report.arguments(__doc__, [], steps=0, chains=BATCH, seconds=45)
+    table, pictures = report.Table("learn_densities", args), {}
+    for name in args.only or (["moons"] if args.short else DENSITIES):
+        plane = plane_of(name, args.short)
+        table.add(name, "data", partial(of_data, plane))
         for way in [*SAMPLERS, DISCREPANCY]:
-            table.add(name, way, partial(learned, way, data, test, args, pictures, name))
+            table.add(name, way, partial(learned, way, plane, args, pictures, name))
     table.write(
-        "Densities of the plane in 32 bits",
+        "Densities of the plane in 32 bits, learned by chains and by the energy discrepancy",
         [
-            f"{args.steps} iterations of batches of {BATCH}, Adam with rate {RATE}, moving average 0.999; "
-            f"{TRANSITIONS} transitions of {BATCH} chains of a buffer of {BUFFER}, or 32 negatives at "
-            "noise 0.1.",
-            f"MMD^2, unbiased, of {CHECKED} draws by 2000 steps of DMALA from the base to as many test "
-            "points: H in bits, exp(-0.1 Hamming distance); E in the plane, a normal kernel of width 0.1. "
-            "floor: of two samples of the data.",
+            f"Networks of width {WIDTH}, as many iterations as the seconds allow, compiling not counted; "
+            f"batches of {BATCH}, Adam with rate {RATE} that falls to 0, moving average {EMA}; "
+            f"{TRANSITIONS} transitions of {BATCH} chains of a buffer of {BUFFER}, or {NEGATIVES} negatives "
+            "at noise 0.1.",
+            f"NLL of test points, nats, log Z from {BASE} draws of independent bits, with its standard "
+            "error; of data: by the counts of 256 times 256 cells. MMD^2 times 10,000 as in "
+            "`flow_densities`, of as many draws by these weights.",
         ],
     )
     picture(table, pictures)
 
 
-# ---------------------------------------------------------------- data
-def scaled(points):
-    """Points whose largest coordinate is below `RANGE`."""
-    return points / np.abs(points).max() * 0.95 * RANGE
-
-
-def bits_of(points):
-    """(n, 32) int, Gray codes of points (n, 2)."""
-    numbers = ((points + RANGE) / (2 * RANGE) * 2**BITS).astype(int).clip(0, 2**BITS - 1)
-    gray = numbers ^ (numbers >> 1)
-    return (gray[:, :, None] >> np.arange(BITS)[::-1] & 1).reshape(len(points), -1)
-
-
-def points_of(bits):
-    """(n, 2) float, the points with these Gray codes (n, 32)."""
-    binary = np.bitwise_xor.accumulate(np.asarray(bits).reshape(-1, 2, BITS), axis=2)
-    return (binary @ 2 ** np.arange(BITS)[::-1] + 0.5) / 2**BITS * 2 * RANGE - RANGE
-
-
-def rings(r, n):
-    """Two circles."""
-    radius, angle = r.choice([1.0, 2.0], n), 2 * np.pi * r.random(n)
-    return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1) + 0.1 * r.normal(size=(n, 2))
-
-
-def moons(r, n):
-    """Two half circles, one within the other's reach."""
-    angle, which = np.pi * r.random(n), r.integers(2, size=n)
-    x = np.where(which, 1 - np.cos(angle), np.cos(angle)) - 0.5
-    y = np.where(which, 0.5 - np.sin(angle), np.sin(angle)) - 0.25
-    return np.stack([x, y], 1) + 0.1 * r.normal(size=(n, 2))
-
-
-def eight(r, n):
-    """Eight normals on a circle."""
-    angle = 2 * np.pi * r.integers(8, size=n) / 8
-    return 4 * np.stack([np.cos(angle), np.sin(angle)], 1) + 0.5 * r.normal(size=(n, 2))
-
-
-def pinwheel(r, n):
-    """Five bent arms."""
-    radial, tangential = 1 + 0.3 * r.normal(size=n), 0.05 * r.normal(size=n)
-    angle = 2 * np.pi * r.integers(5, size=n) / 5 + 0.25 * np.exp(radial)
-    turn = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], 1).reshape(-1, 2, 2)
-    return np.einsum("ni,nij->nj", np.stack([radial, tangential], 1), turn)
-
-
-def spirals(r, n):
-    """Two arms."""
-    t = 3 * np.pi * np.sqrt(r.random(n))
-    arm = np.stack([-np.cos(t) * t, np.sin(t) * t], 1)
-    return np.where(r.integers(2, size=n)[:, None], arm, -arm) / 3 + 0.1 * r.normal(size=(n, 2))
-
-
-def swissroll(r, n):
-    """One arm."""
-    t = 1.5 * np.pi * (1 + 2 * r.random(n))
-    return np.stack([t * np.cos(t), t * np.sin(t)], 1) + r.normal(size=(n, 2)) * 0.5
-
-
-def checkerboard(r, n):
-    """Every other square."""
-    x, y = 4 * r.random(n) - 2, r.random(n) - 2 * r.integers(2, size=n)
-    return np.stack([x, y + np.floor(x) % 2], 1)
-
-
-DENSITIES = {
-    "swissroll": swissroll,
-    "circles": rings,
-    "moons": moons,
-    "8gaussians": eight,
-    "pinwheel": pinwheel,
-    "2spirals": spirals,
-    "checkerboard": checkerboard,
-}
-
-
-# ---------------------------------------------------------------- learning
-def learned(way, data, test, args, pictures, name):
-    """A row; its draws go into `pictures`."""
-    space = Space.build({"x": (0, 1)}, shapes={"x": (2 * BITS,)})
-    network = eqx.nn.MLP(2 * BITS, "scalar", WIDTH, 3, jax.nn.swish, key=jax.random.key(0))
-    network = jax.tree.map(lambda a: a.astype(jnp.float32) if eqx.is_inexact_array(a) else a, network)
-    model = learning.Neural(space, network, base={"x": data})
-    options = {"batch": BATCH, "chains": BATCH, "ema": 0.999, "optimizer": optax.adam(RATE)}
+def learned(way, plane, args, pictures, name):
+    """A row; draws of the energy go into `pictures`."""
+    network = eqx.nn.MLP(
+        2 * BITS, "scalar", WIDTH, 3, jax.nn.swish, key=jax.random.key(args.seed), dtype=jnp.float32
+    )
+    model = learning.Neural(SPACE, network, base={"x": plane.data})
+    options = {"batch": BATCH, "chains": BATCH, "ema": EMA, "progressbar": False, "seed": args.seed}
     if way == DISCREPANCY:
-        options["objective"] = way
+        options["objective"] = learning.EnergyDiscrepancy(negatives=NEGATIVES)
     else:
         options["sampler"] = learning.ReplayBuffer(*SAMPLERS[way](), transitions=TRANSITIONS, size=BUFFER)
-    begin = time.perf_counter()
-    fit = learning.fit(model, {"x": data}, iterations=args.steps, progressbar=False, **options)
-    seconds = time.perf_counter() - begin
-    chains = learning.ContrastiveDivergence(
-        *kernels.discrete_langevin(), transitions=20 if args.short else 2000, start="uniform"
-    )
-    density, count = model.density(fit.params), 200 if args.short else CHECKED
-    kept = chains.begin(jax.random.key(1), density, count)
-    draws = np.asarray(jax.jit(lambda kept: chains.draw(jax.random.key(2), density, kept, count)[0])(kept))
-    pictures.setdefault(name, {"data": points_of(data[:POINTS])})[way] = points_of(draws)
-    row = {"s": seconds, "iterations": args.steps}
-    for label, x in {"": draws, ", floor": data[:count]}.items():
-        y = test[:count]
-        row[f"H-MMD^2{label}"] = float(learning.squared_mmd(x, y, scale=10.0, unbiased=True))
-        row[f"E-MMD^2{label}"] = float(
-            learning.squared_mmd(points_of(x), points_of(y), kernel="rbf", scale=0.1, unbiased=True)
-        )
-    return row
+    data = {"x": plane.data}
+    each = seconds_each(2 if args.short else 10, model, data, **options)
+    iterations = int(np.clip(args.seconds / each, 10, 50_000))
+    optimizer = optax.adam(optax.cosine_decay_schedule(RATE, iterations))
+    fit = learning.fit(model, data, optimizer=optimizer, iterations=iterations, **options)
+    found, draws = weighed(model, fit.params, plane, 2000 if args.short else BASE)
+    pictures.setdefault(name, {"data": points_of(plane.data)})[way] = points_of(draws[0])
+    row = {"iterations": iterations, "ms per iteration": 1000 * each}
+    return row | found | discrepancies(draws, plane.tests[:COMPARED])
 
 
 def picture(table, pictures):
