@@ -1,6 +1,6 @@
 """Log partition functions of targets by annealed importance sampling from independent sites."""
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -103,7 +103,7 @@ def log_partition(
     check_switch("exact", exact)
     path = check_temperatures(temperatures)
     if kernel is None:
-        kernel = block_gibbs() if target.exact else gibbs_with_gradients()
+        kernel = usual_kernel(target.exact)
     if not (isinstance(kernel, tuple) and len(kernel) == 2 and isinstance(kernel[0], Kernel)):
         raise TypeError(
             f"kernel must be (Kernel, params), as pmd.kernels.block_gibbs() returns, got {kernel!r}."
@@ -128,6 +128,12 @@ def log_partition(
     result = LogZ(found, back, exact and back is not None, path)
     result.complain()
     return result
+
+
+@cache  # programs are compiled for each kernel that is made
+def usual_kernel(exact: bool) -> tuple[Kernel, dict[str, Any]]:
+    """The kernel for a target whose differences are exact, or estimated by its gradient."""
+    return block_gibbs() if exact else gibbs_with_gradients()
 
 
 @default_settings()
