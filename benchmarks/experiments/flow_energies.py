@@ -43,8 +43,8 @@ from pymc_discrete.flows.objectives import CVM, DFM, FlowObjective
 from pymc_discrete.learning.data import Batch
 from pymc_discrete.learning.samplers import Chains, resampled
 
-ITERATIONS, WIDTH, BATCH, RATE, EMA = 3000, 128, 128, 1e-3, 0.99
-STEPS, INNER, REFINED, TURN, ENERGY_L2 = 20, 10, 10, 0.5, 0.01
+ITERATIONS, WIDTH, BATCH, RATE, EMA = 2000, 128, 128, 1e-3, 0.99
+STEPS, INNER, REFINED, TURN, ENERGY_L2 = 20, 10, 10, 0.5, 0.1
 WARM = 1000  # iterations of the flow before those of the energy
 
 
