@@ -27,7 +27,7 @@ from pymc_discrete import Space, kernels, learning
 
 PIXELS, GREYS, WIDTH, SHOWN = 64, 17, 256, 10
 BLOCKS, MAPS = 2, 16  # of the residual network
-CHAINS, BUFFER, WARM_UP, EMA = 100, 5000, 0.1, 0.999
+CHAINS, BUFFER, WARM_UP = 100, 5000, 0.1
 KERNELS = {
     "Gibbs": baselines.gibbs,
     "GWG": kernels.gibbs_with_gradients,
@@ -50,6 +50,7 @@ class Setting(NamedTuple):
     transitions : in an iteration
     energy_l2 : the penalty on squares of energies
     annealing : the share of the steps of annealed importance sampling that it gets
+    ema : the moving average of the weights
     """
 
     values: int
@@ -59,6 +60,7 @@ class Setting(NamedTuple):
     transitions: int
     energy_l2: float = 0.0
     annealing: float = 1.0
+    ema: float = 0.999
 
     def images(self):
         """(n, 64) int, images to learn from, and others to test by."""
@@ -85,8 +87,8 @@ def main():
             "too small in expectation, so that this is too large. independent: of the base distribution "
             "alone. bits: per pixel.",
             f"As many iterations as the seconds allow, compiling not counted. {CHAINS} chains of a buffer of "
-            f"{BUFFER}, Adam after a warm-up, moving average {EMA}. T: transitions in an iteration; rate: of "
-            "Adam; penalty: on squares of energies.",
+            f"{BUFFER}, Adam after a warm-up. T: transitions in an iteration; rate: of Adam; penalty: on "
+            "squares of energies; average: the moving one of the weights.",
             f"Residual: {BLOCKS} blocks of two convolutions of {MAPS} maps, else three hidden layers of "
             f"{WIDTH} units.",
             "An autoencoder on the same split and threshold: -18.5 nats, with an energy posterior -17.9 "
@@ -107,7 +109,7 @@ def learned(setting, name, train, test, args, pictures):
         "sampler": learning.ReplayBuffer(kernel, params, transitions, None, way, size=buffer),
         "chains": args.chains,
         "batch": args.chains,
-        "ema": EMA,
+        "ema": setting.ema,
         "energy_l2": setting.energy_l2,
         "progressbar": False,
     }
@@ -116,7 +118,7 @@ def learned(setting, name, train, test, args, pictures):
     optimizer = optax.adam(optax.linear_schedule(0.0, setting.rate, max(int(WARM_UP * iterations), 1)))
     fit = learning.fit(model, {"x": train}, optimizer=optimizer, iterations=iterations, **options)
     pictures[name] = np.asarray(fit.kept.x)[:SHOWN]
-    row = {"T": transitions, "rate": setting.rate, "penalty": setting.energy_l2}
+    row = {"T": transitions, "rate": setting.rate, "penalty": setting.energy_l2, "average": setting.ema}
     row |= {"iterations": iterations, "ms per iteration": 1000 * each}
     steps = 50 if args.short else int(setting.annealing * args.steps)
     return likelihood(model, fit.params, test, steps) | row
@@ -189,8 +191,8 @@ def convolved(layer, maps):
 
 SETTINGS = {
     "black and white": Setting(2, perceptron, [*KERNELS], 1e-3, 40),
-    "black and white, residual": Setting(2, Residual, ["GWG"], 1e-3, 10, annealing=0.1),
-    "17 greys": Setting(GREYS, embedded, ["GWG", "PAFS", "DMALA"], 1e-3, 40, 0.01),
+    "black and white, residual": Setting(2, Residual, ["GWG"], 1e-3, 10, annealing=0.1, ema=0.99),
+    "17 greys": Setting(GREYS, embedded, ["GWG", "PAFS", "DMALA"], 1e-3, 40, 0.01, ema=0.99),
 }
 
 
