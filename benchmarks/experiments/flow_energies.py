@@ -260,7 +260,7 @@ WAYS = {
     "DFM, leading": (DFM(), Leading),
     "DMALA": (None, None),
 }
-RARE = ["ECVM, naive", "DFM, leading"]  # the ways of which one density has rows
+RARE = ["ECVM, naive", "DFM, back and forth", "DFM, leading"]  # the ways of which one density has rows
 EVERY_WAY = "2spirals"  # that density
 
 
