@@ -150,6 +150,7 @@ def picture(table, pictures):
     )
     for line, (name, of_ways) in zip(axes, pictures.items(), strict=True):
         for ax, way in zip(line, ways, strict=True):
+            ax.set_visible(way in of_ways)
             ax.plot(*of_ways.get(way, np.zeros((0, 2)))[:CHECKED].T, ",", color="k")
             ax.set(xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), xticks=[], yticks=[])
             ax.set_title(way, fontsize=9)

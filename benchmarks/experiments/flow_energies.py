@@ -321,11 +321,13 @@ def picture(table, pictures):
     )
     for line, way in zip(axes, ways, strict=True):
         for ax, (name, of_ways) in zip(line, pictures.items(), strict=True):
+            ax.set_visible(way in of_ways)
             ax.plot(*of_ways.get(way, np.zeros((0, 2))).T, ",", color="k")
             ax.set(xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), xticks=[], yticks=[])
             if line is axes[0]:
                 ax.set_title(name, fontsize=9)
-        line[0].set_ylabel(way, fontsize=7)
+        first = next(ax for ax, of_ways in zip(line, pictures.values(), strict=True) if way in of_ways)
+        first.set_ylabel(way, fontsize=7)
     figure.savefig(table.file("-samples.png"), dpi=90, bbox_inches="tight")
     plt.close(figure)
 
