@@ -206,7 +206,7 @@ def picture(table, pictures, name, setting):
             ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=setting.values - 1)
             ax.set(xticks=[], yticks=[])
         line[0].set_ylabel(sampler, rotation=0, ha="right", va="center", fontsize=8)
-    figure.savefig(table.file(f"-{name.replace(' ', '-')}.png"), dpi=90, bbox_inches="tight")
+    figure.savefig(table.file(f"-{name.replace(',', '').replace(' ', '-')}.png"), dpi=90, bbox_inches="tight")
     plt.close(figure)
 
 
