@@ -40,20 +40,20 @@ WEIGHED = 4000  # draws for log Z
 ITERATIONS, WIDTH, BATCH, RATE, EMA, STEPS = 20_000, 256, 128, 1e-3, 0.99, 20
 EVERYWHERE = ["DFM", "CVM", "EDFM", "ECVM"]  # the ways of which all densities have rows
 WAYS = {
-    "DFM": (DFM(), "linear", "mask"),
-    "CVM": (CVM(), "linear", "mask"),
-    "EDFM": (DFM(), "linear", "mask"),
-    "ECVM": (CVM(), "linear", "mask"),
-    "DFM, bound": (DFM(bound=True), "linear", "mask"),
-    "DFM, uniform": (DFM(), "linear", "uniform"),
-    "DFM, data": (DFM(), "linear", "data"),
-    "DFM, quadratic": (DFM(), "quadratic", "mask"),
-    "DFM, cubic": (DFM(), "cubic", "mask"),
-    "DFM, noise": (DFM(), "noise", "mask"),
-    "CVM, uniform": (CVM(), "linear", "uniform"),
-    "CVM, data": (CVM(), "linear", "data"),
+    "DFM": (DFM(), "linear", "mask", STEPS),
+    "CVM": (CVM(), "linear", "mask", STEPS),
+    "EDFM": (DFM(), "linear", "mask", STEPS),
+    "ECVM": (CVM(), "linear", "mask", STEPS),
+    "DFM, bound": (DFM(bound=True), "linear", "mask", STEPS),
+    "DFM, uniform": (DFM(), "linear", "uniform", STEPS),
+    "DFM, uniform, 100 steps": (DFM(), "linear", "uniform", 100),
+    "DFM, data": (DFM(), "linear", "data", STEPS),
+    "DFM, quadratic": (DFM(), "quadratic", "mask", STEPS),
+    "DFM, cubic": (DFM(), "cubic", "mask", STEPS),
+    "DFM, noise": (DFM(), "noise", "mask", STEPS),
+    "CVM, uniform": (CVM(), "linear", "uniform", STEPS),
+    "CVM, data": (CVM(), "linear", "data", STEPS),
 }
-USUAL = list(WAYS)[:7]
 
 
 def main():
@@ -71,8 +71,8 @@ def main():
         "Densities of the plane in 32 bits, by flows",
         [
             f"Networks of width {WIDTH} unless the name says otherwise, batches of {BATCH}, Adam with a rate "
-            f"that falls from {RATE} to 0, moving average {EMA}; {STEPS} finite steps from the source. "
-            "Linear path from masks, unless the name says otherwise.",
+            f"that falls from {RATE} to 0, moving average {EMA}; {STEPS} finite steps from the source, "
+            "linear path from masks, unless the name says otherwise.",
             f"DFM, CVM: trained on {POINTS} points; EDFM, ECVM: on {PROPOSED} draws of independent bits with "
             "the means of the points, weighted by the density, the share of whose effective size is "
             "`proposal ESS`.",
@@ -89,7 +89,7 @@ def main():
 def options(parser):
     parser.add_argument("--iterations", type=int, default=ITERATIONS)
     parser.add_argument("--width", type=int, default=WIDTH, help="of the hidden layers")
-    harness.choice(parser, "--ways", WAYS, default=USUAL)
+    harness.choice(parser, "--ways", WAYS, default=list(WAYS))
 
 
 # ---------------------------------------------------------------- data
@@ -105,7 +105,7 @@ def proposed(plane, n):
 # ---------------------------------------------------------------- rows
 def learned(way, plane, args, pictures, name):
     """A row; its draws go into `pictures`."""
-    objective, path, source = WAYS[way]
+    objective, path, source, steps = WAYS[way]
     network = Perceptron(2 * BITS, 2, width=args.width, depth=3, key=jax.random.key(args.seed))
     model = FlowModel(SPACE, network, path, Data(plane.data) if source == "data" else source)
     x, weights = plane.data, None
@@ -125,7 +125,7 @@ def learned(way, plane, args, pictures, name):
         progressbar=False,
     )
     row = {"s": time.perf_counter() - begin, "iterations": args.iterations}
-    flow, test = model.flow(fitted.params, grid(STEPS)), plane.tests
+    flow, test = model.flow(fitted.params, grid(steps)), plane.tests
     draws = flow.sample(test[..., 0].size, seed=1)["x"].reshape(test.shape)
     row |= discrepancies(draws, test)
     pictures.setdefault(name, {"data": points_of(plane.data)})[way] = points_of(draws[0])
