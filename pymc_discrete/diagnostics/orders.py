@@ -7,6 +7,8 @@ AGREE = 0.1  # two chains agree if the mean total variation distance of their la
 FEWEST, EACH = 10, 3
 SITES, DRAWS = 1000, 1000  # largest numbers of sites and of draws that are compared; they are evenly spaced
 IN_ALL = 2000  # largest number of draws of all chains that are permuted
+# Mean log densities are alike if they differ by at most so many standard errors, and so many nats.
+ERRORS, SLIGHT = 4.0, 0.1
 
 
 def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:
@@ -58,8 +60,11 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     to_new, _ = matched(given, by_agreement(given, K), K)
     found = np.take_along_axis(to_new, given, axis=1)
     same = (to_new == to_new[0]).all(axis=1)
-    lp = np.broadcast_to(lp[:, ::every], x.shape[:2]).reshape(-1)
-    if same.all() or 2 * unlike(found, K) > unlike(given, K) or not as_probable(lp[same], lp[~same]):
+    if same.all() or 2 * unlike(found, K) > unlike(given, K):
+        return None
+    lp = np.broadcast_to(lp[:, ::every], x.shape[:2])
+    share, lp = effective_share(lp), lp.reshape(-1)
+    if not as_probable(lp[same], lp[~same], share):
         return None
     return found.reshape(x.shape)
 
@@ -70,9 +75,24 @@ def unlike(draws: np.ndarray, K: int) -> float:
     return 1.0 - float((shares**2).sum(axis=0).mean())
 
 
-def as_probable(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether log densities, nats, of two sets of draws are alike."""
-    return bool(abs(a.mean() - b.mean()) <= a.std() + b.std() + 0.1)
+def effective_share(lp: np.ndarray) -> float:
+    """The effective sample size of the mean of log densities (chains, draws), as a share of the draws.
+
+    Each chain has its own, so that chains in modes of different probability count as mixing within them.
+    """
+    from arviz_stats.base import array_stats  # imported only here, as that takes long
+
+    sizes = [float(array_stats.ess(of_chain[None], method="mean")) for of_chain in lp]
+    return float(np.clip(np.nanmean(sizes) / lp.shape[1], 1 / lp.shape[1], 1.0))
+
+
+def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:
+    """Whether mean log densities, nats, of two sets of draws differ by chance; `share` of each is effective.
+
+    Modes that are the same but for their labels have the same mean.
+    """
+    error = np.sqrt((a.var() / len(a) + b.var() / len(b)) / share)
+    return bool(abs(a.mean() - b.mean()) <= ERRORS * error + SLIGHT)
 
 
 def thinned(variables: list[np.ndarray]) -> np.ndarray:
@@ -101,7 +121,7 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     from scipy.optimize import linear_sum_assignment  # imported only here, as that takes long
 
     first, K = frequencies[0], frequencies.shape[2]
-    orders = np.tile(np.arange(K), (len(frequencies), 1))
+    orders, share = np.tile(np.arange(K), (len(frequencies), 1)), effective_share(lp)
     for chain, other in enumerate(frequencies[1:], start=1):
         distance = total_variation(first, other)
         if distance <= AGREE:
@@ -109,7 +129,7 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
         # the K x K table counts how often a site has one label in this chain and the other in chain 0
         of_chain, of_first = linear_sum_assignment(-(other.T @ first))
         left = total_variation(first[:, of_first], other[:, of_chain])
-        if left > min(AGREE, distance / 2) or not as_probable(lp[0], lp[chain]):
+        if left > min(AGREE, distance / 2) or not as_probable(lp[0], lp[chain], share):
             return None
         orders[chain, of_chain] = of_first
     return orders if (orders != np.arange(K)).any() else None
