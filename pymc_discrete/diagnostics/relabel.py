@@ -46,7 +46,8 @@ def relabel(
         The dimension of the components, of size K; several where it has several names, as ArviZ gives them
         to variables without dims (``("mu_dim_0", "w_dim_0")``), or as the two dimensions of a transition
         matrix must have. By default the only dimension in the posterior, besides those of `z`, that is large
-        enough for the labels, if there is only one.
+        enough for the labels, if there is only one; if there is none, nothing belongs to the labels, and
+        they alone are permuted.
     method : {"ecr", "stephens", "pivot"}
         What the draws are to agree with: ``"ecr"`` with the labels that each site has most often, found by
         iteration; ``"pivot"`` with the draw of the largest log density, ``lp``; ``"stephens"`` with the
@@ -132,6 +133,8 @@ def relabel(
 def components(posterior: xarray.Dataset, labels: xarray.DataArray, dims: Any) -> tuple[list[str], int]:
     """The dimensions of the components, those given or the only one that can be, and their size.
 
+    Where none can be, it is a new one, which no variable has.
+
     Raises
     ------
     TypeError, ValueError
@@ -141,12 +144,13 @@ def components(posterior: xarray.Dataset, labels: xarray.DataArray, dims: Any) -
     listed = ", ".join(f"{d!r} of size {size}" for d, size in others.items()) or "no other dimension"
     if dims is None:
         names = [d for d, size in others.items() if size >= used]
-        if len(names) != 1:
-            these = ", ".join(map(repr, names)) or "none"
+        if not names:
+            return [f"{z}_label"], used
+        if len(names) > 1:
             raise ValueError(
                 f"Which dimension has the components whose labels are in {z!r} cannot be told: of size "
-                f"{used} or more, as its labels ask for, are {these}. Pass dims=, one or several of "
-                f"them; the posterior has {listed}."
+                f"{used} or more, as its labels ask for, are {', '.join(map(repr, names))}. Pass dims=, one "
+                f"or several of them; the posterior has {listed}."
             )
         return names, others[names[0]]
     names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []

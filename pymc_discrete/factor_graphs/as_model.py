@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pymc_discrete.checks import check_way
 from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, added_up
 from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.graph.support import check_within
 from pymc_discrete.targets.target import Target
 
 
@@ -30,6 +31,7 @@ def potential(graph: SumOfFactors, values: dict[str, Any]) -> pt.TensorVariable:
             raise ValueError(
                 f"{v.name!r} has shape {v.shape} in the graph, and the tensor given for it has shape {shape}."
             )
+        check_within(tensor, v.name, v.lower.reshape(v.shape), v.upper.reshape(v.shape))
     unary = [pt.as_tensor(np.asarray(u)) for u in graph.unary]
     parameters = [
         {name: pt.as_tensor(np.asarray(a)) for name, a in of_factor.items()} for of_factor in graph.parameters

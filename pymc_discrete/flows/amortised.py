@@ -108,8 +108,13 @@ class AmortisedFlow:
         The log density of unknowns and data together, nats, with the data as its input.
     """
 
-    def __init__(self, flow: Flow, pairs: Pairs, target: Target):
-        self.flow, self.target, self._pairs = flow, target, pairs
+    def __init__(self, flow: Flow, pairs: Pairs, target: Target, fitted_with: list[tuple[Any, np.ndarray]]):
+        self.flow, self.target, self._pairs, self._fitted_with = flow, target, pairs, fitted_with
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its variables."""
+        return self.flow.names
 
     def given(self, data: Mapping[str, Any]) -> Flow:
         """The flow for some data, without weights: an approximation of the posterior.
@@ -157,7 +162,8 @@ class AmortisedFlow:
         xarray.DataTree
             With the group posterior, one chain, and the attributes `khat` (to be trusted below 0.7), `ess`
             (of the weights), `log_evidence` and `log_evidence_error`, in nats. The draws are exact as far as
-            the weights can be trusted; modes that the flow never proposes stay unseen.
+            the weights can be trusted; modes that the flow never proposes stay unseen. Deterministics are
+            not computed: `pm.compute_deterministics` does so.
         """
         check_count("draws", draws, 1)
         seed = seed_of(random_seed)
@@ -193,12 +199,22 @@ class AmortisedFlow:
     def _checked(self, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The data as arrays, in the order of `given`."""
         shapes = self._pairs.shapes
+        if changed := [v.name for v, value in self._fitted_with if not np.array_equal(v.get_value(), value)]:
+            raise ValueError(
+                f"{shown(changed)} of the model has another value than when the flow was fitted, which "
+                "answers for that one only. Fit it again, or set the value back with pm.set_data."
+            )
         if not isinstance(data, Mapping):
             raise TypeError(f"data must be a dictionary {{name: array}} of {shown(shapes)}, got {data!r}.")
         if set(data) != set(shapes):
             raise ValueError(f"data must have {shown(shapes)}, got {shown(data) or 'none'}.")
         arrays = {}
         for name, shape in shapes.items():
+            if np.ma.is_masked(data[name]):
+                raise ValueError(
+                    f"data of {name!r} have masked values, and the flow answers for whole data. Make what is "
+                    "missing an unknown of the model."
+                )
             a = np.asarray(data[name])
             if a.shape != shape:
                 raise ValueError(f"data of {name!r} have shape {a.shape}, and {shape} in the model.")
@@ -206,5 +222,6 @@ class AmortisedFlow:
                 raise ValueError(f"data of {name!r} must be numbers, and none of them nan.")
             arrays[name] = a.astype(self._pairs.types[name])
             if arrays[name].dtype.kind in "iub" and (arrays[name] != a).any():
-                raise ValueError(f"data of {name!r} must be of type {arrays[name].dtype}, as in the model.")
+                wrong = a[arrays[name] != a].flat[0]
+                raise ValueError(f"data of {name!r} must be whole numbers, as in the model, got {wrong}.")
         return arrays

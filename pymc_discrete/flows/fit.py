@@ -12,7 +12,7 @@ from pymc_discrete.checks import check_choice, check_count
 from pymc_discrete.flows.amortised import AmortisedFlow, OfPairs, Pairs
 from pymc_discrete.flows.block import draws_of, space_of
 from pymc_discrete.flows.flow import Flow
-from pymc_discrete.flows.joint import check_given, joint_target
+from pymc_discrete.flows.joint import check_given, covariates, joint_target
 from pymc_discrete.flows.model import FlowModel, grid
 from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.flows.objectives import DFM
@@ -134,7 +134,7 @@ def fit_flow(
     objective = OfPairs(DFM(bound=True), rows_of(told.unknowns), told.features)
     params = trained(learner, told.unknowns, objective, seed, **options)
     flow = learner.flow(params, grid(steps), np.zeros(told.size, np.float32))
-    return AmortisedFlow(flow, told, joint_target(model, space, names))
+    return AmortisedFlow(flow, told, joint_target(model, space, names), covariates(model, names))
 
 
 def default_network(space: Space, features: int, seed: int) -> Perceptron:

@@ -12,12 +12,14 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_discrete.targets.from_logdensity import target_from_logdensity
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.logp import promoted, without_checks
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import Space
+from pymc_discrete.targets.structure_of_model import shared_values
 from pymc_discrete.targets.target import Target
 
 MODE = "FAST_COMPILE"  # draws are made one after another: a mode in which PyTensor compiles little
@@ -37,7 +39,9 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
     for name in names:
         if name not in observed:
             raise ValueError(
-                f"given names {name!r}, which is not observed. The model observes {shown(observed)}."
+                f"given names {name!r}, which is not observed. The model observes "
+                f"{shown(observed) or 'nothing'}. Pass observed= to it, any data of the right shape and "
+                "type: the flow answers for others."
             )
     if missing := [name for name in observed if name not in names]:
         raise ValueError(
@@ -48,8 +52,8 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
     if left := [str(rv.name) for rv in model.free_RVs if rv.name not in block]:
         raise ValueError(
             f"{shown(left)} is unknown, too, and not among the variables of the flow, whose density given "
-            "the data would be needed without it. Name it in vars; sum a discrete one out with "
-            "pmd.marginalize, integrate a continuous one out by hand, or fit a flow to draws= for one data "
+            "the data would be needed without it. Name a discrete one in vars, or sum it out with "
+            "pmd.marginalize; integrate a continuous one out by hand, or fit a flow to draws= for one data "
             "set."
         )
     if scaled := [str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, MinibatchRandomVariable)]:
@@ -58,9 +62,11 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
             "not, so that it is no density of the data. Leave total_size= out, and give the whole data; for "
             "one data set a flow can be fitted to draws=."
         )
+    # the sizes of data, by which PyMC shapes what is observed, stay the same
+    sizes = [v for v in ancestors(model.basic_RVs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
     for name in names:
         data = [v for v in ancestors([model.rvs_to_values[model[name]]]) if isinstance(v, SharedVariable)]
-        if twice := [v for v in ancestors(model.basic_RVs) if v in data]:
+        if twice := [v for v in ancestors(model.basic_RVs, blockers=sizes) if v in data]:
             raise ValueError(
                 f"The data {shown([str(v.name) for v in twice])} of {name!r} are read elsewhere, too, where "
                 "new data would not reach. Pass numbers there, or another pm.Data."
@@ -71,6 +77,12 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
             "know of it. Write it as the distribution of a variable, or fit a flow to draws=."
         )
     return names
+
+
+def covariates(model: pm.Model, given: Sequence[str]) -> list[tuple[SharedVariable, np.ndarray]]:
+    """[(pm.Data of the model, its value now)], but for the data that a flow is told."""
+    told = set(ancestors([model.rvs_to_values[model[name]] for name in given]))
+    return [(v, value) for v, value in shared_values(model) if v not in told]
 
 
 def prior_pairs(

@@ -98,8 +98,8 @@ class FlowStep(DiscreteStep):
     def __new__(cls, flow: Any, *positional: Any, **options: Any) -> Any:
         if not isinstance(flow, Flow):
             raise TypeError(
-                f"flow must be a Flow, as pmd.fit_flow returns it, got {type(flow).__name__}: "
-                "pmd.FlowStep(flow)."
+                f"flow must be a Flow, as pmd.fit_flow(draws=...) and flow.given(data) return it, got "
+                f"{type(flow).__name__}."
             )
         if options.get("blocked") is False:
             raise ValueError("A flow moves its variables together: leave out blocked=False.")

@@ -88,12 +88,24 @@ def checked_data(space: Space, data: dict[str, Any]) -> dict[str, Any]:
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         raise ValueError(f"data must hold as many rows of every variable, and at least one; got {lengths}.")
     for name, given in data.items():
+        if np.ma.is_masked(given):
+            raise ValueError(
+                f"data of {name!r} have masked values, of which nothing is known here. Leave out the rows "
+                "that have them, or fill them in."
+            )
         v, values = known[name], np.asarray(given)
         if values.shape[1:] != v.shape:
             raise ValueError(
                 f"The rows of {name!r} have shape {values.shape[1:]} in data, and {v.shape} in the model."
             )
         flat = values.reshape(len(values), v.size)
-        if values.dtype.kind not in "iub" or (flat < v.lower).any() or (flat > v.upper).any():
-            raise ValueError(f"data of {name!r} must be integers from {v.lower.min()} to {v.upper.max()}.")
+        if values.dtype.kind not in "iub":
+            raise TypeError(
+                f"data of {name!r} must be integers, got {values.dtype}: pass them as .astype(int)."
+            )
+        if (flat < v.lower).any() or (flat > v.upper).any():
+            raise ValueError(
+                f"data of {name!r} must be from {v.lower.min()} to {v.upper.max()}, got "
+                f"{values.min()} to {values.max()}."
+            )
     return {name: jnp.asarray(np.asarray(a, int)) for name, a in data.items()}

@@ -13,6 +13,7 @@ from pymc_discrete.checks import check_count, check_way
 from pymc_discrete.learning.data import checked_data
 from pymc_discrete.learning.models import Model
 from pymc_discrete.targets.from_logdensity import target_from_logdensity
+from pymc_discrete.targets.graph.support import check_within
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
@@ -119,8 +120,9 @@ class Neural(Model):
 
         Raises
         ------
-        ValueError
-            If a variable is missing or unknown, or its shape is another.
+        TypeError, ValueError
+            If a variable is missing or unknown, its shape is another, or it may have values that the space
+            does not have.
         """
         variables = self.space.variables
         if set(values) != {v.name for v in variables}:
@@ -136,6 +138,7 @@ class Neural(Model):
                     f"{v.name!r} has shape {v.shape} in the space, and the tensor given for it has shape "
                     f"{shape}."
                 )
+            check_within(tensor, v.name, v.lower.reshape(v.shape), v.upper.reshape(v.shape))
         x = pt.concatenate([t.reshape((-1, v.size)) for t, v in zip(tensors, variables, strict=True)], axis=1)
         encoded = pt.eq((x - self.space.lower)[:, :, None], np.arange(self.space.K)).astype(
             pytensor.config.floatX

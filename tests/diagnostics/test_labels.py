@@ -141,6 +141,15 @@ def test_the_dimension_is_found_if_there_is_one():
     xarray.testing.assert_identical(found, pmd.relabel(tree, "z", dims="state"))
 
 
+def test_labels_that_nothing_belongs_to():
+    tree = mixture().tree
+    want = along(tree)["posterior"]["z"]
+    tree["posterior"] = DataTree(tree["posterior"].to_dataset()[["z", "sigma"]])
+    found = pmd.relabel(tree, "z")
+    np.testing.assert_array_equal(found["posterior"]["z"], want)
+    assert found["permutations"]["z"].sizes["z_label"] == K
+
+
 def test_what_cannot_be_permuted_is_left_out(caplog):
     m = mixture()
     means = xarray.Dataset({"z": (["chain", "site", "z value"], np.zeros((CHAINS, N, K))), "k": 1.0})

@@ -25,7 +25,7 @@ def model():
         k = pm.DiscreteUniform("k", 1, 3)
         shift = pm.Data("shift", 0.5)
         pm.Normal("y", pt.as_tensor(LEVELS)[z] + shift, 1.0, observed=np.zeros(2))
-        pm.Poisson("c", 1.0 * k + z[0], observed=[1, 1, 1])
+        pm.Poisson("c", 1.0 * k + z[0], observed=pm.Data("counts", [1, 1, 1]))
     return model
 
 
@@ -129,7 +129,8 @@ WRONG = [
     ({"y": NEW["y"]}, ValueError, r"data must have 'y', 'c', got 'y'"),
     ({**NEW, "y": np.zeros(3)}, ValueError, r"data of 'y' have shape \(3,\), and \(2,\) in the model"),
     ({**NEW, "y": np.array([0.0, np.nan])}, ValueError, r"data of 'y' must be numbers, and none of them nan"),
-    ({**NEW, "c": np.array([1.5, 0, 0])}, ValueError, r"data of 'c' must be of type int64"),
+    ({**NEW, "c": np.array([1.5, 0, 0])}, ValueError, r"data of 'c' must be whole numbers.* got 1.5"),
+    ({**NEW, "c": np.ma.masked_equal(NEW["c"], 2)}, ValueError, r"data of 'c' have masked values"),
     (NEW["y"], TypeError, r"data must be a dictionary"),
 ]
 
@@ -138,3 +139,12 @@ WRONG = [
 def test_data_that_do_not_fit_are_refused(data, error, message, fitted):
     with pytest.raises(error, match=message):
         fitted.log_partition(data)
+
+
+def test_covariates_that_changed_are_refused(fitted, model):
+    pm.set_data({"shift": 0.6}, model=model)
+    try:
+        with pytest.raises(ValueError, match=r"'shift' of the model has another value than when the flow"):
+            fitted.log_partition(NEW)
+    finally:
+        pm.set_data({"shift": 0.5}, model=model)

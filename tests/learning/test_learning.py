@@ -220,8 +220,9 @@ REFUSED = {
         {},
         r"rows of 'v' have shape \(5,\) in data, and \(4,\) in the model",
     ),
-    "values": ({"v": np.full((3, 4), 2)}, {}, "data of 'v' must be integers from 0 to 1"),
-    "floats": ({"v": np.zeros((3, 4))}, {}, "data of 'v' must be integers from 0 to 1"),
+    "values": ({"v": np.full((3, 4), 2)}, {}, "data of 'v' must be from 0 to 1, got 2 to 2"),
+    "floats": ({"v": np.zeros((3, 4))}, {}, "data of 'v' must be integers, got float64"),
+    "masked": ({"v": np.ma.masked_equal(np.eye(4, dtype=int), 1)}, {}, "data of 'v' have masked values"),
     "weights": ({"v": np.zeros((3, 4), int)}, {"weights": [1, 2]}, "weights must be 3 numbers"),
     "a negative weight": (
         {"v": np.zeros((3, 4), int)},

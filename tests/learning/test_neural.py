@@ -137,6 +137,14 @@ def test_potential():
         model.potential(model.params, {"x": pm.DiscreteUniform.dist(0, 2, shape=4)})
     with pytest.raises(ValueError, match="potential needs a tensor for each of x; got y"):
         model.potential(model.params, {"y": x})
+    for dist, said in (
+        (pm.DiscreteUniform.dist(1, 3, shape=3), "'x' is of 0 to 2 here, .* it is of 1 to 3"),
+        (pm.Poisson.dist(1.0, shape=3), "'x' is of 0 to 2 here, .* it is of 0 to no limit"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model.potential(model.params, {"x": dist})
+    with pytest.raises(TypeError, match="'x' is of type float64, and values of 'x' are integers"):
+        model.potential(model.params, {"x": pm.Uniform.dist(0, 2, shape=3)})
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from pytensor.tensor.random.type import RandomType
 
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
 from pymc_discrete.targets.graph.bounds import IntegerBounds, is_whole
+from pymc_discrete.targets.graph.integers import INTEGERS
 
 Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
 
@@ -464,6 +465,33 @@ def support_of(model: pm.Model, name: str, given: dict[str, Any] | None = None) 
             f"pmd.marginalize(model, truncate={{{name!r}: (lower, upper)}})."
         )
     return bounds
+
+
+def check_within(tensor: Variable, name: str, lower: np.ndarray, upper: np.ndarray) -> None:
+    """Refuse a tensor that may have values outside of the bounds (*shape), as far as its distribution says.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if tensor.type.dtype not in {"bool", *INTEGERS}:
+        raise TypeError(
+            f"The tensor given for {name!r} is of type {tensor.type.dtype}, and values of {name!r} are "
+            "integers: give it a discrete variable."
+        )
+    smallest, largest = bounds_of(tensor) or (lower, upper)
+    below = smallest is None or (np.asarray(smallest) < lower).any()
+    if below or largest is None or (np.asarray(largest) > upper).any():
+        raise ValueError(
+            f"{name!r} is of {lower.min()} to {upper.max()} here, and the variable given for it may have "
+            f"other values: it is of {extreme(smallest, np.min)} to {extreme(largest, np.max)}. Give it a "
+            f"variable such as pm.DiscreteUniform({name!r}, {lower.min()}, {upper.max()})."
+        )
+
+
+def extreme(bound: Any, of: Callable[[Any], Any]) -> str:
+    """A bound as text, of several elements the extreme one."""
+    return "no limit" if bound is None else f"{of(bound):g}"
 
 
 def among(rv: Variable, model: pm.Model, given: dict[str, Any]) -> Variable:
