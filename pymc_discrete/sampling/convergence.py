@@ -35,6 +35,7 @@ _log = logging.getLogger("pymc.discrete")
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
 AT_ONCE = 2**24
 LEAST, LARGEST_RHAT = 100, 1.01  # of effective draws per chain, and of R-hat, as in PyMC's own checks
+APART = 1.5  # R-hat of chains that more draws do not bring together
 SHOWN = 3  # largest number of chains that a message names one by one
 
 
@@ -182,10 +183,16 @@ def slow_categories(run: Run) -> list[str]:
     least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / chains
     largest = max(float(np.nanmax(rhat[slow])) for _, rhat, slow in bad.values())
     elements = f"{count} of the {of} elements of {shown(bad)} mix" if of > 1 else f"{shown(bad)} mixes"
+    remedy = "Draw more"
+    if largest > APART:
+        remedy = (
+            "Chains stay in different modes: take a step that moves sites together "
+            "(pmd.PathAuxiliary), or pmd.FlowStep, whose flow is fitted to these draws"
+        )
     return [
         *said,
         f"{elements} slowly: of a category of the worst there are {least:.0f} effective draws per chain, and "
-        f"R-hat is up to {largest:.2f}. Draw more; pmd.summary has a row for each element.",
+        f"R-hat is up to {largest:.2f}. {remedy}; pmd.summary has a row for each element.",
     ]
 
 
