@@ -324,7 +324,7 @@ def picture(table, pictures):
             ax.set_visible(way in of_ways)
             ax.plot(*of_ways.get(way, np.zeros((0, 2))).T, ",", color="k")
             ax.set(xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), xticks=[], yticks=[])
-            if line is axes[0]:
+            if way == ways[0]:
                 ax.set_title(name, fontsize=9)
         first = next(ax for ax, of_ways in zip(line, pictures.values(), strict=True) if way in of_ways)
         first.set_ylabel(way, fontsize=7)
