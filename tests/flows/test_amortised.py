@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import pymc_discrete as pmd
 from pymc_discrete.flows.block import space_of
-from pymc_discrete.flows.joint import joint_target
+from pymc_discrete.flows.joint import joint_target, prior_pairs
 from pymc_discrete.flows.weights import khat
 
 LEVELS = np.array([-1.0, 0.5, 2.0])
@@ -56,6 +56,22 @@ def test_the_joint_density_is_the_models(model):
         states, logp = exact(data)
         found = [float(target.with_inputs((data["y"], data["c"])).logdensity(x)) for x in states[::7]]
         np.testing.assert_allclose(found, logp[::7], rtol=1e-12)
+
+
+def test_data_that_depend_on_data():
+    """The density of one observed variable is given the new values of the other, and so are its draws."""
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.3)
+        u = pm.Normal("u", 1.5 * z, 1.0, observed=0.2)
+        pm.Normal("v", u - z, 0.5, observed=[0.1, 0.4])
+    space, u, v = space_of(model, None), 2.5, np.array([1.0, -0.3])
+    target = joint_target(model, space, ["v", "u"]).with_inputs((v, np.asarray(u)))
+    for z, p in enumerate((0.7, 0.3)):
+        logp = np.log(p) + stats.norm.logpdf(u, 1.5 * z) + stats.norm.logpdf(v, u - z, 0.5).sum()
+        np.testing.assert_allclose(float(target.logdensity(np.array([z]))), logp, rtol=1e-12)
+    unknowns, data = prior_pairs(model, space, ["v", "u"], 400, 1)
+    noise = data["v"] - (data["u"] - unknowns["z"])[:, None]
+    assert abs(noise.std() - 0.5) < 4.5 * 0.5 / np.sqrt(2 * noise.size)
 
 
 def test_weighted_draws_are_the_posterior(fitted):

@@ -261,10 +261,12 @@ def test_the_probability_of_a_state_is_the_mean_of_its_ratios(path, source):
     np.testing.assert_allclose(covered[values], p[values], atol=1e-12)
 
 
-def kernel_matrix(
+def accepted_moves(
     flow, turn, ratio=lambda pi, f, b: pi[1] / pi[0] * b[1] * f[0] / (b[0] * f[1]), logged=None
 ):
-    """(states, states) of values: the kernel, by enumeration of all trajectories back and forth.
+    """(states,) the target, and (states, states) the probabilities of moves that are accepted, of values.
+
+    By enumeration of all trajectories back and forth.
 
     ratio : the ratio of acceptance, of pi, F, B on the trajectory that is left and on that which is made
     logged : the matrices of steps forth and back in the ratio, if they are others than those of the proposal
@@ -295,8 +297,13 @@ def kernel_matrix(
             with np.errstate(divide="ignore", invalid="ignore"):
                 r = ratio((pi[x], pi[ends]), (f_logged[k], f_logged), (b_logged[k], b_logged))
             np.add.at(P[x], ends, b[k] * f * np.where(f > 0, np.minimum(1, r), 0))
-    P[np.arange(len(P)), np.arange(len(P))] += 1 - P.sum(1)
     return pi / pi.sum(), P
+
+
+def kernel_matrix(flow, turn, **options):
+    """(states,) the target, and (states, states) the kernel, of values; as `accepted_moves`."""
+    pi, P = accepted_moves(flow, turn, **options)
+    return pi, P + np.diag(1 - P.sum(1))
 
 
 @pytest.mark.parametrize(("path", "source"), CASES)
@@ -317,7 +324,7 @@ def test_planted_errors_in_the_ratio_are_found():
         "the densities only": lambda pi, f, b: pi[1] / pi[0],
     }
     for name, ratio in wrong.items():
-        pi, P = kernel_matrix(flow, 0.3, ratio)
+        pi, P = kernel_matrix(flow, 0.3, ratio=ratio)
         assert np.abs(pi @ P - pi).max() > 1e-3, name
 
 
@@ -388,6 +395,41 @@ def test_estimates_agree_with_exact_sums(path, source):
     drawn = flow.sample(4000, seed=3)
     counts = [((drawn["x"][:, 0] == x) & (drawn["b"][:, 0] == b)).mean() for x, b in STATES]
     np.testing.assert_allclose(counts, p[inside], atol=4.5 * np.sqrt(0.25 / 4000))
+
+
+def moments_of_weights(flow, highest):
+    """E w, E w^2, ..., of the weights of all trajectories from the source."""
+    states, forth, back, start = matrices(flow)
+    values = (states[:, 0] < 3) & (states[:, 1] < 2)
+    density = np.zeros(len(states))
+    density[values] = np.exp(F[states[values, 0], states[values, 1]])
+    power = lambda a, k: np.where(a > 0, np.where(a > 0, a, 1) ** k, 0)
+    found = []
+    for k in range(1, highest + 1):
+        steps = [power(f, 1 - k) * b.T**k for f, b in zip(forth, back, strict=True)]
+        found.append(power(start, 1 - k) @ np.linalg.multi_dot(steps) @ density**k)
+    return found
+
+
+# without the case in which so few draws have all the weight that the error of its share is not known
+@pytest.mark.parametrize(("path", "source"), [case for case in SOME if case != ("quadratic", "uniform")])
+@pytest.mark.by_default("noise-mask")
+def test_diagnostics_are_those_of_the_enumeration(path, source):
+    flow, n = flow_of(path, source, 0.2), 4000
+    found = flow.diagnostics(target(), n, turn=0.3, seed=5)
+    m1, m2, m3, m4 = moments_of_weights(flow, 4)
+    np.testing.assert_allclose(m1, np.exp(F).sum())
+    share = m1**2 / m2
+    # the delta method for the square of a mean over the mean of the squares
+    variance = 4 * share**2 / m1**2 * m2 - 4 * share**3 / m1**3 * m3 + share**4 / m1**4 * m4 - share**2
+    assert abs(found["ess share"] - share) < 4.5 * np.sqrt(variance / n)
+    pi, P = accepted_moves(flow, 0.3)
+    accept = pi @ P.sum(1)
+    # starts that are drawn by weights, and as many proposals, of acceptances between 0 and 1
+    error = np.sqrt(accept * (1 - accept) * (1 / (share * n) + 1 / n))
+    assert abs(found["accept"] - accept) < 4.5 * error
+    assert 0.02 < share < 0.95
+    assert 0.1 < accept < 0.95
 
 
 def test_a_flow_is_made_inside_of_a_program():

@@ -4,14 +4,26 @@ import functools
 import pickle
 import warnings
 
+import jax
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.flows.block import space_of
+from pymc_discrete.flows.model import FlowModel
+from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.steps.start import ATTEMPTS, dispersed
 from tests.tools.running import equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
+
+
+def flow_step(model):
+    """The step of a flow that was not trained, of the variables that have bounds."""
+    space = space_of(model, [v.name for v in model.discrete_value_vars if v.name != "k"])
+    learner = FlowModel(space, Perceptron(space.d, space.K, width=8, depth=1, key=jax.random.key(0)))
+    return pmd.FlowStep(learner.flow(learner.start(None), (0.0, 0.4, 1.0)), turn=0.4, model=model)
+
 
 STEPS = {
     "gwg": functools.partial(pmd.GibbsWithGradients, n_flips="adapt"),
@@ -23,6 +35,7 @@ STEPS = {
     "block gibbs": pmd.BlockGibbs,
     "tree gibbs": pmd.TreeGibbs,
     "auto": pmd.AutoStep,
+    "flow": flow_step,
 }
 TUNED = {
     "gwg": "n_flips",
@@ -70,7 +83,7 @@ def step(kind, discrete):
     return STEPS[kind](model=discrete)
 
 
-@pytest.mark.by_default("gwg", "auto")
+@pytest.mark.by_default("gwg", "auto", "flow")
 def test_draws_and_statistics(kind, step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=5, draws=5)
     before = discrete.initial_point()
@@ -79,11 +92,11 @@ def test_draws_and_statistics(kind, step, discrete):
         assert list(point) == list(before)
         assert all(point[k].dtype == before[k].dtype and point[k].shape == before[k].shape for k in before)
         assert stats.keys() == step.stats_dtypes_shapes.keys()
-        assert 0 <= stats["accept"] <= 1
+        assert 0 <= stats[step.summary[0]] <= 1
     assert all(np.array_equal(kept[k], before[k]) for k in kept)
 
 
-@pytest.mark.by_default("gwg", "auto")
+@pytest.mark.by_default("gwg", "auto", "flow")
 def test_setup_chain_starts_anew(step, discrete):
     def chain(seed, tune):
         step.setup_chain(np.random.default_rng(seed), tune=tune, draws=5)
@@ -96,7 +109,7 @@ def test_setup_chain_starts_anew(step, discrete):
     assert equal_walks(first, chain(0, 10))
 
 
-@pytest.mark.by_default("gwg", "auto")
+@pytest.mark.by_default("gwg", "auto", "flow")
 def test_saved_and_sent(step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=20, draws=5)
     point = walk(step, discrete.initial_point(), 8)[-1][0]
@@ -132,12 +145,13 @@ def test_tuning(name, discrete):
 
 @pytest.mark.by_default("pafs")
 def test_beside_nuts(kind, mixed):
-    idata = sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30, progressbar=True)
+    step = STEPS[kind](model=mixed)
+    idata = sample_with_pymc(mixed, step, draws=30, tune=30, progressbar=True)
     # float64 sums of a few terms
     np.testing.assert_allclose(lp_of(idata), logp_of(mixed, idata), rtol=1e-10) if lp_of(
         idata
     ).any() else None
-    assert "accept" in idata["sample_stats"]
+    assert step.summary[0] in idata["sample_stats"]
     assert same_draws(idata, sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30))
 
 
