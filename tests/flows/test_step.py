@@ -1,7 +1,6 @@
 """The step of a flow, in pm.sample and in pmd.sample; flows that were fitted."""
 
 import itertools
-import pickle
 
 import arviz as az
 import equinox as eqx
@@ -11,6 +10,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
 
 import pymc_discrete as pmd
 from pymc_discrete.flows import kernel
@@ -24,7 +24,7 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.points import Points
 from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.keys import collected
-from tests.tools.running import QUIET, equal_walks, sample_with_pymc, walk
+from tests.tools.running import QUIET, sample_with_pymc, walk
 from tests.tools.statistics import check_proportions
 
 VALUES = {"a": 2, "b": 2, "z": 3}
@@ -63,12 +63,16 @@ def without_local(caplog):
     return [r.getMessage() for r in caplog.records if "no local step" in r.getMessage()]
 
 
-@pytest.mark.parametrize("turn", [0.0, 0.5])
-@pytest.mark.by_default("0.0")
-def test_in_one_program(turn, model, posterior, caplog):
+@pytest.mark.parametrize(
+    ("turn", "first", "dtype"),
+    [(0.0, True, "float64"), (0.5, True, "float64"), (0.0, False, "float64")],
+)
+@pytest.mark.by_default("0.0-False-float64")
+def test_in_one_program(turn, first, dtype, model, posterior, caplog):
     with model:
         steps = [pmd.FlowStep(untrained(model), turn=turn), pmd.BlockGibbs()]
-        idata = pmd.sample(1500, tune=200, chains=4, step=steps, random_seed=3, **QUIET)
+        steps = steps if first else steps[::-1]
+        idata = pmd.sample(1500, tune=200, chains=4, step=steps, random_seed=3, dtype=dtype, **QUIET)
     check_proportions(idata["posterior"], [*VALUES], *posterior)
     accept = idata["sample_stats"]["flow_accept"]
     assert accept.ndim == 2
@@ -125,8 +129,10 @@ def test_a_chain_that_stands_still_is_settled_by_the_local_step(model):
 
 
 @pytest.mark.slow
-def test_in_pymc(model, posterior, caplog):
+@pytest.mark.parametrize("first", [True])
+def test_in_pymc(first, model, posterior, caplog):
     steps = [pmd.FlowStep(untrained(model), model=model), pmd.BlockGibbs(model=model)]
+    steps = steps if first else steps[::-1]
     idata = sample_with_pymc(model, steps, draws=2000, tune=200)
     check_proportions(idata["posterior"], [*VALUES], *posterior)
     assert 0.05 < idata["sample_stats"]["flow_accept"].mean() < 0.9
@@ -151,6 +157,36 @@ def test_beside_a_step_that_sums_out(together, model, posterior, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("integrating", "together"), [("flow", True)])
+def test_one_of_two_steps_integrates_coefficients_out(integrating, together):
+    """It draws them anew, so that the other one, which is given them, leaves the posterior as it is, too."""
+    X = np.array([[1.0, 0.9], [0.5, 0.7], [-1.0, -1.2], [0.2, 0.4]])
+    y = np.array([1.2, 0.3, -1.4, 0.9])
+    with pm.Model() as model:
+        g, b = pm.Bernoulli("g", [0.3, 0.6]), pm.Normal("b", 0, 1.5, shape=2)
+        c = pm.Normal("c", 0, 0.7)
+        pm.Normal("y", c + pt.dot(X, g * b), 1.0, observed=y)
+        options = {integrating: {"integrate": ["b"]}}
+        steps = [
+            pmd.FlowStep(untrained(model), **options.get("flow", {})),
+            pmd.BlockGibbs("g", **options.get("local", {})),
+        ]
+    if together:
+        idata = pmd.sample(1500, tune=500, chains=4, model=model, step=steps, random_seed=4, **QUIET)
+    else:
+        idata = sample_with_pymc(model, steps, draws=1500, tune=500, random_seed=4)
+    states = np.array(list(itertools.product((0, 1), repeat=2)))
+    logp = np.array(
+        [
+            multivariate_normal(np.zeros(4), np.eye(4) + 0.49 + 2.25 * (X * x) @ X.T).logpdf(y)
+            + np.log(np.where(x, [0.3, 0.6], [0.7, 0.4])).sum()
+            for x in states
+        ]
+    )
+    check_proportions(idata["posterior"], ["g"], states, np.exp(logp - logsumexp(logp)))
+
+
+@pytest.mark.slow
 def test_the_kernel_of_the_step(model, monkeypatch):
     """It leaves the enumerated target as it is, and one that forgets the way back does not."""
 
@@ -165,27 +201,6 @@ def test_the_kernel_of_the_step(model, monkeypatch):
     )
     with pytest.raises(AssertionError, match="not distributed as those before it"):
         checked()
-
-
-def test_what_pymc_asks_of_a_step(model):
-    step = pmd.FlowStep(untrained(model), model=model)
-
-    def chain(step, seed):
-        step.setup_chain(np.random.default_rng(seed), tune=3, draws=5)
-        return walk(step, model.initial_point(), 6)
-
-    first = chain(step, 0)
-    assert not equal_walks(first, chain(step, 1))
-    assert equal_walks(first, chain(step, 0))
-    for point, stats in first:
-        assert list(point) == list(model.initial_point())
-        assert stats.keys() == step.stats_dtypes_shapes.keys()
-    state = pickle.loads(pickle.dumps(step.sampling_state))
-    sent = pickle.loads(pickle.dumps(step))
-    rest = walk(step, first[-1][0])
-    assert equal_walks(rest, walk(sent, first[-1][0]))
-    step.sampling_state = state
-    assert equal_walks(rest, walk(step, first[-1][0]))
 
 
 @pytest.mark.slow
