@@ -65,7 +65,7 @@ def without_local(caplog):
 
 @pytest.mark.parametrize(
     ("turn", "first", "dtype"),
-    [(0.0, True, "float64"), (0.5, True, "float64"), (0.0, False, "float64")],
+    [(0.0, True, "float64"), (0.5, True, "float64"), (0.0, False, "float64"), (0.0, True, "float32")],
 )
 @pytest.mark.by_default("0.0-False-float64")
 def test_in_one_program(turn, first, dtype, model, posterior, caplog):
@@ -129,7 +129,7 @@ def test_a_chain_that_stands_still_is_settled_by_the_local_step(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [True])
+@pytest.mark.parametrize("first", [True, False])
 def test_in_pymc(first, model, posterior, caplog):
     steps = [pmd.FlowStep(untrained(model), model=model), pmd.BlockGibbs(model=model)]
     steps = steps if first else steps[::-1]
@@ -157,7 +157,7 @@ def test_beside_a_step_that_sums_out(together, model, posterior, caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("integrating", "together"), [("flow", True)])
+@pytest.mark.parametrize(("integrating", "together"), [("flow", True), ("local", True), ("flow", False)])
 def test_one_of_two_steps_integrates_coefficients_out(integrating, together):
     """It draws them anew, so that the other one, which is given them, leaves the posterior as it is, too."""
     X = np.array([[1.0, 0.9], [0.5, 0.7], [-1.0, -1.2], [0.2, 0.4]])
