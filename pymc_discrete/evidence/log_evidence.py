@@ -224,7 +224,7 @@ class Annealing:
             if draws is None:
                 back = self.posterior(states, self.chains)
             else:
-                convert = self.prior.converter()
+                convert = self.prior.convert
                 chosen = np.linspace(0, len(draws) - 1, self.chains).round().astype(int)
                 back = self.program.start([convert(draws[k]) for k in chosen])
             down = self.walk(back, rungs, path[::-1], "backward", 2)

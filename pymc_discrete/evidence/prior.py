@@ -1,6 +1,5 @@
 """Draws of the prior of a model, and where given draws lie among its values."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,9 @@ class Prior:
         self._start = {name: np.asarray(v) for name, v in model.initial_point().items() if name in fixed}
         self._rvs = [rv for rv in model.free_RVs if rv.name not in fixed]
         self._names = [str(model.rvs_to_values[rv].name) for rv in self._rvs]
-        self._values = [value_of(model, rv) for rv in self._rvs]
-        self._draw = compile_graph([], self._values, random_seed=seed, mode=MODE)
+        self._draw = compile_graph([], self._rvs, random_seed=seed, mode=MODE)
+        values = [value_of(model, rv) for rv in self._rvs]
+        self._convert = compile_graph(self._rvs, values, mode=MODE, on_unused_input="ignore")
 
     def draw(self) -> dict[str, np.ndarray]:
         """{value variable: value} of one draw.
@@ -38,11 +38,31 @@ class Prior:
             If a prior cannot be drawn from.
         """
         try:
-            with np.errstate(all="ignore"):  # outside of an ordered transform's domain, values are nan
-                values = self._draw()
+            drawn = [np.asarray(a) for a in self._draw()]
         except NotImplementedError as error:
             raise ValueError(self._refusal(error)) from error
-        return dict(zip(self._names, map(np.asarray, values), strict=True)) | self._start
+        return self._named(drawn)
+
+    def convert(self, draw: dict[str, Any]) -> dict[str, np.ndarray]:
+        """{value variable: value} of a draw {free variable: value}."""
+        return self._named([np.asarray(draw[str(rv.name)], rv.type.dtype) for rv in self._rvs])
+
+    def _named(self, drawn: list[np.ndarray]) -> dict[str, np.ndarray]:
+        """{value variable: value}, of values of the free variables.
+
+        A draw that was rounded to the end of its support has no finite value without bounds. It is moved
+        inside, to the next number.
+        """
+        with np.errstate(all="ignore"):  # outside of an ordered transform's domain, values are nan
+            values = [np.asarray(a) for a in self._convert(*drawn)]
+            for k, value in enumerate(values):
+                if not np.isinf(value).any():
+                    continue
+                for end in (np.inf, -np.inf):
+                    inside = [*drawn[:k], np.nextafter(drawn[k], drawn[k].dtype.type(end)), *drawn[k + 1 :]]
+                    moved = np.asarray(self._convert(*inside)[k])
+                    values[k] = np.where(np.isfinite(values[k]), values[k], moved)
+        return dict(zip(self._names, values, strict=True)) | self._start
 
     def _refusal(self, error: NotImplementedError) -> str:
         """Which variable cannot be drawn, and what to do."""
@@ -61,16 +81,6 @@ class Prior:
     def names(self) -> list[str]:
         """The names of the free variables."""
         return [str(rv.name) for rv in self._rvs]
-
-    def converter(self) -> Callable[..., dict[str, np.ndarray]]:
-        """A function ({free variable: value}) -> {value variable: value}."""
-        convert = compile_graph(self._rvs, self._values, mode=MODE, on_unused_input="ignore")
-
-        def convert_one(draw: dict[str, Any]) -> dict[str, np.ndarray]:
-            given = [np.asarray(draw[str(rv.name)], rv.type.dtype) for rv in self._rvs]
-            return dict(zip(self._names, map(np.asarray, convert(*given)), strict=True)) | self._start
-
-        return convert_one
 
 
 def value_of(model: pm.Model, rv: Variable) -> Variable:

@@ -152,14 +152,15 @@ def fit(
         Strength of the penalty on the norms of the tables of pairs (Grathwohl et al. 2021, Eq. 34).
     energy_l2 : float, strength of the penalty on the squares of the energies of data and draws, 1/nats
     ema : float in (0, 1), optional
-        Weight of the past in an exponential moving average of the parameters.
+        Weight of the past in an exponential moving average of the parameters, as Adam averages gradients: the
+        weights of all iterations are divided by their sum.
     evaluate : callable, optional
         (params) -> float, better if larger, such as a log likelihood of data that are held out.
     evaluate_every : int, optional
         Number of iterations between evaluations; by default a tenth of all.
     checkpoint : path of a file, optional
         The state is written to it now and then. A call with the same arguments goes on from there, to the
-        same result as without an interruption.
+        same result as without an interruption; one with others is refused.
     params : pytree, the parameters to start from; by default those of `model.start`
     seed : int
     progressbar : bool
@@ -216,7 +217,7 @@ def fit(
         raise ValueError(
             f"evaluate_every={every} is more than iterations={iterations}: nothing would be evaluated."
         )
-    averaged = () if ema is None else params
+    averaged = () if ema is None else jax.tree.map(jnp.zeros_like, params)
     record = Record(
         np.asarray(0),
         State(params, optimizer.init(params), objective.begin(key_kept, model, params), averaged),
@@ -227,11 +228,13 @@ def fit(
     store = None
     if checkpoint is not None:
         options = {"iterations": iterations, "chains": chains, "batch": batch, "seed": seed, "ema": ema}
-        store = Checkpoint(checkpoint, options | penalties | described(model, objective, observations))
+        of_program = {"program": fingerprint(descent, record.state)}
+        described_as = described(model, objective, observations)
+        store = Checkpoint(checkpoint, options | penalties | described_as | of_program)
         record = store.read(record) or record
     record = completed(record, descent, evaluate, every, store, progressbar)
     state = record.state
-    learned = state.params if ema is None else state.averaged
+    learned = descent.learned(state, iterations)
     return Fit(record.best if evaluate else learned, state.params, record.mismatch, record.scores, state.kept)
 
 
@@ -285,6 +288,12 @@ class Descent(NamedTuple):
             sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient))
         )
 
+    def learned(self, state: State, t: int) -> Any:
+        """The parameters after t iterations, averaged over them; those at the start have no weight."""
+        if self.ema is None:
+            return state.params
+        return jax.tree.map(lambda a: a / (1 - self.ema**t), state.averaged)
+
     def run(self, state: State, first: Any, count: Any) -> tuple[State, Any]:
         """The state after `count` iterations from number `first`, and (AT_ONCE,) their norms."""
 
@@ -322,7 +331,7 @@ def completed(
             check_finite(record.mismatch, first, now)
             record = record._replace(done=np.asarray(first + now), state=state)
             if evaluate and record.done % every == 0:
-                params = record.state.params if descent.ema is None else record.state.averaged
+                params = descent.learned(record.state, int(record.done))
                 record = evaluated(record, params, evaluate, int(record.done) // every - 1)
                 score = f", score {record.scores[int(record.done) // every - 1, 1]:.4g}"
             text = f"{now / max(seconds, 1e-9):,.3g} iterations/s, mismatch {record.mismatch[first]:.3g}"
@@ -442,3 +451,16 @@ def described(model: Learnable, objective: Objective, observations: Data) -> dic
     # a function's repr holds its address
     objective_text = re.sub(r" at 0x[0-9a-f]+", "", repr(objective))
     return {"model": type(model).__name__, "objective": objective_text, "data": f"{crc:08x}"}
+
+
+def fingerprint(descent: Descent, state: State) -> str:
+    """A checksum of what an iteration computes, with all constants, and of the state at the start.
+
+    It tells apart what arguments do not show: optimisers, networks, base distributions, samplers.
+    """
+    closed = jax.make_jaxpr(descent.iteration)(0, state)
+    crc = zlib.crc32(re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr)).encode())
+    for a in (*closed.consts, *jax.tree.leaves(state)):
+        is_key = jnp.issubdtype(jnp.result_type(a), jax.dtypes.prng_key)
+        crc = zlib.crc32(np.ascontiguousarray(jax.random.key_data(a) if is_key else a).tobytes(), crc)
+    return f"{crc:08x}"

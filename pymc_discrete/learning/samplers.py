@@ -283,9 +283,13 @@ class ReplayBuffer(MarkovChains):
         self, key: Any, density: Unnormalised, kept: Chains, chains: int, batch: Batch | None = None
     ) -> tuple[Any, Chains]:
         key_choice, key_move = jax.random.split(key)
-        chosen = jax.random.choice(key_choice, self.size, (chains,), replace=False)
+        chosen = self._chosen(key_choice, chains)
         moved = self.move(key_move, density, kept._replace(x=kept.x[chosen]))
         return moved.x, moved._replace(x=kept.x.at[chosen].set(moved.x))
+
+    def _chosen(self, key: Any, n: int) -> Any:
+        """(n,) int, the places of the chains that move in an iteration, all different."""
+        return jax.random.choice(key, self.size, (n,), replace=False)
 
 
 def resampled(key: Any, batch: Batch, n: int) -> Any:

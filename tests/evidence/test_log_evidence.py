@@ -199,6 +199,20 @@ def test_impossible_draws_of_the_prior_and_exact_draws():
         assert bias > 3 * logs.std() / np.sqrt(len(logs))
 
 
+def test_draws_of_the_prior_that_round_to_an_end_of_its_support():
+    """Two fifths of the draws of Beta(0.02, 0.02) are 0 or 1 in double precision, and where they are 1 the
+    likelihood is largest."""
+    with pm.Model() as model:
+        p = pm.Beta("p", 0.02, 0.02)
+        z = pm.Bernoulli("z", 0.5)
+        pm.Bernoulli("y", p, observed=[1, 1, 1])
+        pm.Normal("x", z, 1.0, observed=0.3)
+    mean = [0.02 + k for k in range(3)]
+    exact = np.log(np.prod(mean) / np.prod([0.04 + k for k in range(3)]))
+    exact += np.log(stats.norm.pdf(0.3, [0, 1]).mean())
+    check(pmd.log_evidence(model, chains=100, temperatures=50, random_seed=1, progressbar=False), exact)
+
+
 def test_counts_of_known_sums():
     """Along the path they move with their sums: by single counts no chain could leave its start."""
     A, totals, weights = np.array([[1, 1, 1, 0], [0, 0, 1, 1]]), [3, 3], np.array([1.0, -1.0, 2.0, 0.5])

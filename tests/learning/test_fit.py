@@ -13,7 +13,6 @@ import pytest
 
 from pymc_discrete import learning
 from pymc_discrete.kernels import discrete_langevin, path_auxiliary
-from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.storage import CheckpointError
 from tests.tools.processes import start_python
 
@@ -60,9 +59,9 @@ def test_average_and_evaluation():
     assert each.scores.tolist() == [[n + 1, -abs(n - 2)] for n in range(6)]
     for got, want in zip(jax.tree.leaves(each.params), jax.tree.leaves(iterates[2]), strict=True):
         np.testing.assert_array_equal(got, want)
-    average = MODEL.start(jax.random.split(key_of(0), 3)[0])
-    for params in iterates:
-        average = jax.tree.map(lambda a, p: 0.9 * a + 0.1 * p, average, params)
+    shares = 0.9 ** np.arange(len(iterates))[::-1]
+    shares /= shares.sum()
+    average = jax.tree.map(lambda *each: sum(w * p for w, p in zip(shares, each, strict=True)), *iterates)
     averaged = short(iterations=6, ema=0.9)
     for got, want in zip(jax.tree.leaves(averaged.params), jax.tree.leaves(average), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-12)
@@ -117,6 +116,9 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
         short(**options, seed=1)
     with pytest.raises(CheckpointError, match="holds a fit with data="):
         short({"x": 1 - DATA["x"]}, **options)
+    for changed in ({"optimizer": optax.adam(0.02)}, {"params": jax.tree.map(jnp.ones_like, whole.params)}):
+        with pytest.raises(CheckpointError, match="holds a fit with program="):
+            short(**options | changed)
     options["checkpoint"].write_bytes(options["checkpoint"].read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"fit\.npz is damaged.*Delete it to begin again"):
         short(**options)
