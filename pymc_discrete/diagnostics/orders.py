@@ -82,8 +82,10 @@ def effective_share(lp: np.ndarray) -> float:
     """
     from arviz_stats.base import array_stats  # imported only here, as that takes long
 
-    sizes = [float(array_stats.ess(of_chain[None], method="mean")) for of_chain in lp]
-    return float(np.clip(np.nanmean(sizes) / lp.shape[1], 1 / lp.shape[1], 1.0))
+    draws = lp.shape[1]
+    sizes = np.array([array_stats.ess(of_chain[None], method="mean") for of_chain in lp])
+    known = np.where(np.isfinite(sizes), sizes, draws)  # a constant has none
+    return float(np.clip(known.mean() / draws, 1 / draws, 1.0))
 
 
 def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:

@@ -292,7 +292,7 @@ class Descent(NamedTuple):
         """The parameters after t iterations, averaged over them; those at the start have no weight."""
         if self.ema is None:
             return state.params
-        return jax.tree.map(lambda a: a / (1 - self.ema**t), state.averaged)
+        return jax.tree.map(lambda a: jnp.asarray(a) / (1 - self.ema**t), state.averaged)
 
     def run(self, state: State, first: Any, count: Any) -> tuple[State, Any]:
         """The state after `count` iterations from number `first`, and (AT_ONCE,) their norms."""

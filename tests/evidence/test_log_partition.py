@@ -120,7 +120,7 @@ def test_planted_errors_are_found(small, monkeypatch):
     assert max(z_of(found.forward, exact), z_of(found.backward, exact)) > 2 * LARGEST_Z
     # a wrong sign in the increments of the weights
     monkeypatch.setattr(module, "log_base", lambda *args: -log_base(*args))
-    found = both(small)
+    found = both(small, block_gibbs())  # a kernel that is new has a program of its own, with the error
     assert min(z_of(found.forward, exact), z_of(found.backward, exact)) > 2 * LARGEST_Z
 
 

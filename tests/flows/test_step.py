@@ -17,8 +17,6 @@ from pymc_discrete.flows import kernel
 from pymc_discrete.flows.block import space_of
 from pymc_discrete.flows.model import FlowModel
 from pymc_discrete.flows.networks import Perceptron
-from pymc_discrete.flows.paths import PATHS
-from pymc_discrete.flows.sources import SOURCES
 from pymc_discrete.sampling.assembly import steps_of
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.points import Points
@@ -81,8 +79,7 @@ def test_in_one_program(turn, first, dtype, model, posterior, caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("path", "source"), [("quadratic", "mask"), ("noise", "uniform")])
 def test_alone(path, source, model, posterior, caplog):
     """An untrained flow reaches all states by itself."""
     with model:
