@@ -7,7 +7,7 @@ AGREE = 0.1  # two chains agree if the mean total variation distance of their la
 FEWEST, EACH = 10, 3
 SITES, DRAWS = 1000, 1000  # largest numbers of sites and of draws that are compared; they are evenly spaced
 IN_ALL = 2000  # largest number of draws of all chains that are permuted
-# Mean log densities are alike if they differ by at most so many standard errors, and so many nats.
+# Two mean log densities count as equal if they differ by at most ERRORS standard errors and SLIGHT nats more.
 ERRORS, SLIGHT = 4.0, 0.1
 
 
@@ -63,8 +63,10 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     if same.all() or 2 * unlike(found, K) > unlike(given, K):
         return None
     lp = np.broadcast_to(lp[:, ::every], x.shape[:2])
-    share, lp = effective_share(lp), lp.reshape(-1)
-    if not as_probable(lp[same], lp[~same], share):
+    ordered = same.reshape(lp.shape)
+    # without the means of both sets, by which draws would count as few where chains seldom go between these
+    share = effective_share(lp - np.where(ordered, lp[ordered].mean(), lp[~ordered].mean()))
+    if not as_probable(lp[ordered], lp[~ordered], share):
         return None
     return found.reshape(x.shape)
 
@@ -78,7 +80,7 @@ def unlike(draws: np.ndarray, K: int) -> float:
 def effective_share(lp: np.ndarray) -> float:
     """The effective sample size of the mean of log densities (chains, draws), as a share of the draws.
 
-    Each chain has its own, so that chains in modes of different probability count as mixing within them.
+    It is found for each chain alone and averaged, so that differences between chains do not lower it.
     """
     from arviz_stats.base import array_stats  # imported only here, as that takes long
 

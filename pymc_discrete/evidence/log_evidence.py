@@ -224,9 +224,8 @@ class Annealing:
             if draws is None:
                 back = self.posterior(states, self.chains)
             else:
-                convert = self.prior.convert
                 chosen = np.linspace(0, len(draws) - 1, self.chains).round().astype(int)
-                back = self.program.start([convert(draws[k]) for k in chosen])
+                back = self.program.start([self.prior.convert(draws[k]) for k in chosen])
             down = self.walk(back, rungs, path[::-1], "backward", 2)
             if not np.isfinite(down).all():
                 raise ValueError("The likelihood of some of the draws is 0. Pass draws of the posterior.")

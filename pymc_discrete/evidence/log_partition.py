@@ -130,9 +130,9 @@ def log_partition(
     return result
 
 
-@cache  # programs are compiled for each kernel that is made
+@cache  # JAX compiles anew for each kernel object, so that one is kept
 def usual_kernel(exact: bool) -> tuple[Kernel, dict[str, Any]]:
-    """The kernel for a target whose differences are exact, or estimated by its gradient."""
+    """The kernel where none is given: block Gibbs if differences are exact, else Gibbs-With-Gradients."""
     return block_gibbs() if exact else gibbs_with_gradients()
 
 

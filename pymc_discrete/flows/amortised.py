@@ -106,10 +106,11 @@ class AmortisedFlow:
     flow : Flow, for the mean data
     target : Target
         The log density of unknowns and data together, nats, with the data as its input.
+    covariates : [(pm.Data of the model, the value with which the flow was fitted)]
     """
 
-    def __init__(self, flow: Flow, pairs: Pairs, target: Target, fitted_with: list[tuple[Any, np.ndarray]]):
-        self.flow, self.target, self._pairs, self._fitted_with = flow, target, pairs, fitted_with
+    def __init__(self, flow: Flow, pairs: Pairs, target: Target, covariates: list[tuple[Any, np.ndarray]]):
+        self.flow, self.target, self._pairs, self.covariates = flow, target, pairs, covariates
 
     @property
     def names(self) -> list[str]:
@@ -199,7 +200,7 @@ class AmortisedFlow:
     def _checked(self, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The data as arrays, in the order of `given`."""
         shapes = self._pairs.shapes
-        if changed := [v.name for v, value in self._fitted_with if not np.array_equal(v.get_value(), value)]:
+        if changed := [v.name for v, value in self.covariates if not np.array_equal(v.get_value(), value)]:
             raise ValueError(
                 f"{shown(changed)} of the model has another value than when the flow was fitted, which "
                 "answers for that one only. Fit it again, or set the value back with pm.set_data."

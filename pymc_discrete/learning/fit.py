@@ -160,7 +160,7 @@ def fit(
         Number of iterations between evaluations; by default a tenth of all.
     checkpoint : path of a file, optional
         The state is written to it now and then. A call with the same arguments goes on from there, to the
-        same result as without an interruption; one with others is refused.
+        same result as without an interruption; one that would learn otherwise is refused.
     params : pytree, the parameters to start from; by default those of `model.start`
     seed : int
     progressbar : bool
@@ -228,9 +228,8 @@ def fit(
     store = None
     if checkpoint is not None:
         options = {"iterations": iterations, "chains": chains, "batch": batch, "seed": seed, "ema": ema}
-        of_program = {"program": fingerprint(descent, record.state)}
-        described_as = described(model, objective, observations)
-        store = Checkpoint(checkpoint, options | penalties | described_as | of_program)
+        options |= penalties | described(model, objective, observations)
+        store = Checkpoint(checkpoint, options | {"program": fingerprint(descent, record.state)})
         record = store.read(record) or record
     record = completed(record, descent, evaluate, every, store, progressbar)
     state = record.state

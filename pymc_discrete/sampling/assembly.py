@@ -92,6 +92,7 @@ def steps_of(
     ]
     vectors = moved_together(model, left, point)  # which are summed out only where they are named
     left = [name for name in left if name not in vectors]
+    # those that only a flow's step moves, which takes another step beside it
     lent = [str(v.name) for v in model.discrete_value_vars if v.name in {*assigned} - {*unshared}]
     stays = {*assigned, *fixed}
     moved = [str(v.name) for v in model.continuous_value_vars if v.name not in stays]
@@ -158,11 +159,11 @@ def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | Custom
 
 
 def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:
-    """The discrete variables to sum out, among those that no step has to itself; None for none.
+    """The discrete variables to sum out, or None if there are none.
 
     Parameters
     ----------
-    names : discrete variables that no step has to itself
+    names : discrete variables without a step, or with a flow's step only, which moves them beside another
     moved : continuous variables that NUTS moves
     collapse : as in `sample`
     """

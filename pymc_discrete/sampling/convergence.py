@@ -35,7 +35,7 @@ _log = logging.getLogger("pymc.discrete")
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
 AT_ONCE = 2**24
 LEAST, LARGEST_RHAT = 100, 1.01  # of effective draws per chain, and of R-hat, as in PyMC's own checks
-APART = 1.5  # R-hat of chains that more draws do not bring together
+APART = 1.5  # R-hat from which chains are taken to be in different modes
 SHOWN = 3  # largest number of chains that a message names one by one
 
 
@@ -186,8 +186,8 @@ def slow_categories(run: Run) -> list[str]:
     remedy = "Draw more"
     if largest > APART:
         remedy = (
-            "Chains stay in different modes: take a step that moves sites together "
-            "(pmd.PathAuxiliary), or pmd.FlowStep, whose flow is fitted to these draws"
+            "The chains seem to be in different modes: if more draws do not join them, take a step that "
+            "moves sites together (pmd.PathAuxiliary), or pmd.FlowStep, whose flow is fitted to these draws"
         )
     return [
         *said,

@@ -1,4 +1,8 @@
-"""Variables that a step shares with another one, in `pm.sample`, where a step does not see the others."""
+"""Variables that two steps move in turn: a flow's step, which leads between modes, and a local one beside it.
+
+In `pm.sample` a step knows only the values that it is given, and not which step made them. A step that takes
+another one beside it (`DiscreteStep.shared`) therefore writes down with which values it ended.
+"""
 
 from collections.abc import Iterable
 
@@ -7,28 +11,29 @@ from pymc.blocking import PointType
 
 from pymc_discrete.targets.names import shown
 
-# {variable: where a step that shares it left it, until another one has had its turn}, in this process
+# {variable: the values with which such a step ended its last draw}, in this process. An entry is removed once
+# a local step has made its draw of the variable.
 _left: dict[str, np.ndarray] = {}
 
 
 def leave(values: PointType) -> None:
-    """Note where a step that shares these variables has left them."""
+    """Write down the values {variable: array} with which a flow's step ends its draw."""
     _left.update(values)
 
 
 def take(names: Iterable[str]) -> None:
-    """Note that a step which does not share these variables has had its turn."""
+    """Remove what a flow's step wrote down of these variables, as a local step has made its draw of them."""
     for name in names:
         _left.pop(name, None)
 
 
 def untouched(names: Iterable[str], point: PointType) -> list[str]:
-    """Those variables that a step which shares them was the last to move, as far as this process knows."""
+    """Those of the variables that have, in `point`, the values that a flow's step wrote down last."""
     return [name for name in names if np.array_equal(point[name], _left.get(name, ()))]
 
 
 def without_local(step: str, names: Iterable[str]) -> str:
-    """The warning for variables that no other step moves than those which are to share them."""
+    """The warning that no local step moves these variables beside a flow's step."""
     return (
         f"{step}: no local step moves {shown(names)} beside it, and where few of its proposals are accepted "
         f"the chain stands still. Add one: pmd.BlockGibbs([{shown(names)}])."

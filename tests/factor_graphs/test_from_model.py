@@ -254,3 +254,8 @@ def test_potential_refuses():
         match=r"'z' has shape \(3,\) in the graph, and the tensor given for it has shape \(None, None\)",
     ):
         graph.potential({"x": pt.lvector(), "z": pt.lmatrix(), "k": pt.lvector(), "y": pt.lvector()})
+    (first, *_), given = graph.space.variables, [pt.zeros(v.shape, int) for v in graph.space.variables]
+    tensors = dict(zip((v.name for v in graph.space.variables), given, strict=True))
+    tensors[first.name] = pm.Poisson.dist(1.0, shape=first.shape)
+    with pytest.raises(ValueError, match=f"the variable given for it may have other values.*{first.name}"):
+        graph.potential(tensors)

@@ -209,6 +209,7 @@ SWITCHED = [
     ),
     (labelled((0, 1, 2), (0, 1, 2)), (0, 0), None),
     (labelled((0, 1, 2), (1, 2, 0)), (0, 40), None),  # another mode: no symmetry keeps its density
+    (labelled((0, 1, 2), (1, 2, 0)), (0, 1), None),  # nor one whose densities overlap
     (merged(), (0, 0), None),
     (labelled((0, 1, 2), (1, 2, 0))[:, :, :2], (0, 0), None),  # of two sites any two can be exchanged
     (R.integers(0, 3, (2, DRAWS, SITES)), (0, 0), None),
@@ -231,6 +232,8 @@ def test_labels_in_another_order_are_recognised_first(draws, density, said, scal
     check_convergence(from_dict({"posterior": posterior, "sample_stats": {"lp": lp}}), model)
     lines = log()
     assert any("label switching" in line for line in lines) == (said is not None)
+    if any(density):
+        assert any("in different modes" in line and "pmd.FlowStep" in line for line in lines)
     if said is not None:
         assert said in lines[0]
         assert lines[0].startswith(
@@ -238,7 +241,9 @@ def test_labels_in_another_order_are_recognised_first(draws, density, said, scal
         )
 
 
-@pytest.mark.parametrize(("lower", "said"), [(0.0, "change within chains"), (40.0, "mix slowly")])
+@pytest.mark.parametrize(
+    ("lower", "said"), [(0.0, "change within chains"), (1.0, "mix slowly"), (40.0, "mix slowly")]
+)
 def test_labels_that_change_within_chains_are_no_slow_mixing(lower, said, log):
     """Unless the density is another one in each order."""
     draws, other = labelled((0, 1, 2), (0, 1, 2)), labelled((1, 2, 0), (1, 2, 0))
