@@ -1,11 +1,14 @@
 """The log density of continuous variables, rewritten to be evaluated fast, against PyMC's own."""
 
+import functools
+
 import jax
 import numpy as np
 import pymc as pm
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
+from pytensor import function
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
@@ -105,3 +108,42 @@ def test_a_check_fails_where_one_element_does():
     for at, logp in ((0.5, -np.inf), (1.5, 0.0)):
         density, numbers = ContinuousDensity.of(model, ["a"], {"a": np.array(at)})
         assert float(density.block(np.array([at]), density.others({"a": np.array(at)} | numbers))) == logp
+
+
+def any_number(r, pool, depth=2):
+    """A random vector: a sum, product, join or maximum of one to four others."""
+    if depth == 0:
+        return pool[r.integers(len(pool))]
+    parts = [any_number(r, pool, depth - 1) for _ in range(r.integers(1, 5))]
+    combine = [
+        lambda *v: pt.add(*v) if len(v) > 1 else v[0],
+        lambda *v: pt.mul(*v) if len(v) > 1 else pt.log1p(pt.exp(v[0])),
+        lambda *v: functools.reduce(pt.maximum, v),
+        lambda *v: pt.concatenate([u[:2] for u in v])[-3:].sum() + v[0],
+        lambda *v: pt.stack([u[0] for u in v]).sum() * v[-1],
+    ]
+    return combine[r.integers(len(combine))](*parts)
+
+
+def of_any_number_of_inputs():
+    """Switches between sums, products and joins of different numbers of inputs."""
+    r = np.random.default_rng(3)
+    a, b = pm.Normal("a", 0, 1, shape=4), pm.Normal("b", 0, 1)
+    z = [pm.Bernoulli(f"z{n}", 0.5, shape=4) for n in range(4)]
+    pool = [a, b * np.ones(4), a * z[0], pt.constant(np.linspace(-1, 1, 4)), pt.sigmoid(a)]
+    for n in range(16):
+        sides = [pt.log1p(pt.exp(any_number(r, pool))), pt.log1p(pt.exp(any_number(r, pool)))]
+        if n % 2:
+            sides = [any_number(r, pool), any_number(r, pool)]
+        pm.Potential(f"p{n}", 0.1 * pt.tanh(pt.switch(z[n % 4], *sides)))
+
+
+def test_operations_of_any_number_of_inputs():
+    model, point, density, full = densities(of_any_number_of_inputs)
+    terms = [*density._terms, *(t for _, t in density.graph.untouched)]
+    each = function(
+        density._inputs, [pt.sum(t) for t in terms], mode="FAST_COMPILE", on_unused_input="ignore"
+    )
+    by_pymc = model.compile_logp(sum=False, mode="FAST_COMPILE")(point)
+    total = sum(each(*density.graph.arguments(full)))
+    np.testing.assert_allclose(total, sum(np.sum(a) for a in by_pymc))

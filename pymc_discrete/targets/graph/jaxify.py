@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 # importing the PyTensor dispatch does not start a JAX backend
@@ -52,7 +53,8 @@ class JaxFunction:
 
     The graph is rewritten for JAX when the function is made, and converted at the first call: the conversion
     puts its constants on the device, which starts JAX. Numbers have the width that JAX is set to at the call
-    (`jax.enable_x64`), whatever the dtypes in the graph.
+    (`jax.enable_x64`), whatever the dtypes in the graph. NumPy arrays may be passed beside values that JAX
+    traces, which do not index NumPy's own arrays.
 
     Parameters
     ----------
@@ -79,7 +81,9 @@ class JaxFunction:
                     self._converted[x64] = fgraph_to_python(
                         self._graph, self._convert, type_conversion_fn=placed, fgraph_name="function"
                     )
-        return self._converted[x64](*args)
+        return self._converted[x64](
+            *(jnp.asarray(a) if isinstance(a, np.ndarray | np.generic) else a for a in args)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_converted": {}}

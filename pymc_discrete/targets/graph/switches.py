@@ -30,6 +30,8 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
         if f is None or f != g:
             return None
         inputs = list(a.owner.inputs)
+        if len(inputs) != len(b.owner.inputs):  # sums and products of any number of terms are one operation
+            return None
         different = [n for n, pair in enumerate(zip(inputs, b.owner.inputs, strict=True)) if not same(*pair)]
         if len(different) != 1:
             return None
