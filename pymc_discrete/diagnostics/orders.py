@@ -71,6 +71,17 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     return found.reshape(x.shape)
 
 
+def orders_of_draws(draws: np.ndarray) -> np.ndarray:
+    """(chains, draws, K) int, the permutations by which `in_one_order` makes draws agree."""
+    from pymc_discrete.diagnostics.relabel import by_agreement, matched  # as SciPy takes long to import
+
+    x = thinned([draws], most=draws.shape[1]).astype(int)
+    K = 1 + int(x.max(initial=0))
+    flat = x.reshape(-1, x.shape[2])
+    reference = by_agreement(flat[:: -(-len(flat) // IN_ALL)], K)
+    return matched(flat, reference, K)[0].reshape(*x.shape[:2], K)
+
+
 def unlike(draws: np.ndarray, K: int) -> float:
     """The probability that a site has different labels in two draws (n, sites), averaged over sites."""
     shares = np.stack([(draws == k).mean(axis=0) for k in range(K)])
@@ -99,15 +110,15 @@ def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:
     return bool(abs(a.mean() - b.mean()) <= ERRORS * error + SLIGHT)
 
 
-def thinned(variables: list[np.ndarray]) -> np.ndarray:
-    """(chains, n, m), at most `DRAWS` draws of at most `SITES` sites of variables (chains, draws, ...)."""
+def thinned(variables: list[np.ndarray], most: int = DRAWS) -> np.ndarray:
+    """(chains, n, m), at most so many draws of at most `SITES` sites of variables (chains, draws, ...)."""
     draws = variables[0].shape[1]
     sizes = [int(np.prod(a.shape[2:], dtype=int)) for a in variables]
     parts = []
     for a, size in zip(variables, sizes, strict=True):
         kept = np.arange(0, size, -(-sum(sizes) // SITES))
         index = np.unravel_index(kept, a.shape[2:]) if a.ndim > 2 else (None,)
-        parts.append(a[:, :: -(-draws // DRAWS)][(slice(None), slice(None), *index)])
+        parts.append(a[:, :: -(-draws // most)][(slice(None), slice(None), *index)])
     return np.concatenate(parts, axis=2)
 
 

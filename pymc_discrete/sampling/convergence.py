@@ -21,10 +21,11 @@ from xarray import DataTree
 
 from pymc_discrete.diagnostics.draws import some_elements
 from pymc_discrete.diagnostics.effective import categorical_ess
-from pymc_discrete.diagnostics.orders import relabelled
+from pymc_discrete.diagnostics.orders import orders_of_draws, relabelled
 from pymc_discrete.diagnostics.rhat import categorical_rhat
 from pymc_discrete.diagnostics.summary import labels_switch, moved
 from pymc_discrete.sampling import labels
+from pymc_discrete.sampling.labels import LARGEST_RHAT, LEAST
 from pymc_discrete.sampling.tied import Slow, tied
 from pymc_discrete.steps.standing import FEW, FEWEST, Leaving, by_chance, held
 from pymc_discrete.steps.ties import called
@@ -34,7 +35,6 @@ _log = logging.getLogger("pymc.discrete")
 
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
 AT_ONCE = 2**24
-LEAST, LARGEST_RHAT = 100, 1.01  # of effective draws per chain, and of R-hat, as in PyMC's own checks
 APART = 1.5  # R-hat from which chains are taken to be in different modes
 SHOWN = 3  # largest number of chains that a message names one by one
 
@@ -74,7 +74,7 @@ class Run:
         by_message: dict[str, SamplerWarning] = {}
         # R-hat of an element that never moves divides 0 by 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            for part in parts(self.tree, self.model, self.categories):
+            for part in parts(self.tree, self.in_order, self.model, self.categories):
                 if part["posterior"].data_vars:
                     warnings = run_convergence_checks(part, self.model)
                 else:
@@ -96,6 +96,50 @@ class Run:
         for name, (ess, rhat) in found.items():
             self._slow.add(name, ess / posterior.sizes["chain"], rhat)
         return found
+
+    @cached_property
+    def within(self) -> list[str]:
+        """The variables of categories that mix slowly, and well once the labels of draws are permuted."""
+        posterior, lp = self.tree["posterior"], np.asarray(self.tree["sample_stats"]["lp"])
+        return [
+            name
+            for name, slow in self.slow_categories.items()
+            if slow.any() and posterior[name].ndim > 2 and labels_switch(posterior[name].data, lp)
+        ]
+
+    @cached_property
+    def slow_categories(self) -> dict[str, np.ndarray]:
+        """{variable: (elements,) bool, which mix slowly}, of labels that all chains have in one order."""
+        chains = self.tree["posterior"].sizes["chain"]
+        return {
+            # an element whose R-hat is infinite never moved, of which another check speaks
+            name: ((ess < LEAST * chains) | (rhat > LARGEST_RHAT)) & ~np.isinf(rhat)
+            for name, (ess, rhat) in self.mixing.items()
+            if labels.order_of(name, self.orders) is None
+        }
+
+    @cached_property
+    def of_labels(self) -> dict[str, np.ndarray]:
+        """{variable: draws} of what belongs to labels that are switched, with these in one order."""
+        posterior = self.tree["posterior"]
+        if posterior.sizes["draw"] < FEWEST:
+            return {}
+        to_new = [orders[:, None] for orders in self.orders.values()]
+        to_new += [orders_of_draws(posterior[name].data) for name in self.within]
+        found = {}
+        for name in [str(v.name) for v in self.model.free_RVs if to_new and v.name in posterior.data_vars]:
+            draws = posterior[name].data
+            if name not in self.categories and 0 < draws.size <= AT_ONCE:
+                permuted = labels.in_order(draws, to_new)
+                if permuted is not draws:
+                    found[name] = permuted
+        return found
+
+    @property
+    def in_order(self) -> xr.Dataset:
+        """The posterior, with what belongs to labels that are switched in one order."""
+        posterior = self.tree["posterior"].to_dataset()
+        return posterior.assign({name: (posterior[name].dims, x) for name, x in self.of_labels.items()})
 
     @cached_property
     def _slow(self) -> Slow:
@@ -131,8 +175,13 @@ def still_trajectories(run: Run) -> list[str]:
 
 
 def switched_labels(run: Run) -> list[str]:
-    """Warnings of labels that chains have in another order, which may be the cause of later warnings."""
-    return [labels.message(names, order) for names, order in run.orders.items()]
+    """One warning of all labels that are in another order, in other chains or within them.
+
+    Later checks are of draws with the labels in one order.
+    """
+    if not run.orders and not run.within:
+        return []
+    return [labels.message(run.orders, run.within, list(run.of_labels))]
 
 
 def never_moved(run: Run) -> list[str]:
@@ -162,22 +211,15 @@ def slowest_by_name(run: Run) -> list[str]:
 
 
 def slow_categories(run: Run) -> list[str]:
-    """Warnings of categories whose indicators mix slowly, and of those that do only since labels change."""
+    """A warning of categories whose indicators mix slowly, other than since labels change."""
     chains = run.tree["posterior"].sizes["chain"]
     bad = {
-        name: (ess, rhat, slow)
-        for name, (ess, rhat) in run.mixing.items()
-        if labels.order_of(name, run.orders) is None  # of those that are switched another check speaks
-        # an element whose R-hat is infinite never moved, of which another check speaks
-        for slow in [((ess < LEAST * chains) | (rhat > LARGEST_RHAT)) & ~np.isinf(rhat)]
-        if slow.any()
+        name: (*run.mixing[name], slow)
+        for name, slow in run.slow_categories.items()
+        if slow.any() and name not in run.within
     }
-    posterior, lp = run.tree["posterior"], np.asarray(run.tree["sample_stats"]["lp"])
-    within = [name for name in bad if posterior[name].ndim > 2 and labels_switch(posterior[name].data, lp)]
-    said = [labels.message_within(within)] if within else []
-    bad = {name: found for name, found in bad.items() if name not in within}
     if not bad:
-        return said
+        return []
     count = sum(int(slow.sum()) for _, _, slow in bad.values())
     of = sum(slow.size for _, _, slow in bad.values())
     least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / chains
@@ -190,7 +232,6 @@ def slow_categories(run: Run) -> list[str]:
             "moves sites together (pmd.PathAuxiliary), or pmd.FlowStep, whose flow is fitted to these draws"
         )
     return [
-        *said,
         f"{elements} slowly: of a category of the worst there are {least:.0f} effective draws per chain, and "
         f"R-hat is up to {largest:.2f}. {remedy}; pmd.summary has a row for each element.",
     ]
@@ -211,7 +252,10 @@ OF_ONE_DRAW = (warnings_of_pymc,)  # the checks that a single draw of each chain
 
 
 def check_convergence(
-    tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None
+    tree: DataTree,
+    model: pm.Model,
+    leaving: Callable[[], dict[str, Leaving]] | None = None,
+    finished: bool = False,
 ) -> None:
     """Log the warnings that the draws of a run give cause for, one line each.
 
@@ -221,9 +265,18 @@ def check_convergence(
     leaving : () -> {discrete variable: Leaving}, optional
         How probable it is that its sites change, at the last points of the chains. Called only if some
         element never moved.
+    finished
+        Whether the draws are read from the folder of a run that had ended, which said already at length that
+        labels are switched.
     """
     run = Run(tree, model, leaving)
     for check in CHECKS if tree["posterior"].sizes["draw"] > 1 else OF_ONE_DRAW:
+        if finished and check is switched_labels:
+            if switched := [*(name for group in run.orders for name in group), *run.within]:
+                _log.info(
+                    f"The labels of {shown(switched)} are switched: pmd.relabel puts them in one order."
+                )
+            continue
         for warning in check(run):
             if isinstance(warning, SamplerWarning):
                 log_warnings([warning])
@@ -264,13 +317,15 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
     return xr.Dataset(arrays)
 
 
-def parts(tree: DataTree, model: pm.Model, categories: Sequence[str]) -> Iterator[DataTree]:
-    """What PyMC's checks are to look at: the tree without categories.
+def parts(
+    tree: DataTree, posterior: xr.Dataset, model: pm.Model, categories: Sequence[str]
+) -> Iterator[DataTree]:
+    """What PyMC's checks are to look at: the statistics of a tree, and a posterior without categories.
 
     If it has too many draws, its statistics come first and then trees of a few elements each. PyMC also says
     when chains are too few or too short: where there are categories only, a constant stands for them.
     """
-    posterior, stats = tree["posterior"], tree["sample_stats"].to_dataset()
+    stats = tree["sample_stats"].to_dataset()
     names = [str(v.name) for v in model.free_RVs if v.name in posterior.data_vars]
     others = [name for name in names if name not in categories]
     if names and not others:
@@ -283,7 +338,7 @@ def parts(tree: DataTree, model: pm.Model, categories: Sequence[str]) -> Iterato
         )
         return
     if sum(posterior[name].size for name in others) <= AT_ONCE:
-        yield DataTree.from_dict({"posterior": posterior.to_dataset()[others], "sample_stats": stats})
+        yield DataTree.from_dict({"posterior": posterior[others], "sample_stats": stats})
         return
     yield DataTree.from_dict({"posterior": xr.Dataset(), "sample_stats": stats})
     for name in others:
@@ -333,7 +388,8 @@ def immobile_variables(run: Run) -> list[str]:
         stands_still = immobile.all(axis=0).any() or immobile.all(axis=1).any()
         known = run.known.get(name) if stands_still else None
         finding = find(immobile, begin, draws.shape[1], known, in_order)
-        if finding is None:
+        # of labels that chains have in another order `switched_labels` speaks
+        if finding is None or finding.why == "labels":
             continue
         if finding.kind == "apart" and not finding.why and run.leaving is not None:
             exact = name not in run.known or run.known[name].joint  # summed out, or drawn as a whole
@@ -366,7 +422,7 @@ class Finding(NamedTuple):
     elements : number of elements that have more than one possible value
     differing : number of elements that differ between chains, for "apart"
     chains : (the chains that never moved, the number of all chains), for "some"
-    why : the explanation: "labels", "modes" or nothing for "apart", text for "all"
+    why : the explanation: "labels", "modes" or nothing for "apart", text for "all"; "labels" is not reported
     lp : mean log density of each chain, for "modes"
     """
 
@@ -437,8 +493,6 @@ def message(names: list[str], finding: Finding) -> str:
             f"{shown(names)} {disagree} between chains: {they} never moved within a chain and {differ} from "
             "chain to chain"
         )
-        if finding.why == "labels":
-            return f"{text}, as labels do that are switched: with the labels of chain 0 all agree."
         if finding.why == "modes":
             means = ", ".join(f"{lp:.1f}" for lp in finding.lp)
             return (

@@ -216,6 +216,7 @@ def sample(
             "dtype": dtype,
         }
         store = store_of(checkpoint, settings, model, var_names, initvals)
+        finished = store.done(POSTERIOR) == draws
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
         shown = bool(progressbar) and jax.process_index() == 0
@@ -265,7 +266,7 @@ def sample(
     stats = store.read(POSTERIOR, "stats")
     tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood)
     if compute_convergence_checks:
-        check_convergence(tree, model, partial(leaving, run, dtype))
+        check_convergence(tree, model, partial(leaving, run, dtype), finished)
         for text in conclusions:
             _log.warning(text)
     return tree

@@ -262,14 +262,77 @@ def test_switched_labels_that_stand_still_are_no_other_mode(log):
     with pm.Model() as model:
         pm.Categorical("z", np.full(3, 1 / 3), shape=SITES)
     for orders, said in (
-        (((0, 1, 2), (1, 2, 0)), "as labels do that are switched"),
+        (((0, 1, 2), (1, 2, 0)), "differs between chains by labels only"),
         (((0, 1, 2), (0, 1, 1)), "try another step"),
     ):
         draws = labelled(*orders, noise=0.0)
         check_convergence(
             from_dict({"posterior": {"z": draws}, "sample_stats": {"lp": np.zeros(draws.shape[:2])}}), model
         )
-        assert said in "".join(line for line in log() if "disagrees between chains" in line)
+        (line,) = [line for line in log() if "'z'" in line]
+        assert said in line
+
+
+ORDERS = {
+    "between chains": np.tile([[[0, 1, 2]], [[1, 2, 0]], [[0, 1, 2]], [[2, 1, 0]]], (1, DRAWS, 1)),
+    "within chains": np.where(
+        (np.arange(DRAWS) // 100 + np.arange(4)[:, None])[..., None] % 2, [0, 1, 2], [1, 2, 0]
+    ),
+}
+
+
+def of_mixture(to_new, apart=False):
+    """Draws of labels, means, weights and a transition matrix, permuted; `apart` if a mean has two modes."""
+    r = np.random.default_rng(2)
+    c, d = np.arange(4)[:, None, None], np.arange(DRAWS)[:, None]
+    to_old = np.argsort(to_new, axis=2)
+    z = np.where(r.random((4, DRAWS, SITES)) < 0.02, r.integers(0, 3, (4, DRAWS, SITES)), TRUTH)
+    mu = np.arange(3.0) + 0.1 * r.normal(size=(4, DRAWS, 3))
+    mu[2:, :, 1] += 10.0 * apart
+    P = r.dirichlet([1.0, 5.0, 25.0], size=(4, DRAWS, 3))
+    return {
+        "z": np.take_along_axis(to_new, z, axis=2),
+        "mu": mu[c, d, to_old],
+        "P": P[c[..., None], d[..., None], to_old[..., None], to_old[:, :, None]],
+        "beta": r.normal(size=(4, DRAWS, 3)),  # as many elements, which belong to no labels
+    }
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("where", ORDERS)
+def test_of_labels_that_switch_there_is_one_message(where, apart, log):
+    """Warnings of what belongs to labels are of draws with these in one order."""
+    with pm.Model() as model:
+        pm.Categorical("z", np.full(3, 1 / 3), shape=SITES)
+        pm.Normal("mu", shape=3)
+        pm.Dirichlet("P", np.ones(3), shape=(3, 3))
+        pm.Normal("beta", shape=3)
+    stats = {"lp": np.random.default_rng(1).normal(size=(4, DRAWS))}
+    tree = from_dict({"posterior": of_mixture(ORDERS[where], apart), "sample_stats": stats})
+    check_convergence(tree, model)
+    lines = log()
+    assert "label switching" in lines[0]
+    assert where in lines[0]
+    assert "'mu', 'P'" in lines[0]
+    assert "beta" not in lines[0]
+    assert len(lines) == 1 + 3 * apart  # R-hat, effective draws, and which are slow
+    if apart:
+        assert lines[-1].startswith("Slow, the slowest first: 'mu[")
+    check_convergence(tree, model, finished=True)  # read from a folder, after they were reported
+    assert "label switching" not in "".join(log())
+
+
+def test_several_variables_of_switched_labels_share_a_message(log):
+    with pm.Model() as model:
+        for name in "abc":
+            pm.Categorical(name, np.full(3, 1 / 3), shape=SITES)
+    draws = {name: of_mixture(ORDERS["between chains"])["z"] for name in "ab"}
+    draws["c"] = of_mixture(ORDERS["within chains"])["z"]
+    stats = {"lp": np.random.default_rng(1).normal(size=(4, DRAWS))}
+    check_convergence(from_dict({"posterior": draws, "sample_stats": stats}), model)
+    (line,) = log()
+    assert "'a', 'b' differ between chains" in line
+    assert "labels of 'c' change within chains" in line
 
 
 def test_elements_that_are_slow_are_named(log):
