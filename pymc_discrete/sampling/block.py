@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from pymc.exceptions import SamplingError
 from xarray import Dataset
 
 from pymc_discrete.steps.standing import Leaving
@@ -14,6 +15,10 @@ from pymc_discrete.targets.space import Space
 
 # The name under which the number of tuning draws, () int, stands in a point beside the values of variables.
 TUNE = "~tuning draws of the run"
+
+
+class GradientNotFinite(SamplingError):
+    """A chain has started where the gradient along which a block moves is not finite."""
 
 
 class Reduction(NamedTuple):
@@ -118,6 +123,13 @@ class Block(ABC):
         """
         return point
 
+    def gradient_is_finite(self, point: dict[str, np.ndarray]) -> bool:
+        """Whether the block could move along its gradient, where it has one, from a point {variable: value}.
+
+        May compile a program.
+        """
+        return True
+
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:  # noqa: B027
         """Raise an error for starting points from which the block cannot move."""
 
@@ -128,6 +140,11 @@ class Block(ABC):
         Parameters
         ----------
         states : (chains, ...), the adaptation states after it
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+            `GradientNotFinite` where another start may help.
         """
 
     def stuck(self, states: Any) -> np.ndarray:

@@ -118,6 +118,9 @@ class CollapsedBlock(Block):
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return self.nuts.logdensity(point | self._stretches(self._on_host(point)))
 
+    def gradient_is_finite(self, point: dict[str, np.ndarray]) -> bool:
+        return self.nuts.gradient_is_finite(point | self._stretches(self._on_host(point)))
+
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
         if self.logdensity(point) > -np.inf:  # the sum may be possible where its middle is not
             return point

@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-from pymc.exceptions import SamplingError
 from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
 from pymc_discrete.sampling import mass_matrix
-from pymc_discrete.sampling.block import ANY, MEAN, SUM, TUNE, Block, Statistic
+from pymc_discrete.sampling.block import ANY, MEAN, SUM, TUNE, Block, GradientNotFinite, Statistic
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
@@ -166,17 +165,21 @@ class NutsBlock(Block):
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return float(self.density.value_and_slopes(self.points.packed(point) | self.numbers)[0])
 
+    def gradient_is_finite(self, point: dict[str, np.ndarray]) -> bool:
+        _, slopes = self.density.value_and_slopes(self.points.packed(point) | self.numbers)
+        return all(np.isfinite(slope).all() for slope in slopes.values())
+
     def check_first(self, states: NutsState) -> None:
-        """Raise an error if the gradient was not finite where the first chain starts.
+        """Raise an error if the gradient was not finite where a chain starts.
 
         Raises
         ------
-        pymc.exceptions.SamplingError
+        GradientNotFinite
         """
-        flat = self.density.parts(on_host(states.undefined)[0])
+        flat = self.density.parts(on_host(states.undefined).any(axis=0))
         bad = [str(v.name) for v, part in zip(self.density.graph.values, flat, strict=True) if part.any()]
         if bad:
-            raise SamplingError(
+            raise GradientNotFinite(
                 f"The gradient of the log density by {shown(bad)} is not finite at the start of a chain, and "
                 "NUTS cannot move. Look for what is on the edge of its domain (sqrt(0), log(0)), and pass "
                 "initvals= away from it, or step=pmd.ReparameterizedSlice([...]), which needs no gradient."

@@ -19,6 +19,7 @@ from pymc_discrete.checks import check_entries
 from pymc_discrete.diagnostics.draws import DISCRETE
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
+from pymc_discrete.sampling.block import GradientNotFinite
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
 from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
@@ -226,19 +227,26 @@ def sample(
                 # while it compiles, the starts are checked
                 with closing(Chains(program, program.start([point] * chains), seed, threads)) as anywhere:
                     anywhere.begin(chunk_size(anywhere, chunk))
-            if store.begun:
-                states = store.load_state(like=program.start([point] * chains))
-                _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
-            else:
-                points = starts(model, blocks, packing, initvals, points_wanted, np.random.SeedSequence(seed))
-                points = [point for point in points for _ in range(chains // points_wanted)]
-                if dtype == "float32":
-                    check_starts_in_32_bits(model, points)
-                states = program.start(points)
-            begun = time.perf_counter()
-            with closing(Chains(program, states, seed, threads)) as all_chains:
-                run = Run(model, all_chains, store, tune, draws, thin, chunk, bar, callback)
-                run.complete(keep_warmup=not discard_tuned_samples)
+            for with_gradient in (False, True):
+                if store.begun:
+                    states = store.load_state(like=program.start([point] * chains))
+                    _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
+                else:
+                    of_starts = np.random.SeedSequence(seed)
+                    points = starts(model, blocks, packing, initvals, points_wanted, of_starts, with_gradient)
+                    points = [point for point in points for _ in range(chains // points_wanted)]
+                    if dtype == "float32":
+                        check_starts_in_32_bits(model, points)
+                    states = program.start(points)
+                begun = time.perf_counter()
+                try:
+                    with closing(Chains(program, states, seed, threads)) as all_chains:
+                        run = Run(model, all_chains, store, tune, draws, thin, chunk, bar, callback)
+                        run.complete(keep_warmup=not discard_tuned_samples)
+                    break
+                except GradientNotFinite:  # nothing is stored yet
+                    if with_gradient:
+                        raise
         conclusions = run.conclusions() if compute_convergence_checks else []
     seconds, done = time.perf_counter() - begun, store.done(POSTERIOR)
     _log.info(

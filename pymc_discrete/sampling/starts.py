@@ -1,5 +1,6 @@
 """The points where the chains start: dispersed, and with a finite log density."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,8 @@ SUPPORTS = {
     "ordered": "increasing values",
     "simplex": "positive numbers that sum to 1",
 }
-RETRIES = 10  # further points that are tried if the log density of the first is not finite
+RETRIES = 10  # further points that are tried with each jitter while none is possible
+HALVINGS = 8  # how often the jitter is then halved, before it is left out
 
 
 @collection_paused()
@@ -39,55 +41,111 @@ def starts(
     initvals: Any,
     chains: int,
     seed: np.random.SeedSequence,
+    with_gradient: bool = False,
 ) -> list[dict[str, np.ndarray]]:
     """A starting point {variable: value} for each chain.
 
     Continuous variables are jittered by U(-1, 1) as in `pm.sample`; discrete ones are dispersed, unless
-    `initvals` or the model gives their starting value.
+    `initvals` or the model gives their starting value. Where all tries are impossible, even after a search
+    among the states of the discrete variables, the jitter is halved, and at last there is none.
+
+    Parameters
+    ----------
+    with_gradient : whether the gradient must be finite, too, where that can be had
 
     Raises
     ------
     pymc.exceptions.SamplingError
-        If no point with a finite log density was found; names the term that is not finite.
+        If no point with a finite log density was found; names the term that is not finite without jitter.
     """
-    jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
-    functions = make_initial_point_fns_per_chain(
-        model=model, overrides=initvals, jitter_rvs=jittered, chains=chains
-    )
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
+    drawn = Jitter(model, initvals, chains)
     judge = next((block for block in blocks if not block.start_program), blocks[0])
     points: list[dict[str, np.ndarray]] = []
     moved: dict[str, None] = {}  # variables whose start was impossible
-    for function, of_chain, child in zip(functions, given, seed.spawn(chains), strict=True):
-        rng = np.random.default_rng(child)
-        for attempt in range(RETRIES + 1):
-            point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
-            for block in blocks:
-                point = block.dispersed(point, fixed | {getattr(k, "name", k) for k in (of_chain or {})}, rng)
-            logp = judge.logdensity(point)
-            if np.isfinite(logp):
-                break
-            if attempt == RETRIES and not np.isfinite(logp):
-                refuse_nan(model)
-            if attempt == RETRIES and np.isneginf(logp):
+
+    def usable(point: dict[str, np.ndarray]) -> tuple[float, bool]:
+        logp = judge.logdensity(point)
+        follows = not with_gradient or all(block.gradient_is_finite(point) for block in blocks)
+        return logp, bool(np.isfinite(logp)) and follows
+
+    def start(chain: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        stay = fixed | {getattr(k, "name", k) for k in (given[chain] or {})}
+        for jitter in drawn.jitters:
+            for _ in range(RETRIES + 1 if jitter else 1):
+                point = drawn(chain, jitter, rng)
+                for block in blocks:
+                    point = block.dispersed(point, stay, rng)
+                logp, possible = usable(point)
+                if possible:
+                    return point
+            refuse_nan(model)
+            if np.isneginf(logp):
                 before = point
                 for block in blocks:
                     point = block.possible(point, rng)
-                moved |= {name: None for name in point if not np.array_equal(point[name], before[name])}
-                logp = judge.logdensity(point)
-            leaves_in_tuning = np.isneginf(logp) and any(block.leaves_impossible for block in blocks)
-            if attempt == RETRIES and not np.isfinite(logp) and not leaves_in_tuning:
-                if not np.isneginf(logp):
-                    raise SamplingError(not_finite(of_model_at(model, point), logp))
-                names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
-                raise SamplingError(impossible(model, point, names, NOT_FOUND))
-        points.append(point)
+                logp, possible = usable(point)
+                if possible:
+                    moved.update({n: None for n in point if not np.array_equal(point[n], before[n])})
+                    return point
+        if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
+            return point
+        if not np.isneginf(logp):
+            raise SamplingError(not_finite(of_model_at(model, point), logp))
+        names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
+        raise SamplingError(impossible(model, point, names, NOT_FOUND))
+
+    for chain, child in enumerate(seed.spawn(chains)):
+        points.append(start(chain, np.random.default_rng(child)))
     say_moved(list(moved))
     for block in blocks:
         with announced(f"{block.named()}: the log density and its changes, to check the starts"):
             block.check_starts(points)
     return points
+
+
+class Jitter:
+    """Starting points with continuous variables jittered.
+
+    Parameters
+    ----------
+    initvals, chains : as in `starts`
+
+    Attributes
+    ----------
+    jitters : the widths of the jitter that are to be tried, in this order; 0 is none
+    """
+
+    def __init__(self, model: pm.Model, initvals: Any, chains: int):
+        self._model, self._initvals, self._chains = model, initvals, chains
+        self._jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
+        self._values = {str(model.rvs_to_values[rv].name) for rv in self._jittered}
+        halved = [*(0.5**n for n in range(1, HALVINGS + 1)), 0.0]
+        self.jitters = [1.0, *(halved if self._jittered else [])]
+        self._full = self._functions(self._jittered)
+
+    def _functions(self, jittered: set[Variable]) -> list[Any]:
+        return make_initial_point_fns_per_chain(
+            model=self._model, overrides=self._initvals, jitter_rvs=jittered, chains=self._chains
+        )
+
+    @functools.cached_property
+    def _without(self) -> list[Any]:
+        return self._functions(set())
+
+    def __call__(self, chain: int, jitter: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """A point {value variable: value}, with U(-jitter, jitter) added to continuous variables."""
+        function = (self._full if jitter == 1.0 else self._without)[chain]
+        point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
+        if jitter == 1.0:
+            return point
+        return {
+            name: np.asarray(value + rng.uniform(-jitter, jitter, value.shape), value.dtype)
+            if jitter and name in self._values
+            else value
+            for name, value in point.items()
+        }
 
 
 def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain") -> None:

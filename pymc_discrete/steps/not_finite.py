@@ -96,13 +96,19 @@ def impossible(
             f"{said} That is so at every other value of {shown(discrete)} that was tried, too. Look for "
             f"{of_term}{remedy if model.continuous_value_vars else ''}"
         )
-    start = "Either the start contradicts the data: pass initvals= that they allow."
-    if any(name not in vectors and not is_nominal(model, name) for name in discrete):
-        start = (
-            "Either the start contradicts the data (a latent count smaller than what was counted): pass "
-            "initvals= that they allow, or let pmd.sample sum such counts out, which needs no start "
-            "(collapse=[...], in float64)."
-        )
+    examples = []
+    counts = any(name not in vectors and not is_nominal(model, name) for name in discrete)
+    if counts:
+        examples.append("a latent count smaller than what was counted")
+    if model.continuous_value_vars:
+        examples.append("a continuous unknown at which a probability is 0 or 1")
+    start = (
+        f"Either the start contradicts the data{f' ({", or ".join(examples)})' if examples else ''}: pass "
+    )
+    start += "initvals= that they allow"
+    if counts:
+        start += ", or let pmd.sample sum such counts out, which needs no start (collapse=[...], in float64)"
+    start += "."
     return f"{said} {start} Or the term is impossible whatever the start: {of_term}"
 
 
