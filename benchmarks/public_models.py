@@ -1,0 +1,202 @@
+"""Public models with discrete unknowns, as their sources state them, sampled by default.
+
+The data are those of posteriordb and of the BUGS examples, one JSON file for each, in a folder that is named.
+
+python -m benchmarks.public_models --data FOLDER --models stagnant --out benchmarks/results/NAME-public
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from benchmarks import harness
+
+ordered = pm.distributions.transforms.ordered
+
+
+@dataclass(frozen=True)
+class Public:
+    """A public model.
+
+    Attributes
+    ----------
+    build : the data of its file -> pm.Model, with the discrete unknowns in it
+    file : the name of its file, without ".json"
+    watched : variables of which R-hat and effective draws are reported; all continuous ones by default
+    """
+
+    build: Callable[[dict], pm.Model]
+    file: str
+    watched: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------- changepoints
+def stagnant(data):
+    """BUGS, volume 2: two lines that meet at one of the observed x."""
+    x, y = np.asarray(data["x"]), np.asarray(data["y"])
+    with pm.Model() as model:
+        k = pm.DiscreteUniform("k", 0, len(x) - 1)
+        alpha, beta = pm.Normal("alpha", 0, 1000), pm.Normal("beta", 0, 1000, shape=2)
+        tau = pm.Gamma("tau", 0.001, 0.001, initval=1.0)
+        after = pt.cast(np.arange(len(x)) > k, "int64")
+        mu = alpha + beta[after] * (x - pt.as_tensor(x)[k])
+        pm.Normal("y", mu, tau=tau, observed=y)
+    return model
+
+
+# ---------------------------------------------------------------- mixtures and hidden Markov models
+def hmm_gaussian(data, states=3):
+    """posteriordb: three states, of which all is unknown."""
+    y = np.asarray(data["y"])
+    with pm.Model() as model:
+        pi = pm.Dirichlet("pi", np.ones(states))
+        A = pm.Dirichlet("A", np.ones((states, states)))
+        mu = pm.Flat("mu", shape=states, transform=ordered, initval=np.quantile(y, [0.2, 0.5, 0.8]))
+        sigma = pm.HalfFlat("sigma", shape=states)
+        z0 = pm.Categorical("z0", pi)
+        rest = pm.Categorical("z", p=np.ones(states) / states, shape=len(y) - 1)
+        z = pt.concatenate([z0[None], rest])
+        # uniform by itself, so that all states but the first have the prior that the transitions give
+        pm.Potential("transitions", pt.log(A)[z[:-1], z[1:]].sum())
+        pm.Normal("y", mu[z], sigma[z], observed=y)
+    return model
+
+
+def low_dim_gauss_mix_collapse(data):
+    """posteriordb: two components whose labels may switch."""
+    with pm.Model() as model:
+        mu, sigma = pm.Normal("mu", 0, 2, shape=2), pm.HalfNormal("sigma", 2, shape=2)
+        theta = pm.Beta("theta", 5, 5)
+        z = pm.Bernoulli("z", theta, shape=len(data["y"]))
+        pm.Normal("y", mu[1 - z], sigma[1 - z], observed=np.asarray(data["y"]))
+    return model
+
+
+def normal_5(data, components=5):
+    """posteriordb: five components, whose labels may switch."""
+    y = np.asarray(data["y"])
+    with pm.Model() as model:
+        theta = pm.Dirichlet("theta", np.ones(components))
+        mu = pm.Normal("mu", 0, 10, shape=components)
+        sigma = pm.Uniform("sigma", 0, 10, shape=components)
+        z = pm.Categorical("z", theta, shape=len(y))
+        pm.Normal("y", mu[z], sigma[z], observed=y)
+    return model
+
+
+MODELS = {
+    "stagnant": Public(stagnant, "stagnant", ("k", "alpha", "beta", "tau")),
+    "hmm_gaussian": Public(hmm_gaussian, "hmm_gaussian"),
+    "low_dim_gauss_mix_collapse": Public(low_dim_gauss_mix_collapse, "low_dim_gauss_mix_collapse"),
+    "normal_5": Public(normal_5, "normal_5"),
+}
+
+
+# ---------------------------------------------------------------- rows
+def rows(args, records):
+    return (harness.Row({"model": name, "seed": seed}) for name in args.models for seed in args.seeds)
+
+
+def measure(args, model, seed):
+    """The model sampled by default, with four chains."""
+    import arviz as az
+
+    import pymc_discrete as pmd
+
+    public = MODELS[model]
+    built = public.build(json.loads((args.data / f"{public.file}.json").read_text()))
+    start = time.process_time()
+    tree = pmd.sample(args.draws, args.draws, model=built, random_seed=seed, progressbar=False)
+    seconds = time.process_time() - start
+    discrete = {str(v.name) for v in built.discrete_value_vars}
+    names = list(public.watched) or [n for n in tree["posterior"].data_vars if n not in discrete]
+    posterior = tree["posterior"].to_dataset()[names].astype(float)
+    rhat, ess = ({n: of[n].to_numpy() for n in names} for of in (az.rhat(posterior), az.ess(posterior)))
+    slowest = min(names, key=lambda n: ess[n].min())
+    stats = tree["sample_stats"]
+    return {
+        "rhat": float(max(a.max() for a in rhat.values())),
+        "ess": float(ess[slowest].min()),
+        "slowest": slowest,
+        "diverging": int(stats["diverging"].sum()) if "diverging" in stats else 0,
+        "seconds": seconds,
+        "steps": tree["posterior"].attrs["steps"],
+    }
+
+
+# ---------------------------------------------------------------- the table
+COLUMNS = [
+    "model",
+    "seed",
+    "R-hat",
+    "effective draws",
+    "slowest",
+    "divergences",
+    "processor seconds",
+    "steps",
+]
+
+
+def markdown(args, records):
+    lines = [
+        "# Public models, sampled by default",
+        "",
+        __doc__.splitlines()[0],
+        "",
+        "- R-hat and effective draws (bulk) are the worst of all that is watched",
+        "- seconds of the processor, compiling and tuning included",
+        *(f"- {line}" for line in harness.origins(records)),
+        "",
+    ]
+    cells = [
+        [
+            r["model"],
+            r["seed"],
+            *(
+                [
+                    f"{r['rhat']:.3f}",
+                    round(r["ess"]),
+                    r["slowest"],
+                    r["diverging"],
+                    round(r["seconds"]),
+                    r["steps"],
+                ]
+                if r["status"] == "ok"
+                else [f"{r['status']}: {r['reason']}"]
+            ),
+        ]
+        for r in records
+    ]
+    return "\n".join([*lines, *harness.table(COLUMNS, cells)]) + "\n"
+
+
+def options(p):
+    harness.choice(p, "--models", MODELS)
+    p.add_argument("--data", type=Path, required=True, help="the folder with the JSON files")
+    p.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    p.add_argument("--draws", type=int, default=1000, help="per chain, after as many of tuning")
+    p.add_argument("--limit", type=float, default=600, help="seconds that a row may take")
+
+
+if __name__ == "__main__":
+    harness.main(
+        harness.Benchmark(
+            doc=__doc__,
+            rows=rows,
+            measure=measure,
+            markdown=markdown,
+            progress=lambda r: (
+                f"R-hat {r['rhat']:.3f}, {r['ess']:.0f} effective draws, {r['diverging']} divergences, "
+                f"{r['seconds']:.0f} s"
+            ),
+            options=options,
+            short={"seeds": [1], "draws": 50},
+            keeps_other_rows=True,
+        )
+    )
