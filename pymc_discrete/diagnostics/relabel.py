@@ -28,6 +28,7 @@ def relabel(
     dims: str | Sequence[str] | None = None,
     method: str = "ecr",
     *,
+    order_by: str | None = None,
     probabilities: Any = None,
 ) -> DataTree:
     r"""Permute the labels of every draw, and all that belongs to them, such that the draws agree.
@@ -52,6 +53,10 @@ def relabel(
         What the draws are to agree with: ``"ecr"`` with the labels that each site has most often, found by
         iteration; ``"pivot"`` with the draw of the largest log density, ``lp``; ``"stephens"`` with the
         mean of `probabilities`, also found by iteration.
+    order_by : str, optional
+        A parameter with one value for each label, such as the means of the components: label 0 is then the
+        component whose posterior mean of it is smallest, and so on. By default labels keep the order that
+        most draws had, which is arbitrary.
     probabilities : (chain, draw, ..., K) array_like, optional
         For ``method="stephens"``: in each draw, the probability of each label of each site given the other
         unknowns of the draw. In a mixture it is proportional to the weight of a component times the density
@@ -63,8 +68,9 @@ def relabel(
         A copy in which `z` and all variables along `dims` are permuted, in the groups ``posterior``,
         ``posterior_predictive``, ``predictions`` and ``log_likelihood``, along every axis that is in
         `dims`. The group ``permutations`` has under the name of `z` an array (chain, draw, dims), the new
-        label of each label; its attributes are ``method`` and ``share_permuted``, the share of draws
-        whose permutation is not the identity. Labels keep the order that most draws had.
+        label of each label; its attributes are ``method``, ``order_by`` ("" if it was not given) and
+        ``share_permuted``, the share of draws whose permutation is not the identity. Coordinates of `dims`
+        are not permuted.
 
         Means over draws cannot be permuted: what depends on labels in the group ``probabilities`` is left
         out, as is all of ``unconstrained_posterior``.
@@ -75,12 +81,13 @@ def relabel(
         If `idata` is no DataTree with a group ``posterior``, or a name no string.
     ValueError
         If there is no such variable or dimension, if the dimension cannot be told, if `z` is a scalar or has
-        labels outside 0 to K - 1, if there is only one draw, if ``method="pivot"`` finds no ``lp``, or if
-        `probabilities` are missing or none.
+        labels outside 0 to K - 1, if there is only one draw, if ``method="pivot"`` finds no ``lp``, if
+        `probabilities` are missing or none, or if `order_by` does not have one finite value per label.
 
     Warns
     -----
-    A message is logged that names what was left out.
+    A message is logged that names what was left out; another one if labels were permuted whose dimension has
+    names, such as low and high, which say nothing of a component without `order_by`.
 
     Notes
     -----
@@ -110,6 +117,8 @@ def relabel(
         raise ValueError(f"{z!r} has one draw only, which has nothing to agree with. Pass several draws.")
     names, K = components(idata["posterior"].to_dataset(), labels, dims)
     check_range(labels, names[0], K)
+    posterior = idata["posterior"]
+    parameter = None if order_by is None else ordering(posterior.to_dataset(), order_by, names)
     if method == "stephens":
         p = checked(probabilities, z, labels.shape, K)
         to_new = by_probabilities(p, matched(draws, by_agreement(draws, K), K)[0])
@@ -118,15 +127,20 @@ def relabel(
         to_new = matched(draws, reference, K)[0]
         # Matched again, as ties are decided for the labels that draws have where these are the reference's.
         to_new = matched(draws, as_most_draws(to_new)[reference], K)[0]
-    to_new = as_most_draws(to_new)[to_new]
-    posterior = idata["posterior"]
+    if parameter is None:
+        to_new = as_most_draws(to_new)[to_new]
+    else:
+        to_new = by_mean(parameter, to_new)[to_new]
+    share = float((to_new != np.arange(K)).any(axis=1).mean())
     found = xarray.DataArray(
         to_new.reshape(*labels.shape[:2], K),
         {d: posterior[d].values for d in ("chain", "draw", names[0]) if d in posterior.coords},
         ["chain", "draw", names[0]],
         z,
-        {"method": method, "share_permuted": float((to_new != np.arange(K)).any(axis=1).mean())},
+        {"method": method, "order_by": order_by or "", "share_permuted": share},
     )
+    if parameter is None and share > 0:
+        warn_of_names(posterior.to_dataset(), z, names)
     return permuted(idata, z, names, found)
 
 
@@ -181,6 +195,78 @@ def check_range(labels: xarray.DataArray, dim: str, K: int) -> None:
             f"The labels of {labels.name!r} must be 0 to {K - 1}, as the dimension {dim!r} has {K} "
             f"components, and {least if least < 0 else largest} is among its draws. Pass as dims= the "
             "dimension that has one component per label."
+        )
+
+
+def ordering(posterior: xarray.Dataset, order_by: Any, names: list[str]) -> np.ndarray:
+    """(draws, K) float, the parameter by which labels are to be ordered, whose dimension is one of `names`.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not isinstance(order_by, str):
+        raise TypeError(f"order_by must be the name of a parameter, got {order_by!r}.")
+    fitting = parameters_of_labels(posterior, names)
+    remedy = f"Pass one of {shown(fitting)}." if fitting else "No variable of the posterior has that."
+    if order_by not in posterior.data_vars:
+        raise ValueError(
+            f"order_by={order_by!r} is no variable of the posterior. It must have one value per label, along "
+            f"{shown(names)}. {remedy}"
+        )
+    parameter = posterior[order_by]
+    others = [str(d) for d in parameter.dims if d not in ("chain", "draw")]
+    if order_by not in fitting:
+        if set(others) & set(names):
+            left = [d for d in others if d not in names] or others[1:]
+            one = ", ".join(f"{d}=0" for d in left)
+            remedy = (
+                f"Make one: idata.posterior['order'] = idata.posterior[{order_by!r}].isel({one}, drop=True), "
+                "or another function of it, and pass order_by='order'."
+            )
+        raise ValueError(
+            f"order_by must have one value per label, along {shown(names)} only, and {order_by!r} has the "
+            f"dimensions {shown(others) or 'chain and draw'}. {remedy}"
+        )
+    if parameter.dtype.kind not in "fiub" or not np.isfinite(parameter.values).all():
+        raise ValueError(
+            f"order_by={order_by!r} must have finite numbers in all draws, and has others. {remedy}"
+        )
+    return parameter.transpose("chain", "draw", ...).values.reshape(-1, parameter.sizes[others[0]])
+
+
+def parameters_of_labels(posterior: xarray.Dataset, names: list[str]) -> list[str]:
+    """The variables that have one value for each label, whose dimension is one of `names`."""
+    return [
+        str(name)
+        for name, v in posterior.data_vars.items()
+        if v.ndim == 3 and {"chain", "draw"} < set(v.dims) and set(names) & set(map(str, v.dims))
+    ]
+
+
+def by_mean(parameter: np.ndarray, to_new: np.ndarray) -> np.ndarray:
+    """(K,) int, for each new label its rank by the mean of a parameter (draws, K)."""
+    means = np.take_along_axis(parameter, np.argsort(to_new, axis=1), axis=1).mean(axis=0)
+    return np.argsort(np.argsort(means, kind="stable"))
+
+
+def warn_of_names(posterior: xarray.Dataset, z: str, names: list[str]) -> None:
+    """Log a warning if a dimension of labels that were permuted has other coordinates than 0, 1, ..."""
+    named = [d for d in names if d in posterior.coords]
+    named = [
+        d for d in named if list(map(str, posterior[d].values)) != list(map(str, range(posterior.sizes[d])))
+    ]
+    if named:
+        fitting = parameters_of_labels(posterior, names)
+        which = f" ({shown(fitting)})" if fitting else ""
+        _log.warning(
+            "The labels of %r were permuted, and the names along %s (%s) were not: they say nothing of a "
+            "component. Pass order_by=, a parameter with one value per label%s, and the names are in the "
+            "order of its posterior mean.",
+            z,
+            shown(named),
+            shown(map(str, posterior[named[0]].values)),
+            which,
         )
 
 

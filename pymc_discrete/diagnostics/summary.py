@@ -213,12 +213,19 @@ def columns_of(
     known = known_of(posterior, tree, str(name))
     found = verdicts(movement, columns["rhat"], columns["ess"], known)
     if np.isin(found, ("apart", "stuck", "slow")).any():
-        lp = None if tree is None else lp_of(tree)
-        lp = np.zeros((len(data), 1)) if lp is None else lp
-        orders = orders_of([data], lp) if data.ndim > 2 else None
-        switch = orders is None and data.ndim > 2 and labels_switch(data, lp)
+        orders, switch = labels_of(data, tree)
         found = verdicts(movement, columns["rhat"], columns["ess"], known, orders, switch)
     return {**columns, "verdict": found}
+
+
+def labels_of(data: np.ndarray, tree: xr.DataTree | None) -> tuple[np.ndarray | None, bool]:
+    """The permutations of the labels of chains, see `orders_of`, and whether labels switch within chains."""
+    if data.ndim < 3:
+        return None, False
+    lp = None if tree is None else lp_of(tree)
+    lp = np.zeros((len(data), 1)) if lp is None else lp
+    orders = orders_of([data], lp)
+    return orders, orders is None and labels_switch(data, lp)
 
 
 def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:

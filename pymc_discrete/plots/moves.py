@@ -11,7 +11,7 @@ from arviz_plots import PlotCollection
 from pymc_discrete.diagnostics.draws import counted, per_element, posterior_of
 from pymc_discrete.diagnostics.summary import columns_of, moves_of
 from pymc_discrete.plots.figure import ALARM, UNCERTAIN, WIDTH, Entry, Figure, below, points
-from pymc_discrete.plots.read import Variable, tree_of, variables_of
+from pymc_discrete.plots.read import Variable, note_on_labels, tree_of, variables_of
 
 VISUALS = (
     "moved",
@@ -42,10 +42,10 @@ def plot_moves(
 
     The dash is the share that independent draws with the same probabilities would have, so that an element
     whose dots are far below its dash mixes slowly, and one whose dash is low too hardly moves because one
-    value is nearly certain. Where labels switch between or within chains, all dashes are far above the dots,
-    since elements then have several probable values among which none moves alone: draw it after
-    `pmd.relabel`. A chain in which an element never moved is a grey dot where this was to be expected, and a
-    cross where it was not, or where the result does not say; the title names such elements.
+    value is nearly certain. Where labels switch between or within chains, as the title then says, all dashes
+    are far above the dots, since elements then have several probable values among which none moves alone:
+    draw it after `pmd.relabel`. A chain in which an element never moved is a grey dot where this was to be
+    expected, and a cross where it was not, or where the result does not say; the title names such elements.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def plot_moves(
     colour = figure.cycle(1)[0]
     kinds: set[str] = set()
     for v in variables:
-        kinds |= draw(figure, v, *found[v.name], colour)
+        kinds |= draw(figure, v, *found[v.name], colour, note_on_labels(idata, v.name))
     entries = {
         "moved": Entry("a chain", colour, "dot"),
         "expected": Entry("if draws were\nindependent", "black", "dash"),
@@ -138,9 +138,15 @@ def moves(tree: xr.DataTree, v: Variable) -> tuple[xr.DataArray, np.ndarray, np.
 
 
 def draw(
-    figure: Figure, v: Variable, moved: xr.DataArray, expected: np.ndarray, suspect: np.ndarray, colour: Any
+    figure: Figure,
+    v: Variable,
+    moved: xr.DataArray,
+    expected: np.ndarray,
+    suspect: np.ndarray,
+    colour: Any,
+    note: str,
 ) -> set[str]:
-    """The panel of a variable; the visuals that it has."""
+    """The panel of a variable, with a note in its title; the visuals that it has."""
     name, few, chains = v.name, v.size <= APART, len(moved)
     side = np.linspace(-0.25, 0.25, chains) if chains > 1 and few else np.zeros(chains)
     x = (np.arange(v.size) + side[:, None]).ravel()
@@ -168,5 +174,5 @@ def draw(
     if len(sites):
         names = ", ".join(v.labels[i] for i in sites[:LISTED]) + (", ..." if len(sites) > LISTED else "")
         title += f"\n{len(sites)} of {v.size} never moved in some chain: {names}"
-    figure.label(name, title, v.axis, "share that moved")
+    figure.label(name, title + note, v.axis, "share that moved")
     return {"expected"} | {visual for visual, (chosen, _) in groups.items() if chosen.any()}

@@ -20,7 +20,15 @@ from pymc_discrete.plots.figure import (
     image,
     points,
 )
-from pymc_discrete.plots.read import Shares, Variable, names_of_values, shares_of, tree_of, variables_of
+from pymc_discrete.plots.read import (
+    Shares,
+    Variable,
+    names_of_values,
+    note_on_labels,
+    shares_of,
+    tree_of,
+    variables_of,
+)
 from pymc_discrete.targets.names import shown
 
 BARS = 700  # more bars than this would be thinner than a pixel
@@ -56,6 +64,7 @@ def plot_probabilities(
 
     Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
     which are more exact than shares of draws; these are drawn where they are there, and the title says which.
+    It also says where labels are switched, and `pmd.relabel` comes first.
 
     Parameters
     ----------
@@ -121,6 +130,7 @@ def plot_probabilities(
     names = names_of_values(
         idata, value_names, {v.name: s.values for v, s in zip(variables, shares, strict=True)}
     )
+    notes = {v.name: note_on_labels(idata, v.name, value_names) for v in variables}
     panels = panels_of(list(zip(variables, shares, strict=True)), names, flat=observed is not None)
     arrays, heights = {name: panel.p for name, panel in panels.items()}, [p.height for p in panels.values()]
     if observed is not None:
@@ -150,19 +160,21 @@ def plot_probabilities(
         colours = list(given or colours_of(len(values), figure.collection.backend))
         figure.colour_by("value", values, colours)
         for name, panel in barred.items():
-            draw_bars(figure, name, panel, panel.variable.axis if observed is None else None)
+            draw_bars(figure, name, panel, panel.variable.axis if observed is None else None, notes)
         named = [Entry(names.get(v, str(v)), c, "patch") for v, c in zip(values, colours, strict=False)]
         figure.legend(named[::-1], next(iter(barred)) if len(barred) == 1 else "value")
     matrices = [name for name, panel in panels.items() if panel.kind == "matrix"]
     for name, panel in panels.items():
         if panel.kind == "heat map":
-            draw_heat_map(figure, name, panel, names, panel.variable.axis if observed is None else None)
+            axis = panel.variable.axis if observed is None else None
+            draw_heat_map(figure, name, panel, names, axis, notes)
         elif panel.kind == "matrix":
             beside = [figure.target(other) for other in matrices] if name == matrices[-1] else None
             draw_matrix(figure, name, panel, beside)
     if matrices:
         sources = dict.fromkeys(f"{panels[name].shares.source}" for name in matrices)
-        figure.title(f"probability of each value\n{'; '.join(sources)}")
+        said = dict.fromkeys(notes[panels[name].variable.name] for name in matrices)
+        figure.title(f"probability of each value\n{'; '.join(sources)}{''.join(said)}")
     if observed is not None:
         draw_data(figure, observed, variables[0])
     return figure.collection
@@ -279,27 +291,34 @@ def data_of(tree: xr.DataTree, data: Any, v: Variable) -> xr.DataArray:
     )
 
 
-def draw_bars(figure: Figure, name: str, panel: Panel, axis: str | None) -> None:
-    """Stacked bars, one colour for each value."""
+def draw_bars(figure: Figure, name: str, panel: Panel, axis: str | None, notes: dict[str, str]) -> None:
+    """Stacked bars, one colour for each value, with the note on the variable in the title."""
     v, p = panel.variable, panel.p.fillna(0.0)
     width = 0.9 if v.size <= APART else 1.0
     bottom = p.cumsum("value") - p
     figure.draw("bars", bars, p.to_dataset(name=name), ["color"], bottom=bottom, width=width)
     figure.limits(name, (-0.5, v.size - 0.5), (0.0, 1.0))
     figure.ticks("x", name, v.labels)
-    title = f"{v.name}: probability of each value ({panel.shares.source})"
+    title = f"{v.name}: probability of each value ({panel.shares.source}){notes[v.name]}"
     figure.label(name, title, axis, "probability")
 
 
-def draw_heat_map(figure: Figure, name: str, panel: Panel, names: dict[int, str], axis: str | None) -> None:
-    """An image with the values from below to above."""
+def draw_heat_map(
+    figure: Figure,
+    name: str,
+    panel: Panel,
+    names: dict[int, str],
+    axis: str | None,
+    notes: dict[str, str],
+) -> None:
+    """An image with the values from below to above, with the note on the variable in the title."""
     v, values = panel.variable, panel.shares.values
     most = 1.0 if len(values) <= NAMED else float(panel.p.max()) or 1.0
     figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability", high=most)
     figure.limits(name, (-0.5, v.size - 0.5), (-0.5, len(values) - 0.5))
     figure.ticks("x", name, v.labels)
     figure.ticks("y", name, [names.get(int(k), str(k)) for k in values], 12)
-    title = f"{v.name}: probability of each value ({panel.shares.source})"
+    title = f"{v.name}: probability of each value ({panel.shares.source}){notes[v.name]}"
     figure.label(name, title, axis, f"value of {v.name}")
 
 

@@ -12,9 +12,11 @@ from arviz_base.labels import BaseLabeller
 
 from pymc_discrete.checks import check_result
 from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, posterior_of
+from pymc_discrete.diagnostics.summary import labels_of as orders_of_labels
 from pymc_discrete.targets.names import shown
 
 GROUPS = ("posterior", "probabilities", "conditionals", "sample_stats", "observed_data", "constant_data")
+MOST_LABELS = 30  # of variables with larger values pictures do not say whether these are labels that switch
 VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
 
 
@@ -170,6 +172,27 @@ def names_of_values(
                 "pass one for each value, or the names of some as {value: name}."
             )
     return dict(enumerate(map(str, value_names)))
+
+
+def note_on_labels(idata: Any, name: str, named_by: Any = None) -> str:
+    """What a picture of the values of a variable is to say of its labels, in a line of the title; or nothing.
+
+    Parameters
+    ----------
+    idata : as the user gives it
+    named_by : the dimension whose coordinates are the names of the values in the picture, if they have such
+    """
+    tree = idata if isinstance(idata, xr.DataTree) else None
+    draws = (idata if tree is None else tree["posterior"])[name].transpose("chain", "draw", ...).data
+    orders, within = (None, False) if draws.max() >= MOST_LABELS else orders_of_labels(draws, tree)
+    if orders is not None or within:
+        return f"\nlabels switch {'within' if within else 'between'} chains: pmd.relabel first"
+    done = None if tree is None or "permutations" not in tree.children else tree["permutations"].get(name)
+    if done is None or not isinstance(named_by, str):
+        return ""
+    if done.attrs["share_permuted"] and not done.attrs.get("order_by"):
+        return "\nthe names need not fit: pmd.relabel(order_by=...)"
+    return ""
 
 
 def labels_of(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:

@@ -82,8 +82,67 @@ def test_switched_labels_come_back(method):
     np.testing.assert_array_equal(np.take_along_axis(to_new.values, given.astype(int), 2), posterior["z"])
     assert to_new.dims == ("chain", "draw", "state")
     assert to_new.attrs["method"] == method
+    assert to_new.attrs["order_by"] == ""
     changed = (to_new.values != np.arange(K)).any(axis=2).mean()
     assert to_new.attrs["share_permuted"] == changed > 0.5
+
+
+def with_three_means(order=(2, 0, 1)):
+    """Draws of three named regimes, in another order in half of the draws, and the means in that order."""
+    m = mixture(switched=False)
+    posterior = m.tree["posterior"].to_dataset().drop_dims("next")
+    posterior = posterior.assign_coords(state=["low", "mid", "high"])
+    to_new = np.where(np.arange(DRAWS)[:, None] % 4 == 0, np.arange(K), order)
+    posterior["z"].data = np.take_along_axis(np.broadcast_to(to_new, (CHAINS, DRAWS, K)), m.z, axis=2)
+    to_old = np.broadcast_to(np.argsort(to_new, axis=1), (CHAINS, DRAWS, K))
+    posterior["mu"].data = np.take_along_axis(m.mu, to_old, axis=2)
+    return DataTree.from_dict({"posterior": posterior.assign(scale=-posterior["mu"])}), m
+
+
+def test_labels_in_the_order_of_a_parameter(caplog):
+    """The names of regimes are those of their order, which that of most draws is not."""
+    tree, m = with_three_means()
+    found = pmd.relabel(tree, "z")
+    assert np.argsort(found["posterior"]["mu"].mean(("chain", "draw")).values).tolist() != [0, 1, 2]
+    (message,) = caplog.messages
+    assert "names along 'state' ('low', 'mid', 'high') were not" in message
+    assert "order_by=, a parameter with one value per label ('mu', 'scale')" in message
+    caplog.clear()
+    for order_by, sign in (("mu", 1), ("scale", -1)):
+        found = pmd.relabel(tree, "z", order_by=order_by)
+        means = found["posterior"][order_by].mean(("chain", "draw"))
+        assert means.idxmin() == "low"
+        assert means.idxmax() == "high"
+        np.testing.assert_array_equal(found["posterior"]["z"], (m.z if sign > 0 else K - 1 - m.z))
+        np.testing.assert_array_equal(found["posterior"]["mu"], m.mu[..., ::sign])
+        assert found["permutations"]["z"].attrs["order_by"] == order_by
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("names", [None, [0, 1, 2], list("012"), [1, 2, 3], ["low", "mid", "high"]])
+@pytest.mark.parametrize("switched", [False, True])
+def test_names_of_labels_that_were_permuted(names, switched, caplog):
+    """Those that are numbers from 0 name nothing; nor were names wrong that stayed where they were."""
+    tree = mixture(switched=switched).tree
+    posterior = tree["posterior"].to_dataset().drop_dims("next").drop_vars("state")
+    tree["posterior"] = DataTree(posterior if names is None else posterior.assign_coords(state=names))
+    pmd.relabel(tree, "z")
+    named = names is not None and str(names[0]) != "0"
+    assert any("say nothing of a component" in line for line in caplog.messages) == (named and switched)
+
+
+@pytest.mark.parametrize(("variable", "dims"), [("P", ("state", "next")), ("P", "state"), ("Q", "state")])
+def test_a_matrix_orders_labels_by_what_is_made_of_it(variable, dims):
+    """As the error says that refuses it."""
+    idata = mixture().tree
+    posterior = idata["posterior"].to_dataset()
+    Q = posterior["P"].rename(next="feature").transpose("chain", "draw", "feature", "state")
+    idata["posterior"] = DataTree(posterior.assign(Q=Q))
+    with pytest.raises(ValueError, match=r"has the dimensions '(state|feature)', '") as refused:
+        pmd.relabel(idata, "z", dims=dims, order_by=variable)
+    exec(str(refused.value).split("Make one: ")[1].split(", or another")[0])
+    found = pmd.relabel(idata, "z", dims=dims, order_by="order")
+    assert (np.diff(found["posterior"]["order"].mean(("chain", "draw"))) > 0).all()
 
 
 def test_the_check_sees_permutations_that_go_the_wrong_way(monkeypatch):
@@ -170,7 +229,7 @@ def test_what_cannot_be_permuted_is_left_out(caplog):
     assert not {"unconstrained_posterior", "predictions"} & set(found.children)
     np.testing.assert_array_equal(found["posterior_predictive"]["nu"], found["posterior"]["mu"])
     xarray.testing.assert_identical(found["prior"], tree["prior"])
-    (message,) = caplog.messages
+    _, message = caplog.messages  # the first is about names
     assert all(part in message for part in ("'z' of the group probabilities", "unconstrained", "predictions"))
 
 
@@ -366,6 +425,32 @@ BAD = {
         relabel(method="stephens", probabilities=np.full(SHAPE, np.nan)),
         ValueError,
         "must not be negative, and sum to 1",
+    ),
+    "order_by no name": (relabel(order_by=0), TypeError, "order_by must be the name of a parameter, got 0"),
+    "order_by unknown": (
+        relabel(order_by="nu"),
+        ValueError,
+        "order_by='nu' is no variable.*along 'state', 'next'. Pass one of 'mu'",
+    ),
+    "order_by of a scalar": (
+        relabel(order_by="sigma"),
+        ValueError,
+        "'sigma' has the dimensions chain and draw. Pass one of 'mu'",
+    ),
+    "order_by of labels": (
+        relabel(order_by="z"),
+        ValueError,
+        "'z' has the dimensions 'site'. Pass one of 'mu'",
+    ),
+    "order_by nan": (
+        relabel(lambda d: d.assign(mu=d["mu"] * np.nan), order_by="mu"),
+        ValueError,
+        "order_by='mu' must have finite numbers",
+    ),
+    "order_by where nothing belongs to labels": (
+        relabel(lambda d: d[["z", "sigma"]], dims=None, order_by="sigma"),
+        ValueError,
+        "along 'z_label' only.*No variable of the posterior has that",
     ),
     "probabilities for ecr": (relabel(probabilities=np.ones(SHAPE)), ValueError, 'is for method="stephens"'),
     "scalar of coclustering": (

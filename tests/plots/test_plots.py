@@ -369,6 +369,50 @@ def test_moves_tell_who_never_moved(rng, backend):
     assert title(known).endswith("1 of 4 never moved in some chain: 1")
 
 
+LABEL_ORDERS = {
+    "between": np.broadcast_to([[[0, 1, 2]], [[2, 0, 1]]], (2, 400, 3)),
+    "within": np.where(
+        (np.arange(400) // 7 % 2)[:, None], [2, 0, 1], np.broadcast_to([0, 1, 2], (2, 400, 3))
+    ),
+}
+
+
+@pytest.mark.parametrize("where", LABEL_ORDERS)
+def test_pictures_say_that_labels_switch(rng, backend, where):
+    """Until they are relabelled; the names of a dimension fit those only that are ordered by a parameter."""
+    truth = np.arange(12) % 3
+    z = np.where(rng.random((2, 400, 12)) < 0.05, rng.integers(0, 3, (2, 400, 12)), truth)
+    mu = np.take_along_axis(
+        np.arange(3.0) + 0.1 * rng.normal(size=(2, 400, 3)), np.argsort(LABEL_ORDERS[where], axis=2), axis=2
+    )
+    regimes = ["low", "mid", "high"]
+    switched = tree_of(
+        np.take_along_axis(LABEL_ORDERS[where], z, axis=2), {"regime": regimes}, {"mu": ["regime"]}, mu=mu
+    )
+    trees = {
+        f"\nlabels switch {where} chains: pmd.relabel first": switched,
+        "\nthe names need not fit: pmd.relabel(order_by=...)": pmd.relabel(switched, "z", dims="regime"),
+        "": pmd.relabel(switched, "z", dims="regime", order_by="mu"),
+    }
+    assert "\nlabels switch" in title(pmd.plot_moves(switched, "z", backend=backend))
+    for note, tree in trees.items():
+        drawn = title(pmd.plot_probabilities(tree, "z", value_names="regime", backend=backend))
+        assert drawn.endswith(f"draws){note}")
+
+
+@pytest.mark.parametrize("shape", [(5, 10), (800,)], ids=["matrix", "heat map"])
+def test_images_of_labels_say_that_these_switch(rng, backend, shape):
+    truth = np.arange(np.prod(shape)).reshape(shape) % 3
+    z = np.stack([np.broadcast_to(k, (100, *shape)) for k in (truth, (truth + 1) % 3)])
+    drawn = pmd.plot_probabilities(tree_of(z), "z", backend=backend)
+    if len(shape) == 1:
+        text = title(drawn)
+    else:
+        figure = drawn.get_viz("figure")
+        text = figure.get_suptitle() if backend == "matplotlib" else figure.layout.title.text
+    assert "labels switch between chains" in text
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=["scalar", "vector", "matrix"])
 def test_chains_are_the_draws(rng, backend, shape):
     z = rng.choice([2, 5, 9], size=(2, 30, *shape))
