@@ -13,6 +13,7 @@ LAYERS = (
     "checks",
     "reuse",
     "fork",
+    "waiting",
     "distributions",
     "targets",
     "kernels",

@@ -40,6 +40,7 @@ from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure_of_model import PREFIX, key_of_graph, key_of_model
 from pymc_discrete.targets.target import Target
+from pymc_discrete.waiting import watched
 
 STRETCHES = "~stretches"  # the variable of the collapsed model that holds which values are summed
 WHOLE = 64  # supports of at most this many values are summed whole
@@ -81,6 +82,7 @@ class Collapsed:
         As `marginalize`.
     """
 
+    @watched("Finding how to sum variables out")
     def __init__(
         self, model: pm.Model, names: Sequence[str], length: int | None = None, with_numbers: bool = False
     ):

@@ -24,10 +24,12 @@ from pymc_discrete.targets.from_model import density_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import UNBOUNDED, Space
+from pymc_discrete.waiting import watched
 
 SUMMED_OUT = "summed out"  # the name of the potential
 
 
+@watched("Summing variables out")
 def marginalize(
     model: pm.Model | None = None, vars: Any = None, *, truncate: dict[str, tuple[int, int]] | None = None
 ) -> pm.Model:

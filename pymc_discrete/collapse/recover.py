@@ -27,8 +27,10 @@ from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
+from pymc_discrete.waiting import watched
 
 
+@watched("Recovering what was summed out")
 def recover(
     idata: DataTree,
     model: pm.Model | None = None,

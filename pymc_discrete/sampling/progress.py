@@ -1,5 +1,6 @@
 """A progress bar that looks like PyMC's."""
 
+from contextlib import ExitStack
 from typing import Any, Self
 
 from pymc.progress_bar import CustomProgress, default_progress_theme
@@ -16,6 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from pymc_discrete.steps.compiling import being_compiled
+from pymc_discrete.waiting import watched
 
 
 class Doing(ProgressColumn):
@@ -27,6 +29,8 @@ class Doing(ProgressColumn):
 
 class Progress:
     """A bar with the draws done, draws per second, divergences and acceptance of all chains.
+
+    Where it is not shown, or goes to a file, the log says now and then how far the chains are.
 
     Parameters
     ----------
@@ -49,6 +53,8 @@ class Progress:
             console=Console(theme=default_progress_theme),
             disable=not shown,
         )
+        self._seen = shown and (self._bar.console.is_terminal or self._bar.console.is_jupyter)
+        self._watched = ExitStack()
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -57,10 +63,17 @@ class Progress:
             total=self.total,
             text="preparing the model",
         )
+        self._watched.enter_context(watched(None if self._seen else self._line))
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._watched.close()
         self._bar.stop()
+
+    def _line(self) -> str:
+        """What the log says of the run."""
+        task = self._bar.tasks[0]
+        return f"{task.completed:,.0f} of {self.total:,} draws of {task.description}, {task.fields['text']}"
 
     def reach(self, done: float, text: str) -> None:
         """Show that so much of the `total` is done, and a text."""

@@ -68,6 +68,7 @@ class Run:
 
     def complete(self, keep_warmup: bool) -> None:
         """Tune and draw. After a KeyboardInterrupt the draws made so far are kept."""
+        self.bar.show(0, "sampling")
         try:
             self.tune_all(keep_warmup)
             self.draw_all()

@@ -44,10 +44,12 @@ from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
+from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
 
 
+@watched("Preparing the model")
 def sample(
     draws: int = 1000,
     tune: int = 1000,
@@ -274,7 +276,8 @@ def sample(
     stats = store.read(POSTERIOR, "stats")
     tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood)
     if compute_convergence_checks:
-        check_convergence(tree, model, partial(leaving, run, dtype), finished)
+        with watched("Looking at the draws"):
+            check_convergence(tree, model, partial(leaving, run, dtype), finished)
         for text in conclusions:
             _log.warning(text)
     return tree

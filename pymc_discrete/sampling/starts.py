@@ -20,6 +20,7 @@ from pymc_discrete.steps.possible_start import refuse_nan, say_moved
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.graph.support import known
 from pymc_discrete.targets.names import shown
+from pymc_discrete.waiting import watched
 
 # supports of continuous variables, by the names of PyMC's transforms
 SUPPORTS = {
@@ -33,6 +34,7 @@ RETRIES = 10  # further points that are tried with each jitter while none is pos
 HALVINGS = 8  # how often the jitter is then halved, before it is left out
 
 
+@watched("Finding where the chains start")
 @collection_paused()
 def starts(
     model: pm.Model,

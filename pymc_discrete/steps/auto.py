@@ -19,6 +19,7 @@ from pymc_discrete.targets.blocks import block_of, model_of, value_name
 from pymc_discrete.targets.graph.support import can_take
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.names import shown
+from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -75,6 +76,7 @@ class AutoStep(DiscreteStep):
 
     name = "auto_step"
 
+    @watched("Choosing the steps")
     def __new__(cls, vars: Any = None, **options: Any) -> Any:
         cls.check_options(options)
         model = model_of(options.pop("model", None), vars)

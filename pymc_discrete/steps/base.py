@@ -25,6 +25,7 @@ from pymc_discrete.targets.blocks import DISCRETE, block_of, model_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown, untransformed
 from pymc_discrete.targets.structure_of_model import shared_values
+from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 
@@ -65,6 +66,7 @@ class JaxStep(BlockedStep):
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {}
     learned: Any
 
+    @watched("Looking at the variables of a step")
     def __new__(cls, vars: Any = None, *positional: Any, **options: Any) -> Any:
         if positional:
             raise TypeError(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pymc_discrete.waiting import watched
+
 _log = logging.getLogger("pymc.discrete")
 
 SECONDS = 2.0  # compile time after which the message is logged
@@ -43,7 +45,8 @@ def announced(what: str, logged: threading.Event | None = None) -> Iterator[thre
     token = object()
     _now[token] = (what, time.perf_counter())
     try:
-        yield logged
+        with watched(f"Compiling {what}"):
+            yield logged
     finally:
         del _now[token]
         timer.cancel()

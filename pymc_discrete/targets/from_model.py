@@ -17,6 +17,7 @@ from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.equations import Equations, equations_of
 from pymc_discrete.targets.structure_of_model import Structure, key_of_object
 from pymc_discrete.targets.target import Target
+from pymc_discrete.waiting import watched
 
 _kept: KeptForModels[ModelDensity, ModelDensity] = KeptForModels()
 
@@ -124,7 +125,7 @@ def target_of(
         raise ValueError(
             f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out."
         )
-    with model_settings():
+    with model_settings(), watched(f"Analysing how the log density depends on {shown(names)}"):
         return Target(
             density_of(
                 model,
