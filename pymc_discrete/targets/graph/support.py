@@ -1,7 +1,10 @@
 """The support of each discrete distribution of PyMC, as inclusive bounds; one rule per distribution."""
 
+import math
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -21,13 +24,15 @@ from pymc.distributions.multivariate import (
 )
 from pymc.distributions.truncated import TruncatedRV
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Variable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, walk
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
 
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
-from pymc_discrete.targets.graph.bounds import IntegerBounds, is_whole
+from pymc_discrete.targets.graph.bounds import IntegerBounds, extent, is_whole
 from pymc_discrete.targets.graph.integers import INTEGERS
 
 Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
@@ -58,6 +63,7 @@ def rule(*ops: type | str, nominal: bool = False):
     def register(function):
         for op in ops:
             _rules[op] = function
+        _found.clear()
         _nominal.update(ops if nominal else ())
         return function
 
@@ -66,32 +72,45 @@ def rule(*ops: type | str, nominal: bool = False):
 
 def known(var: Variable) -> np.ndarray | None:
     """The value of a parameter, or None if it depends on another random variable."""
-    for a in ancestors([var]):
-        if isinstance(a.type, RandomType):
-            return None
+    if isinstance(var, Constant):
+        return np.asarray(var.data)
+    if any(isinstance(a.type, RandomType) for a in ancestors([var])):
+        return None
     return np.asarray(pytensor.function([], var, mode="FAST_COMPILE")())
 
 
 def bound(var: Variable, largest: bool) -> np.ndarray | None:
-    """The value of an integer parameter, or the largest or smallest that it may have; None where it has none.
+    """The value of a parameter, or an integer that it does not exceed, or fall below; None where it has none.
 
     A parameter that depends on other random variables is bounded by their supports.
     """
     value = known(var)
     if value is not None:
         return value
-    supports = {}
-    for a in ancestors([var]):
-        random = a.owner is not None and any(isinstance(i.type, RandomType) for i in a.owner.inputs)
-        limits = bounds_of(a) if random and is_whole(a) else None
-        if limits is not None:
-            least, most = limits
-            supports[a] = (
-                -np.inf if least is None else float(np.min(least)),
-                np.inf if most is None else float(np.max(most)),
-            )
-    limit = IntegerBounds(supports).of(var)[int(largest)]
-    return np.asarray(int(limit)) if np.isfinite(limit) else None
+    limit = ParameterBounds({}).of(var)[int(largest)]
+    if not np.isfinite(limit):
+        return None
+    return np.asarray(math.ceil(limit) if largest else math.floor(limit))
+
+
+class ParameterBounds(IntegerBounds):
+    """Bounds of what is computed from random variables, whose own bounds follow from their distributions."""
+
+    def is_leaf(self, var: Variable) -> bool:
+        return found(var) is not None
+
+    def at_leaf(self, var: Variable) -> tuple[float, float]:
+        if var.owner is not None:
+            return extent(bounds_of(var) or (None, None))
+        if isinstance(var, SharedVariable) and isinstance(var.type, TensorType):
+            return super().at_leaf(pt.constant(var.get_value(borrow=True)))
+        return super().at_leaf(var)
+
+    def after_one(self, node: Apply, out: Variable, values: list[tuple[float, float]]) -> tuple[float, float]:
+        if rule_of(out) is None:
+            return super().after_one(node, out, values)
+        limits = bounds_by_rule(out) if is_whole(out) else None
+        return extent(limits or (None, None))
 
 
 def parameters(rv: Variable) -> list[Variable]:
@@ -102,11 +121,57 @@ def parameters(rv: Variable) -> list[Variable]:
     return [i for i in rv.owner.inputs if not isinstance(i.type, RandomType)]
 
 
+# The bounds of random variables that were found, with the data on which they depend as these were: a model
+# asks for them many times, and each is found from those of the variable's parents.
+_found: WeakKeyDictionary[Variable, tuple[Bounds | None, dict[SharedVariable, Any]]] = WeakKeyDictionary()
+
+
+def found(rv: Variable) -> tuple[Bounds | None] | None:
+    """The bounds that were found before, in a tuple; None if there are none or the data have changed."""
+    entry = _found.get(rv)
+    if entry is None or any(data.get_value(borrow=True) is not value for data, value in entry[1].items()):
+        return None
+    return (entry[0],)
+
+
 def bounds_of(rv: Variable) -> Bounds | None:
     """The bounds of a random variable by the rule of its Op, or None if there is no rule."""
-    if rv.owner is None:
+    if rv.owner is None or rule_of(rv) is None:
         return None
-    return next((_rules[key](rv) for key in keys(rv) if key in _rules), None)
+    if found(rv) is None:
+        # parents first, so that no rule waits for another's: chains of variables may be long
+        parents = ParameterBounds({})
+        for i in rv.owner.inputs:
+            parents.of(i)
+    return bounds_by_rule(rv)
+
+
+def bounds_by_rule(rv: Variable) -> Bounds | None:
+    """As `bounds_of`, for a variable with a rule, whose parents' bounds have been found."""
+    before = found(rv)
+    if before is not None:
+        return before[0]
+    rule = rule_of(rv)
+    assert rule is not None
+    bounds = rule(rv)
+    data: dict[SharedVariable, Any] = {}
+
+    def inputs(var: Variable) -> list[Variable] | None:
+        if var is not rv and var in _found:
+            data.update(_found[var][1])
+            return None
+        return None if var.owner is None else var.owner.inputs
+
+    for a in walk([rv], inputs, bfs=False):
+        if isinstance(a, SharedVariable) and not isinstance(a.type, RandomType):
+            data[a] = a.get_value(borrow=True)
+    _found[rv] = bounds, data
+    return bounds
+
+
+def rule_of(rv: Variable) -> Callable[[Variable], Bounds | None] | None:
+    """The rule for the bounds of a random variable, or None."""
+    return None if rv.owner is None else next((_rules[key] for key in keys(rv) if key in _rules), None)
 
 
 def keys(rv: Variable) -> Iterator[type | str]:
@@ -143,7 +208,7 @@ def _(rv):
 
 @rule(*WITH_SUMS)
 def _(rv):
-    n = known(parameters(rv)[0])
+    n = bound(parameters(rv)[0], largest=True)
     return 0, None if n is None else n[..., None]
 
 
@@ -160,10 +225,13 @@ def _(rv):
 
 @rule(prb.HyperGeometricRV)
 def _(rv):
-    good, bad, n = (known(p) for p in parameters(rv))
-    lower = 0 if n is None or bad is None else np.maximum(0, n - bad)
-    uppers = [u for u in (good, n) if u is not None]
-    return lower, np.minimum(*uppers) if len(uppers) == 2 else (uppers[0] if uppers else None)
+    good, bad, n = parameters(rv)
+    least, others = bound(n, largest=False), bound(bad, largest=True)
+    uppers = [u for u in (bound(good, largest=True), bound(n, largest=True)) if u is not None]
+    return (
+        0 if least is None or others is None else np.maximum(0, least - others),
+        reduce(np.minimum, uppers) if uppers else None,
+    )
 
 
 @rule(prb.CategoricalRV, nominal=True)
@@ -206,8 +274,8 @@ def length(var: Variable) -> int:
 
 @rule(DiracDeltaRV)
 def _(rv):
-    value = known(parameters(rv)[0])
-    return value, value
+    (value,) = parameters(rv)
+    return bound(value, largest=False), bound(value, largest=True)
 
 
 @rule(_BaseMixtureRV)
@@ -219,30 +287,41 @@ def _(rv):
         return None
     if len(bounds) == 1:  # one batched distribution, whose last dimension indexes the components
         low, high = bounds[0]
-        return over_components(low, np.min), over_components(high, np.max)
+        axis = -1 - rv.owner.op.ndim_supp
+        return over_components(low, np.min, axis), over_components(high, np.max, axis)
     lows, highs = zip(*bounds, strict=True)
     low = None if any(b is None for b in lows) else np.minimum.reduce(np.broadcast_arrays(*lows))
     high = None if any(b is None for b in highs) else np.maximum.reduce(np.broadcast_arrays(*highs))
     return low, high
 
 
-def over_components(b: Any, reduce: Callable) -> Any:
-    """A bound (..., components) reduced over the components; None and scalars as they are."""
-    return b if b is None or np.ndim(b) == 0 else reduce(b, axis=-1)
+def over_components(b: Any, extreme: Callable, axis: int) -> Any:
+    """A bound reduced over the axis of the components, if it has this axis."""
+    return b if b is None or np.ndim(b) < -axis else extreme(b, axis=axis)
 
 
 @rule(TruncatedRV)
 def _(rv):
     *base_inputs, lower, upper = rv.owner.inputs
     base = rv.owner.op.base_rv_op.make_node(*base_inputs).default_output()
-    return tightest(bounds_of(base) or (None, None), known(lower), known(upper))
+    return tightest(bounds_of(base) or (None, None), bound(lower, largest=False), bound(upper, largest=True))
 
 
 @rule(CensoredRV)
 def _(rv):
     base, lower, upper = rv.owner.inputs
     bounds = bounds_of(base)
-    return None if bounds is None else tightest(bounds, known(lower), known(upper))
+    if bounds is None:
+        return None
+    ends = []
+    for end, largest, missing in zip(bounds, (False, True), (-np.inf, np.inf), strict=True):
+        value, least, most = (
+            missing if b is None else b for b in (end, bound(lower, largest), bound(upper, largest))
+        )
+        # what is beyond a limit is this limit, also where no value of the base is within the limits
+        within = np.minimum(np.maximum(value, least), most)
+        ends.append(np.maximum(within, least) if largest else within)
+    return tuple(None if np.isinf(end).all() else end for end in ends)
 
 
 def counts_as_floats(rv: Variable) -> str | None:
