@@ -1,5 +1,6 @@
 """Tables of what the draws of discrete variables say: of each element, and of each variable as a whole."""
 
+import json
 from collections.abc import Hashable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,6 +10,7 @@ import xarray as xr
 
 from pymc_discrete.diagnostics.chi_square import chi_square, share_rejected
 from pymc_discrete.diagnostics.draws import (
+    DISCRETE,
     Counts,
     batches,
     checked,
@@ -26,7 +28,7 @@ from pymc_discrete.diagnostics.verdicts import RHAT, Movement, known_of, verdict
 if TYPE_CHECKING:
     import pandas as pd
 
-FEW = 8  # up to this many values of a variable each has a column; with more it is taken for a count
+FEW = 8  # each of up to so many values, not further from 0, has a column; others are taken for counts
 MOST = 0.95  # share of elements that must mix for the others to be no matter
 QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
@@ -34,8 +36,9 @@ QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFrame":
     """What the draws of discrete variables say, a row for each element.
 
-    A variable with up to 8 values has the probability of each; one with more is taken for a count, and has
-    mean and quantiles.
+    A variable with up to 8 values, from -8 to 8, has the probability of each; others are taken for counts,
+    and have mean and quantiles. So has a Deterministic with other values than 0, 1 and those of the variables
+    that the model draws, where the result says which these are.
 
     Parameters
     ----------
@@ -64,7 +67,7 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
         P(k), mcse P(k)
             the probability of value k
         mean, mcse mean, 5%, median, 95%
-            of counts
+            of counts; nan for others, as P(k) is for counts
 
     Raises
     ------
@@ -75,9 +78,9 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
 
     tree = idata if isinstance(idata, xr.DataTree) else None
     posterior = posterior_of(idata, var_names)
-    frames = []
+    frames, of_names = [], values_with_columns(posterior)
     for name, draws in posterior.data_vars.items():
-        columns = columns_of(posterior, tree, str(name), draws)
+        columns = columns_of(posterior, tree, str(name), draws, of_names[str(name)])
         frames.append(pd.DataFrame(columns, index=list(row_names(draws))))
     table = pd.concat(frames) if frames else pd.DataFrame()
     few = [c for c in table.columns if c.startswith(("P(", "mcse P(")) and not c.endswith("(mode)")]
@@ -199,12 +202,15 @@ class OfBatch(NamedTuple):
 
 
 def columns_of(
-    posterior: xr.Dataset, tree: xr.DataTree | None, name: Hashable, draws: xr.DataArray
+    posterior: xr.Dataset,
+    tree: xr.DataTree | None,
+    name: Hashable,
+    draws: xr.DataArray,
+    values: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """{column: (elements,)} of one variable."""
+    """{column: (elements,)} of one variable, with P(k) for k in `values`, or with those of a count."""
     data = checked(draws.data)
-    values = values_of(data)
-    parts = [of_batch(x, values if len(values) <= FEW else None) for x in batches(data)]
+    parts = [of_batch(x, values) for x in batches(data)]
     if not parts:
         return {}
     columns = {c: np.concatenate([part.columns[c] for part in parts]) for c in parts[0].columns}
@@ -238,6 +244,21 @@ def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
         return False
     rhat = categorical_rhat(permuted)
     return bool((rhat[~np.isnan(rhat)] <= RHAT).mean() >= MOST)
+
+
+def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
+    """{variable: the values whose probabilities have a column}, None for a count.
+
+    A table is not made wider, by columns that are nan in all other rows, for a Deterministic such as a sum.
+    """
+    found = {str(name): values_of(checked(draws.data)) for name, draws in posterior.data_vars.items()}
+    few = {name: v for name, v in found.items() if len(v) <= FEW and (abs(v) <= FEW).all()}
+    drawn = set(json.loads(posterior.attrs[DISCRETE])) if DISCRETE in posterior.attrs else set(found)
+    of_drawn = [v for name, v in few.items() if name in drawn]
+    if of_drawn:
+        usual = np.unique(np.concatenate([[0, 1], *of_drawn]))
+        few = {name: v for name, v in few.items() if name in drawn or np.isin(v, usual).all()}
+    return {name: few.get(name) for name in found}
 
 
 def values_of(data: np.ndarray) -> np.ndarray:

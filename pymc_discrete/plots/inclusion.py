@@ -151,7 +151,7 @@ def inclusion(tree: xr.DataTree, v: Variable, shares: Shares) -> tuple[xr.DataAr
     if shares.summed:
         error = p.std(axis=0, ddof=1) / np.sqrt(len(p)) if len(p) > 1 else np.full(v.size, np.nan)
         return array, error
-    columns = columns_of(posterior_of(tree, v.name), tree, v.name, v.draws)
+    columns = columns_of(posterior_of(tree, v.name), tree, v.name, v.draws, np.array([0, 1]))
     return array, columns.get("mcse P(1)", np.full(v.size, np.nan))
 
 

@@ -1,5 +1,7 @@
 """Tables of draws, and verdicts on runs that were constructed to deserve them."""
 
+import json
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -160,6 +162,36 @@ def test_columns(rng):
     assert np.isnan(count["P(0)"])
     assert table.loc["b", "P(1)"] == pytest.approx((z[..., 0] > 0).mean())
     assert list(pmd.summary(tree, "k").index) == ["k"]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["pmd.sample", "pm.sample"])
+def test_columns_of_a_mixed_table(rng, named):
+    """Columns of P(k) are few, whatever is computed from the variables that the model draws."""
+    z = rng.integers(0, 3, (CHAINS, DRAWS, 5))
+    few = rng.integers(0, 3, (CHAINS, DRAWS))
+    variables = {
+        "z": z,
+        "spin": 2 * (z[..., :2] > 0) - 1,
+        "total": 54 + few,  # few values, far away
+        "year": 1850 + few,
+        "sum": 3 + few,  # values that are others than those of z and spin
+        "same": z[..., 0] == z[..., 1],
+        "largest": z.max(axis=2),
+        "N": rng.poisson(30, (CHAINS, DRAWS)),
+    }
+    tree = from_dict({"posterior": variables})
+    if named:
+        tree["posterior"].attrs["discrete_variables"] = json.dumps(["z", "spin", "year", "N"])
+    table = pmd.summary(tree)
+    of_values = {-1, 0, 1, 2} | (set() if named else {3, 4, 5})
+    columns = [c for c in table.columns if c.startswith("P(") and c != "P(mode)"]
+    assert columns == [f"P({k})" for k in sorted(of_values)]
+    counts = table.index[table["mean"].notna()]
+    assert set(counts) == {"total", "year", "N", *(["sum"] if named else [])}
+    assert table.loc["total", "median"] == np.median(variables["total"])
+    np.testing.assert_allclose(table.loc[~table.index.isin(counts), columns].sum(axis=1), 1.0)
+    # what is asked for alone makes no other row wider
+    np.testing.assert_allclose(pmd.summary(tree, "sum")[["P(3)", "P(4)", "P(5)"]].sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize(
