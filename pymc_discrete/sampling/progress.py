@@ -1,10 +1,12 @@
 """A progress bar that looks like PyMC's."""
 
+import io
 from contextlib import ExitStack
 from typing import Any, Self
 
 from pymc.progress_bar import CustomProgress, default_progress_theme
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     ProgressColumn,
@@ -14,10 +16,14 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from pymc_discrete.steps.compiling import being_compiled
 from pymc_discrete.waiting import watched
+
+# how the bar stands in the page of a notebook
+HTML = '<pre style="white-space: pre; overflow-x: auto; line-height: normal">{code}</pre>'
 
 
 class Doing(ProgressColumn):
@@ -25,6 +31,53 @@ class Doing(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(being_compiled() or task.fields["text"])
+
+
+def on_paper(width: int) -> Console:
+    """A console whose text is kept and shown nowhere."""
+    return Console(
+        file=io.StringIO(), force_jupyter=False, record=True, width=width, theme=default_progress_theme
+    )
+
+
+class InNotebook(Live):
+    """What shows a bar in a notebook: one output that is replaced, and saved as it was last.
+
+    Rich shows a bar as a widget, which needs another package and is empty in a saved notebook.
+
+    Parameters
+    ----------
+    bar : the bar, whose console is nothing but paper
+    """
+
+    def __init__(self, bar: RichProgress):
+        super().__init__(
+            console=bar.console,
+            refresh_per_second=bar.live.refresh_per_second,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            get_renderable=bar.get_renderable,
+        )
+        self._display: Any = None  # the handle of the output
+        self._text = ""
+
+    def refresh(self) -> None:
+        """Show the bar as it is, unless it shows that already."""
+        with self._lock:
+            paper = on_paper(self.console.width)
+            paper.print(self.get_renderable())
+            text = paper.export_text(clear=False)
+            if text == self._text:
+                return
+            self._text = text
+            html = paper.export_html(inline_styles=True, code_format=HTML)
+            output = {"text/plain": text.rstrip(), "text/html": html}
+            if self._display is None:
+                from IPython.display import display
+
+                self._display = display(output, raw=True, display_id=True)
+            else:
+                self._display.update(output, raw=True)
 
 
 class Progress:
@@ -42,6 +95,10 @@ class Progress:
 
     def __init__(self, total: int, chains: int, shown: bool, unit: str = "chain"):
         self.total, self.chains, self.unit, self.divergences = total, chains, unit, 0
+        console = Console(theme=default_progress_theme)
+        in_notebook = console.is_jupyter
+        if in_notebook:
+            console = on_paper(console.width)
         self._bar = CustomProgress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -50,10 +107,12 @@ class Progress:
             TimeRemainingColumn(),
             TextColumn("/"),
             TimeElapsedColumn(),
-            console=Console(theme=default_progress_theme),
+            console=console,
             disable=not shown,
         )
-        self._seen = shown and (self._bar.console.is_terminal or self._bar.console.is_jupyter)
+        if in_notebook:
+            self._bar.live = InNotebook(self._bar)
+        self._seen = shown and (console.is_terminal or in_notebook)
         self._watched = ExitStack()
 
     def __enter__(self) -> Self:

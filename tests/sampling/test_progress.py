@@ -3,6 +3,8 @@
 import io
 import re
 
+import nbclient
+import nbformat
 import pymc as pm
 import pytest
 from rich.console import Console
@@ -41,3 +43,29 @@ def test_the_bar_of_a_run(monkeypatch):
     assert re.search(r"preparing the model|compiling", text)
     assert re.search(r"compiling the chains: NUTS for 'mu'; BlockGibbs for 'z'.*, \d+ s", text)
     assert re.search(r"sampling, [\d,]+ draws/s, 0 divergences, accept", text)
+
+
+def test_a_saved_notebook_has_the_last_state_of_the_bar():
+    """Without the package of widgets, which are empty in a notebook that is opened again."""
+    cell = "\n".join(
+        [
+            "import time",
+            "from pymc_discrete.sampling.progress import Progress",
+            "with Progress(20, 2, True) as bar:",
+            "    print('compiled')",
+            "    for _ in range(4):",
+            "        bar.advance(5, 0.1, {}, tuning=False)",
+            "        time.sleep(0.15)",  # the bar is also drawn anew by a thread
+            "print('done')",
+        ]
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    nbclient.NotebookClient(notebook, timeout=120).execute()
+    outputs = notebook.cells[0].outputs
+    (bar,) = [o for o in outputs if o.output_type == "display_data"]
+    assert re.search(r"^2 chains \S+ 100%\s+sampling, 100 draws/s\s", bar.data["text/plain"])
+    assert "<pre" in bar.data["text/html"]
+    assert "100%" in bar.data["text/html"]
+    streams = [o for o in outputs if o.output_type == "stream"]
+    assert "".join(o.text for o in streams if o.name == "stdout") == "compiled\ndone\n"
+    assert len(outputs) - len(streams) == 1
