@@ -36,9 +36,10 @@ from pymc_discrete.targets.density import Context
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.numbers import NUMBER, NeedsValues, Number
 from pymc_discrete.targets.graph.support import deviations
+from pymc_discrete.targets.identity import key_of_graph
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure_of_model import PREFIX, key_of_graph, key_of_model
+from pymc_discrete.targets.structure_of_model import PREFIX, key_of_model
 from pymc_discrete.targets.target import Target
 from pymc_discrete.waiting import watched
 

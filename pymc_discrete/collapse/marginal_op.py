@@ -17,9 +17,9 @@ from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_fun
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.targets.graph.numbers import Number
+from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.structure_of_model import key_of_object
 
 
 class SummedOut(Op):
@@ -49,6 +49,14 @@ class SummedOut(Op):
     @property
     def _key(self) -> Hashable:
         return (self.sums, self.stretched, key_of_object(self.data))
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it computes: graphs, the sites that are summed and their values; see `targets.identity`."""
+        graph, space = self.sums.density.graph, self.sums.density.space
+        terms = [*graph.values, *graph.others, *(term for _, term in graph.terms)]
+        sites = [type(self.sums), self.sums.counts, space.lower, space.upper]
+        return [terms, sites, self.stretched, self.data]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SummedOut) and self._key == other._key

@@ -109,6 +109,11 @@ class FlowStep(DiscreteStep):
         self.flow, self.turn, self.digest = flow, turn, digest_of(flow)
         super().__init__(flow.names, **{"transitions": 1, **options})
 
+    def options(self) -> dict[str, Any]:
+        flow = self.flow
+        parts = [flow.path, flow.source, flow.times, flow.network, jax.tree.leaves(flow.params)]
+        return {**super().options(), "flow": parts}
+
     def check_density(self) -> None:
         remedy = "Fit a flow to draws of this model."
         check_same(self.flow.space, self.target.space, "the model", remedy)

@@ -18,6 +18,7 @@ from pymc_discrete.learning.data import Batch, Data, checked_data, probabilities
 from pymc_discrete.learning.models import GraphModel, Learnable
 from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
+from pymc_discrete.sampling.fingerprint import checksum
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.targets.jax_settings import default_settings
 
@@ -458,8 +459,18 @@ def fingerprint(descent: Descent, state: State) -> str:
     It tells apart what arguments do not show: optimisers, networks, base distributions, samplers.
     """
     closed = jax.make_jaxpr(descent.iteration)(0, state)
-    crc = zlib.crc32(re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr)).encode())
-    for a in (*closed.consts, *jax.tree.leaves(state)):
-        is_key = jnp.issubdtype(jnp.result_type(a), jax.dtypes.prng_key)
-        crc = zlib.crc32(np.ascontiguousarray(jax.random.key_data(a) if is_key else a).tobytes(), crc)
-    return f"{crc:08x}"
+    text = re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr))
+    return checksum("the fit", [text, held_by(closed), jax.tree.leaves(state)])
+
+
+def held_by(program: Any) -> list[Any]:
+    """What a program of JAX does not show as text: constants, also of inner programs, and callbacks."""
+    held = list(getattr(program, "consts", ()))
+    for equation in program.eqns:
+        held += [v.val for v in equation.invars if hasattr(v, "val")]
+        for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(v, "eqns")):
+            if hasattr(value, "eqns"):
+                held += held_by(value)
+            elif hasattr(value, "callback_func"):
+                held.append(value.callback_func)
+    return held

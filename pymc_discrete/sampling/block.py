@@ -88,6 +88,10 @@ class Block(ABC):
     def described(self) -> str:
         """The sampler, its options and its variables in one line, for the settings of a run."""
 
+    def options(self) -> dict[str, Any]:
+        """{name: value} of what decides how it samples, as far as the settings of a run do not say it."""
+        return {}
+
     @abstractmethod
     def named(self) -> str:
         """The name of the sampler and its variables, for a message."""

@@ -23,9 +23,10 @@ from pymc_discrete.steps.not_finite import raise_not_finite, terms_at
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.support import bounds_of
+from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.jax_settings import SELDOM, jitted
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure_of_model import Same, key_of_model, key_of_object
+from pymc_discrete.targets.structure_of_model import key_of_model
 
 _kept: Kept[Callable] = Kept(PROGRAMS)  # one draw, compiled to check the function of a step
 
@@ -57,10 +58,13 @@ class CustomBlock(Block):
     @property
     def key(self) -> Hashable:
         # the function may read the model's data, and the transforms its constants
-        return (type(self), key_of_model(self.step.model), self.density, Same(self.step.function))
+        return (type(self), key_of_model(self.step.model), self.density, key_of_object(self.step.function))
 
     def described(self) -> str:
         return self.step.described()
+
+    def options(self) -> dict[str, Any]:
+        return self.step.options()
 
     def named(self) -> str:
         return self.step.named()

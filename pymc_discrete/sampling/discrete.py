@@ -19,8 +19,8 @@ from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed, solved
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
+from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.structure_of_model import key_of_object
 from pymc_discrete.targets.target import Target
 
 
@@ -74,6 +74,9 @@ class DiscreteBlock(Block):
 
     def described(self) -> str:
         return self.step.described()
+
+    def options(self) -> dict[str, Any]:
+        return self.step.options()
 
     def named(self) -> str:
         return self.step.named()

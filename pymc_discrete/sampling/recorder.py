@@ -20,9 +20,10 @@ from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.masks import Sliced, with_masks
 from pymc_discrete.targets.graph.numbers import NUMBER, Derivation, hoisted, numbers_in
 from pymc_discrete.targets.graph.stacking import in_vectors
+from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
-from pymc_discrete.targets.structure_of_model import Structure, key_of_object, with_numbers
+from pymc_discrete.targets.structure_of_model import Structure, with_numbers
 
 _kept: KeptForModels["Recorder", Any] = KeptForModels()
 

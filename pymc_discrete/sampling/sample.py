@@ -19,10 +19,10 @@ from pymc_discrete.checks import check_entries
 from pymc_discrete.diagnostics.draws import DISCRETE
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
-from pymc_discrete.sampling.block import GradientNotFinite
+from pymc_discrete.sampling.block import Block, GradientNotFinite
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
-from pymc_discrete.sampling.fingerprint import fingerprint, starts_fingerprint
+from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.nuts import OPTIONS
 from pymc_discrete.sampling.options import (
     check,
@@ -218,7 +218,7 @@ def sample(
             "keep_warmup": not discard_tuned_samples,
             "dtype": dtype,
         }
-        store = store_of(checkpoint, settings, model, var_names, initvals)
+        store = store_of(checkpoint, settings, model, var_names, initvals, blocks)
         finished = store.done(POSTERIOR) == draws
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
@@ -301,6 +301,7 @@ def store_of(
     model: pm.Model,
     var_names: Sequence[str] | None,
     initvals: Any,
+    blocks: list[Block],
 ) -> Memory | Checkpoint:
     """The storage of the draws; a folder takes one run, known by its settings, model, data and starts."""
     if checkpoint is None:
@@ -308,6 +309,8 @@ def store_of(
     fingerprints = {
         "model and data": fingerprint(model, recorded(model, var_names)),
         "initvals": starts_fingerprint(model, initvals),
+        "coords": checksum("the coordinates", model.coords),
+        "options of the steps": checksum("the steps", [b.options() for b in blocks]),
     }
     return Checkpoint(
         checkpoint, {**settings, **fingerprints}, {WARMUP: settings["tune"], POSTERIOR: settings["draws"]}

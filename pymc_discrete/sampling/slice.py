@@ -46,6 +46,9 @@ class SliceBlock(Block):
     def described(self) -> str:
         return self.step.described()
 
+    def options(self) -> dict[str, Any]:
+        return self.step.options()
+
     def named(self) -> str:
         return self.step.named()
 

@@ -129,11 +129,15 @@ class JaxStep(BlockedStep):
         parameters = [p for c in classes for p in inspect.signature(c.__init__).parameters.values()]
         return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
 
-    def described(self) -> str:
-        """The step, its variables and its options, in one line."""
+    def options(self) -> dict[str, Any]:
+        """{name: value} of the options by which the step moves in another way."""
         frozen = [f.name for f in fields(self._state_class) if f.metadata.get("frozen")]
         given = {name.removeprefix("asked_"): self.__dict__[name] for name in frozen if name in self.__dict__}
-        options = [f"{name}={value!r}" for name, value in {**self._target_options, **given}.items()]
+        return {**self._target_options, **given}
+
+    def described(self) -> str:
+        """The step, its variables and its options, in one line."""
+        options = [f"{name}={value!r}" for name, value in self.options().items()]
         return f"{type(self).__name__}({', '.join(map(untransformed, self._names))}; {', '.join(options)})"
 
     def named(self) -> str:

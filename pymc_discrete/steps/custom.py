@@ -76,6 +76,10 @@ class CustomStep:
         """The step and its variables, as messages name them."""
         return f"CustomStep({', '.join(str(v.name) for v in self.vars)})"
 
+    def options(self) -> dict[str, Any]:
+        """{name: value} of the functions by which the step moves."""
+        return {"step": self.function, "init": self.init}
+
     def described(self) -> str:
         """The step, its variables and its function, in one line."""
         module = getattr(self.function, "__module__", "")

@@ -21,6 +21,7 @@ from pymc_discrete.targets.graph.numbers import NUMBER
 from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.switches import added_up, pulled_out
 from pymc_discrete.targets.graph.untouched import Untouched
+from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.jax_settings import REPEATED, SELDOM, jitted
@@ -29,7 +30,7 @@ from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure import costs
 from pymc_discrete.targets.structure.sums import all_summands
-from pymc_discrete.targets.structure_of_model import Structure, key_of_object, with_numbers
+from pymc_discrete.targets.structure_of_model import Structure, with_numbers
 
 _kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
 

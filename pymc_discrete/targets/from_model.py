@@ -10,12 +10,13 @@ from pymc_discrete.checks import check_way
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.targets.density import ModelDensity, constraints_of, sites_of
 from pymc_discrete.targets.graph.logp import logp_graph
+from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.integrals.integrate import quadratic_in
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.equations import Equations, equations_of
-from pymc_discrete.targets.structure_of_model import Structure, key_of_object
+from pymc_discrete.targets.structure_of_model import Structure
 from pymc_discrete.targets.target import Target
 from pymc_discrete.waiting import watched
 

@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -122,6 +123,25 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
     options["checkpoint"].write_bytes(options["checkpoint"].read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"fit\.npz is damaged.*Delete it to begin again"):
         short(**options)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda w: lambda x: jax.jit(lambda v: v * jnp.asarray(np.array([1.0, w])))(x),
+        lambda w: lambda x: jax.lax.scan(lambda v, _: (v * np.array([1.0, w]), None), x, length=2)[0],
+        lambda w: lambda x: jax.pure_callback(lambda v: v * w, jax.ShapeDtypeStruct((2,), x.dtype), x),
+    ],
+    ids=["constant of an inner program", "constant in a loop", "what a callback closes over"],
+)
+def test_numbers_that_a_program_does_not_show(of):
+    def of_iteration(w):
+        def iteration(n, state):
+            return of(w)(state)
+
+        return fit_module.fingerprint(SimpleNamespace(iteration=iteration), jnp.ones(2))
+
+    assert of_iteration(0.5) == of_iteration(0.5) != of_iteration(0.9)
 
 
 KILLED = """

@@ -1,12 +1,16 @@
 """Runs that are cut off, in every way that ends a process, and go on to the same last bit."""
 
 import os
+from contextlib import nullcontext
 
+import jax
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.sampling.fingerprint import checksum
 from pymc_discrete.sampling.storage import Checkpoint, CheckpointError, Memory
 from tests.models import labels_and_count, spin_chain
 from tests.tools.processes import run_python
@@ -59,6 +63,33 @@ def test_checkpoint_refuses_another_run(tmp_path):
             pmd.sample(40, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
     with spin_chain(), pytest.raises(RuntimeError, match="another random_seed"):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
+
+
+def test_checkpoint_sees_numbers_inside_of_a_scan(tmp_path):
+    """And those of a step of the user: neither a run that was cut off nor a finished one is another's."""
+
+    def build(weight=0.5):
+        weights = np.diag([weight, 1.0])
+        with pm.Model() as model:
+            z = pm.Bernoulli("z", 0.3, shape=2)
+            ends = pytensor.scan(lambda x: weights @ x, outputs_info=z + 0.0, n_steps=2, return_updates=False)
+            pm.Potential("e", ends.sum())
+        return model
+
+    def by(probability):
+        def step(key, point, state):
+            return {"z": jax.random.bernoulli(key, probability, (2,)).astype(int)}, state
+
+        return step
+
+    for folder, cut_off in (("finished", {}), ("cut off", {"callback": stop_after(20)})):
+        with pytest.raises(ValueError, match="cut off") if cut_off else nullcontext():
+            sample_in_chunks(tmp_path / folder, build, **cut_off)
+        with pytest.raises(CheckpointError, match="holds a run with model and data="):
+            sample_in_chunks(tmp_path / folder, lambda: build(0.9))
+    steps = [pmd.CustomStep("z", by(p), model=build()) for p in (0.5, 0.5, 0.9)]
+    options = [checksum("the steps", step.options()) for step in steps]
+    assert options[0] == options[1] != options[2]
 
 
 def test_damaged_chunk(tmp_path):

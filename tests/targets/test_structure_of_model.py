@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse
 from pymc.distributions import transforms
 
-from pymc_discrete.targets.structure_of_model import key_of_graph, key_of_model
+from pymc_discrete.targets.identity import key_of_graph
+from pymc_discrete.targets.structure_of_model import key_of_model
 
 Y = np.array([1, 2, 0, 3])
 
