@@ -98,7 +98,7 @@ class Order:
     ----------
     counts, scopes : as in `Elimination`
     sequential : whether paths are summed one site after another
-    compact : as in `Elimination`
+    compact, most : as in `Elimination`
 
     Attributes
     ----------
@@ -110,8 +110,15 @@ class Order:
     TooDear
     """
 
-    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray], sequential: bool, compact: bool):
-        self.counts, self.entries, self._compact = counts, 0, compact
+    def __init__(
+        self,
+        counts: np.ndarray,
+        scopes: Sequence[np.ndarray],
+        sequential: bool,
+        compact: bool,
+        most: float,
+    ):
+        self.counts, self.entries, self._compact, self._most = counts, 0, compact, most
         self.stages: list[list[Group | Paths]] = []
         self._arrays = len(scopes)  # the number of arrays of tables; each group adds one
         # the tables that are left: {site: {(array, row)}}
@@ -164,7 +171,7 @@ class Order:
 
     def _count(self, scopes: list[tuple[int, ...]], shape: tuple[int, ...]) -> None:
         self.entries += len(scopes) * math.prod(shape)
-        if math.prod(shape) > LARGEST or self.entries > DEAREST:
+        if math.prod(shape) > LARGEST or self.entries > self._most:
             raise TooDear(scopes[0], max(float(self.entries), math.prod(shape)))
 
     def _made_of(
@@ -247,6 +254,7 @@ class Elimination:
     scopes : a list of (E, J) int, the sites of the tables of each array
     compact : whether the paths that can be summed out at a time are all padded to the longest: more work, and
         a smaller program, which is compiled sooner
+    most : largest number of entries of all tables
 
     Attributes
     ----------
@@ -257,14 +265,21 @@ class Elimination:
     TooDear
     """
 
-    def __init__(self, counts: np.ndarray, scopes: Sequence[np.ndarray], compact: bool = False):
-        self.counts, self.scopes, self._compact = np.asarray(counts), [np.asarray(s) for s in scopes], compact
-        self.order = Order(self.counts, self.scopes, True, compact)
+    def __init__(
+        self,
+        counts: np.ndarray,
+        scopes: Sequence[np.ndarray],
+        compact: bool = False,
+        most: float = DEAREST,
+    ):
+        self.counts, self.scopes = np.asarray(counts), [np.asarray(s) for s in scopes]
+        self._compact, self._most = compact, most
+        self.order = Order(self.counts, self.scopes, True, compact, most)
 
     @functools.cached_property
     def _for_accelerators(self) -> Order:
         try:
-            return Order(self.counts, self.scopes, False, self._compact)
+            return Order(self.counts, self.scopes, False, self._compact, self._most)
         except TooDear:
             return self.order
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import Sparse
-from pymc_discrete.collapse.elimination import Elimination, TooDear
+from pymc_discrete.collapse.elimination import DEAREST, Elimination, TooDear
 from pymc_discrete.kernels.random import uniforms
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.names import shown
@@ -28,6 +28,7 @@ class Sums:
     density : ModelDensity
     counts : (d,) int, optional
         The number of consecutive values of each site that are summed; by default all of its support.
+    most : largest number of entries of all tables
 
     Raises
     ------
@@ -40,8 +41,8 @@ class Sums:
 
     elimination: Elimination
 
-    def __init__(self, density: ModelDensity, counts: np.ndarray | None = None):
-        self.density = density
+    def __init__(self, density: ModelDensity, counts: np.ndarray | None = None, most: float = DEAREST):
+        self.density, self.most = density, most
         if counts is None:
             blocks = density.space.variables
             counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in blocks])
@@ -55,7 +56,7 @@ class Sums:
         try:
             # the last array has the support of each site
             scopes = [*(g.sites for g in self.elements.groups), np.arange(space.d)[:, None]]
-            self.elimination = Elimination(self.counts, scopes)
+            self.elimination = Elimination(self.counts, scopes, most=self.most)
         except TooDear as error:
             names = shown(list(dict.fromkeys(space.sites[i][0] for i in error.sites)))
             values = ", ".join(str(k) for k in self.counts[error.sites][:8])

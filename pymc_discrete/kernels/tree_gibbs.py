@@ -1,5 +1,8 @@
 """Tree Gibbs: exact joint draws of the sites of a forest."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +15,7 @@ from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.forests import Forest
 
 
-def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
+def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Kernel, dict[str, float]]:
     r"""The tree Gibbs kernel: exact joint draws of sites whose pairwise interactions form a forest.
 
     Given all other sites, the sites F of a forest have the distribution
@@ -27,6 +30,10 @@ def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
     random, independently of x. Sites that no table joins to another are drawn as by `block_gibbs`. As there,
     a step reverses the order of its sweep with probability 1/2.
 
+    Parameters
+    ----------
+    at_once : (density) -> the `Sums` that draw all of its sites together, which are then drawn so; or None
+
     Returns
     -------
     kernel : Kernel
@@ -38,7 +45,23 @@ def tree_gibbs() -> tuple[Kernel, dict[str, float]]:
     state space models.
     """
 
-    return sweeping(tree_visits), {}
+    def visits(target) -> list:
+        sums = at_once(target.density)
+        return tree_visits(target) if sums is None else [visit_all(target, sums)]
+
+    return sweeping(visits), {}
+
+
+def visit_all(target, sums):
+    """A visit that draws all sites together."""
+    context = target.ready()
+
+    def visit(key, x, backward):
+        total, new = sums.total_and_draw(key, context)
+        # at an impossible start, where nothing is possible given the rest, the sites stay
+        return jnp.where(jnp.isfinite(total), new, x).astype(x.dtype)
+
+    return visit
 
 
 def tree_visits(target) -> list:

@@ -9,6 +9,7 @@ import pymc as pm
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 
+from pymc_discrete.collapse.at_once import sums_at_once
 from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
@@ -28,7 +29,7 @@ _log = logging.getLogger("pymc.discrete")
 # the reason that is logged for a step, which then says itself how it finds the differences of its variables
 WHY = {
     BlockGibbs: "conditionals are exact",
-    TreeGibbs: "conditionals are exact, and the sites that interact are chains or trees, drawn at once",
+    TreeGibbs: "conditionals are exact, and the sites that interact are drawn at once",
     DiscreteLangevin: "differences are first-order",
 }
 
@@ -89,7 +90,7 @@ def steps_for(
     if 0 < len(exact) < len(names):
         target_options |= restricted(target_options, model, exact)
         target = target_of(model, exact, **target_options, with_numbers=True)
-    tree = bool(exact) and target.tree
+    tree = bool(exact) and (target.tree or sums_at_once(target.density) is not None)
     kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
         (exact, TreeGibbs if tree else BlockGibbs, {"_target": target}),
         ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),

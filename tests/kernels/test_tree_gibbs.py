@@ -267,9 +267,9 @@ def test_a_path_hangs_from_its_middle():
 # ---------------------------------------------------------------- the step
 @pytest.mark.parametrize(
     ("build", "kind"),
-    [(chain, "TreeGibbs"), (torus, "BlockGibbs"), (several, "BlockGibbs"), (partly_dense, "TreeGibbs")],
+    [(chain, "TreeGibbs"), (torus, "TreeGibbs"), (several, "BlockGibbs"), (partly_dense, "TreeGibbs")],
 )
-def test_auto_step_takes_it_for_chains_and_trees(build, kind):
+def test_auto_step_takes_it_where_sites_are_drawn_at_once(build, kind):
     with pm.Model():
         _, options = build()
         assert type(pmd.AutoStep(**options)).__name__ == kind

@@ -33,10 +33,8 @@ def partly_dense():
 def test_what_is_chosen(mixed, caplog):
     with caplog.at_level("INFO", "pymc.discrete"):
         step = pmd.AutoStep(model=mixed)
-    assert isinstance(step, pmd.BlockGibbs)
-    assert any(
-        r.message == "AutoStep: BlockGibbs for 'x', 'z': conditionals are exact" for r in caplog.records
-    )
+    assert isinstance(step, pmd.TreeGibbs)
+    assert any(r.message.startswith("AutoStep: TreeGibbs for 'x', 'z': ") for r in caplog.records)
     only = pmd.AutoStep("z", model=mixed, transitions=3)
     assert [v.name for v in only.vars] == ["z"]
     assert only.transitions == 3
@@ -102,7 +100,7 @@ def test_what_is_logged_is_said_once(mixed, caplog):
     caplog.set_level("INFO", logger="pymc.discrete")
     pmd.AutoStep(model=mixed)
     reasons = [line for line in lines_of(caplog) if "every element" in line]
-    assert all(line.startswith("BlockGibbs: ") for line in reasons)
+    assert all(line.startswith("TreeGibbs: ") for line in reasons)
 
 
 def test_a_variable_of_two_steps_is_noticed(mixed, caplog):

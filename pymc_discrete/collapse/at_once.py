@@ -1,0 +1,58 @@
+"""Exact draws of all sites of a block at once, where they can be summed out one after another at small cost.
+
+Sites that interact in few others each, such as those of a network of tests and diseases, of a chain in which
+a state depends on the two before it, or of a narrow lattice, make cycles, and are still no more work to draw
+together than in a few sweeps one by one (Lauritzen and Spiegelhalter 1988, Local computations with
+probabilities on graphical structures).
+"""
+
+import math
+
+import numpy as np
+
+from pymc_discrete.collapse.elements import Elements, Sparse
+from pymc_discrete.collapse.sums import Sums, SumTooLarge
+from pymc_discrete.reuse import MODELS, Kept
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.float32 import floats_are_32_bit
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.target import Density
+
+FIXED = 1000  # work of a sweep besides the entries of tables, counted in entries
+# A draw of all sites may take as many times the work of a sweep. Sites that are drawn one by one take tens to
+# thousands of sweeps for an independent draw where they are tied, and one or two where they are not.
+MOST_SWEEPS = 16
+MOST_STAGES = 64  # of the elimination, each of which is a part of the compiled program
+
+_kept: Kept[Sums | None] = Kept(MODELS)
+
+
+def sums_at_once(density: Density) -> Sums | None:
+    """The sums by which all sites of a density can be drawn at once; None where that is too dear, or no gain.
+
+    Not for trees, whose draws `tree_gibbs` makes with less work, nor in single precision.
+    """
+    if not isinstance(density, ModelDensity) or floats_are_32_bit():
+        return None
+    space, plan = density.space, density.plan
+    apart = not space.windowed.any() and not space.constrained.any()
+    sparse = density.exact and not plan.dense and not plan.swept
+    if not apart or not sparse or density.interactions.tree:
+        return None
+    with model_settings():
+        return _kept.get((density,), lambda: found(density))
+
+
+def found(density: ModelDensity) -> Sums | None:
+    """As `sums_at_once`, for sites with a finite support each in terms of few sites each."""
+    try:
+        counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
+        groups = [g for g in Sparse(density, counts).groups if isinstance(g, Elements)]
+        if all(len(g.widths) < 2 for g in groups):
+            return None  # independent sites, which a sweep draws at once
+        sweep = sum(len(g.sites) * sum(g.widths) for g in groups)
+        tables = sum(len(g.sites) * math.prod(g.widths) for g in groups)
+        sums = Sums(density, counts, MOST_SWEEPS * (FIXED + sweep) - tables)
+    except (NotImplementedError, SumTooLarge):
+        return None
+    return sums if len(sums.elimination.order.stages) <= MOST_STAGES else None
