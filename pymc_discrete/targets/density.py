@@ -40,6 +40,7 @@ from pymc_discrete.targets.parts.evaluate import JointMoves
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
+from pymc_discrete.targets.recursions import with_matrices
 from pymc_discrete.targets.space import JOINT, SMALLEST, Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.equations import Equations
@@ -219,6 +220,7 @@ class ModelDensity(Density):
         self.graph.claim(whole)
         if integrate:
             self.graph = integrated(self.graph, integrate)
+        with_matrices(self.graph)
         dependence = Dependence(self.graph, self.space.starts, self.space.d)
         self.plan = Plan(dependence, self.space, differences)
         other = self._other_windows(window)
