@@ -92,7 +92,7 @@ def fit_flow(
         For variables that a flow does not take, draws that do not fit the model, and invalid options, with
         the reason and the remedy.
     CheckpointError
-        If the file cannot be written, is damaged, or holds another fit.
+        If the file cannot be written, is damaged, is in use by another process, or holds another fit.
 
     References
     ----------

@@ -4,6 +4,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from pymc_discrete.learning.models import GraphModel, Learnable
 from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
 from pymc_discrete.sampling.fingerprint import checksum
+from pymc_discrete.sampling.lock import held
 from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.targets.jax_settings import default_settings
 
@@ -177,7 +179,7 @@ def fit(
     FloatingPointError
         If the gradient is not finite.
     CheckpointError
-        If the file cannot be written, is damaged, or holds another fit.
+        If the file cannot be written, is damaged, is in use by another process, or holds another fit.
 
     References
     ----------
@@ -231,8 +233,9 @@ def fit(
         options = {"iterations": iterations, "chains": chains, "batch": batch, "seed": seed, "ema": ema}
         options |= penalties | described(model, objective, observations)
         store = Checkpoint(checkpoint, options | {"program": fingerprint(descent, record.state)})
-        record = store.read(record) or record
-    record = completed(record, descent, evaluate, every, store, progressbar)
+    with held(store.file.with_name(f"{store.file.name}.in-use"), store.file) if store else nullcontext():
+        record = (store.read(record) if store else None) or record
+        record = completed(record, descent, evaluate, every, store, progressbar)
     state = record.state
     learned = descent.learned(state, iterations)
     return Fit(record.best if evaluate else learned, state.params, record.mismatch, record.scores, state.kept)

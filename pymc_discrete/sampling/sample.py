@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -23,6 +23,7 @@ from pymc_discrete.sampling.block import Block, GradientNotFinite
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
+from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.nuts import OPTIONS
 from pymc_discrete.sampling.options import (
     check,
@@ -165,8 +166,9 @@ def sample(
         For invalid options, steps and variables, with the reason and the remedy. Among them are continuous
         variables by which the log density has no gradient: give these to `ReparameterizedSlice`.
     CheckpointError
-        If the folder cannot be written to, or holds another run or damaged draws. Draws that were written
-        before are kept.
+        If the folder cannot be written to, is in use by another process, holds another run or damaged draws,
+        or the model calls what cannot be compared with that of another process, such as an open file. Draws
+        that were written before are kept.
     NotImplementedError
         If the model has an Op without a JAX implementation.
     pymc.exceptions.SamplingError
@@ -197,7 +199,12 @@ def sample(
     points_wanted = check_superchains(superchains, chains)
     check_initvals(model, initvals, points_wanted, "superchain" if superchains else "chain")
     refuse_after_fork()
-    with precision(dtype), all_in_jax():
+    writes = not jax.process_index()  # of several machines, the first one does
+    with (
+        folder_held(checkpoint) if checkpoint is not None and writes else nullcontext(),
+        precision(dtype),
+        all_in_jax(),
+    ):
         point = model.initial_point()
         steps, collapsed = steps_of(model, step, point, collapse)
         summed = collapsed.density.names if collapsed else ()

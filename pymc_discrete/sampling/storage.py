@@ -94,12 +94,7 @@ class Checkpoint:
     def __init__(self, folder: str | os.PathLike, settings: dict[str, Any], lengths: dict[str, int]):
         self.folder, self.lengths = Path(folder), lengths
         self.settings = json.loads(json.dumps(settings))
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(
-                f"checkpoint={str(folder)!r} cannot be made: {error}. Give a folder that can be written to."
-            ) from error
+        make_folder(self.folder)
         self.progress: dict[str, Any] = {
             "settings": self.settings,
             "seed": None,
@@ -275,6 +270,25 @@ class Checkpoint:
             multihost_utils.sync_global_devices("the first process has written")
         done, names = self.done(part), self.progress["names"].get(f"{part}-{kind}", [])
         return {name: self._array(file_of(part, kind, name))[:, :done] for name in names}
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for a checkpoint, if there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint={str(folder)!r} cannot be made: {error}. Give a folder that can be written to."
+        ) from error
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a folder has all the draws of its run."""
+    try:
+        progress = json.loads((folder / PROGRESS).read_text())
+        return bool(progress["done"]["posterior"] == progress["settings"]["draws"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def unlike(a: Any, b: Any) -> tuple[Any, Any]:
