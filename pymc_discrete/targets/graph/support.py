@@ -34,6 +34,7 @@ from pytensor.tensor.type import TensorType
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
 from pymc_discrete.targets.graph.bounds import IntegerBounds, extent, is_whole
 from pymc_discrete.targets.graph.integers import INTEGERS
+from pymc_discrete.targets.graph.linear_forms import end_of_form
 
 Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
 
@@ -87,10 +88,25 @@ def bound(var: Variable, largest: bool) -> np.ndarray | None:
     value = known(var)
     if value is not None:
         return value
-    limit = ParameterBounds({}).of(var)[int(largest)]
+    bounds = ParameterBounds({})
+    limit = bounds.of(var)[int(largest)]
+    if is_whole(var) and rule_of(var) is None:
+        closer = min if largest else max
+        limit = closer(limit, end_of_form(var, largest, bounds, limits_of))
     if not np.isfinite(limit):
         return None
     return np.asarray(math.ceil(limit) if largest else math.floor(limit))
+
+
+def limits_of(rv: Variable) -> tuple[Variable | None, Variable | None] | None:
+    """The parameters that no value of a random variable falls below, or exceeds; None for 0.
+
+    None as a whole if its distribution has no such parameters.
+    """
+    op = None if rv.owner is None else rv.owner.op
+    if isinstance(op, prb.BinomialRV | prb.BetaBinomialRV):
+        return None, parameters(rv)[0]
+    return None
 
 
 class ParameterBounds(IntegerBounds):
