@@ -1,8 +1,8 @@
 """Tables of what the draws of discrete variables say: of each element, and of each variable as a whole."""
 
 import json
-from collections.abc import Hashable, Iterator
-from itertools import product
+from collections.abc import Iterator, Mapping
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,9 +21,19 @@ from pymc_discrete.diagnostics.draws import (
 )
 from pymc_discrete.diagnostics.effective import ess_of_indicators, ess_of_mean, hamming_ess
 from pymc_discrete.diagnostics.indicators import indicators
-from pymc_discrete.diagnostics.orders import in_one_order, orders_of
+from pymc_discrete.diagnostics.orders import in_one_order, orders_of, relabelled
 from pymc_discrete.diagnostics.rhat import categorical_rhat, hamming_rhat, rhat_of_indicators
-from pymc_discrete.diagnostics.verdicts import RHAT, Movement, known_of, verdicts
+from pymc_discrete.diagnostics.verdicts import (
+    MODES,
+    RHAT,
+    STRETCHES,
+    Movement,
+    known_of,
+    too_few_moves,
+    verdicts,
+)
+from pymc_discrete.steps.standing import Leaving, remarkable
+from pymc_discrete.targets.names import alike, element
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,11 +86,10 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
     """
     import pandas as pd  # imported only here, as that takes long
 
-    tree = idata if isinstance(idata, xr.DataTree) else None
     posterior = posterior_of(idata, var_names)
-    frames, of_names = [], values_with_columns(posterior)
+    judge, frames = Judge(idata, columns=values_with_columns(posterior)), []
     for name, draws in posterior.data_vars.items():
-        columns = columns_of(posterior, tree, str(name), draws, of_names[str(name)])
+        columns = judge.of(str(name)).columns
         frames.append(pd.DataFrame(columns, index=list(row_names(draws))))
     table = pd.concat(frames) if frames else pd.DataFrame()
     few = [c for c in table.columns if c.startswith(("P(", "mcse P(")) and not c.endswith("(mode)")]
@@ -123,11 +132,10 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
     """
     import pandas as pd  # imported only here, as that takes long
 
-    tree = idata if isinstance(idata, xr.DataTree) else None
     posterior = posterior_of(idata, var_names)
-    rows = {}
+    judge, rows = Judge(idata), {}
     for name, draws in posterior.data_vars.items():
-        columns = columns_of(posterior, tree, str(name), draws)
+        columns = judge.of(str(name)).columns
         between, within = (chi_square(draws, compare=c).data for c in ("chains", "stretches"))
         varies = ~np.isnan(between[..., 2])
         rhat, worst = hamming_rhat(draws)
@@ -182,15 +190,24 @@ def moves_of(x: np.ndarray) -> np.ndarray:
     return np.count_nonzero(x[..., 1:] != x[..., :-1], axis=2)
 
 
+def stretches_of(x: np.ndarray) -> np.ndarray:
+    """(sites, chains) int, in how many of `STRETCHES` parts of x (sites, chains, draws) some draw moved."""
+    changed = x[..., 1:] != x[..., :-1]
+    ends = np.linspace(0, changed.shape[2], STRETCHES + 1).astype(int)
+    parts = [changed[..., a:b].any(axis=2) for a, b in pairwise(ends)]
+    return np.sum(parts, axis=0)
+
+
 def row_names(draws: xr.DataArray) -> Iterator[str]:
     """The name of each element: `z`, or `z[a, b]` with its coordinates."""
-    dims = draws.dims[2:]
-    if not dims:
-        yield str(draws.name)
-        return
-    axes = [draws.coords[d].values if d in draws.coords else range(draws.sizes[d]) for d in dims]
-    for where in product(*axes):
-        yield f"{draws.name}[{', '.join(map(str, where))}]"
+    axes = labels_in_draws(draws)
+    for place in product(*(range(len(a)) for a in axes)):
+        yield element(str(draws.name), axes, place)
+
+
+def labels_in_draws(draws: xr.DataArray) -> list[Any]:
+    """The labels of each axis of draws (chain, draw, ...): coordinates, or numbers where there are none."""
+    return [draws.coords[d].values if d in draws.coords else range(draws.sizes[d]) for d in draws.dims[2:]]
 
 
 class OfBatch(NamedTuple):
@@ -199,39 +216,187 @@ class OfBatch(NamedTuple):
     columns: dict[str, np.ndarray]
     begin: np.ndarray
     moves: np.ndarray
+    stretches: np.ndarray
 
 
-def columns_of(
-    posterior: xr.Dataset,
-    tree: xr.DataTree | None,
-    name: Hashable,
-    draws: xr.DataArray,
-    values: np.ndarray | None = None,
-) -> dict[str, np.ndarray]:
-    """{column: (elements,)} of one variable, with P(k) for k in `values`, or with those of a count."""
-    data = checked(draws.data)
-    parts = [of_batch(x, values) for x in batches(data)]
-    if not parts:
-        return {}
-    columns = {c: np.concatenate([part.columns[c] for part in parts]) for c in parts[0].columns}
-    begin, moves = (np.concatenate([getattr(part, a) for part in parts]).T for a in ("begin", "moves"))
-    movement = Movement(begin, moves, data.shape[1])
-    known = known_of(posterior, tree, str(name))
-    found = verdicts(movement, columns["rhat"], columns["ess"], known)
-    if np.isin(found, ("apart", "stuck", "slow")).any():
-        orders, switch = labels_of(data, tree)
-        found = verdicts(movement, columns["rhat"], columns["ess"], known, orders, switch)
-    return {**columns, "verdict": found}
+class Judged(NamedTuple):
+    """What is found of one variable, from which the table, the log and the plots speak.
+
+    Attributes
+    ----------
+    columns : {column of `summary`: (elements,)}
+    movement : Movement
+    known : what the result says of it beside its draws
+    orders : (chains, K) int, permutations of its labels to those of chain 0, if they make the chains agree
+    switch : whether labels are permuted within chains
+    """
+
+    columns: dict[str, np.ndarray]
+    movement: Movement
+    known: Leaving | None = None
+    orders: np.ndarray | None = None
+    switch: bool = False
+
+    @property
+    def verdict(self) -> np.ndarray:
+        """(elements,) str, see `diagnostics.verdicts.verdicts`."""
+        return self.columns["verdict"]
+
+    @property
+    def suspect(self) -> np.ndarray:
+        """(elements,) bool, of which it was not known to be expected that some chain never moves."""
+        draws = self.movement.draws * len(self.movement.begin)
+        in_modes = too_few_moves(self.movement, self.known) | (self.columns["rhat"] > MODES)
+        odd = remarkable(self.known, self.verdict, draws) | np.isin(self.verdict, ("stuck", "apart"))
+        return odd | (in_modes & (self.verdict != "labels"))
 
 
-def labels_of(data: np.ndarray, tree: xr.DataTree | None) -> tuple[np.ndarray | None, bool]:
-    """The permutations of the labels of chains, see `orders_of`, and whether labels switch within chains."""
-    if data.ndim < 3:
-        return None, False
-    lp = None if tree is None else lp_of(tree)
-    lp = np.zeros((len(data), 1)) if lp is None else lp
-    orders = orders_of([data], lp)
-    return orders, orders is None and labels_switch(data, lp)
+class Judge:
+    """What draws say of each discrete variable, found once, for the table, the log and the plots alike.
+
+    Parameters
+    ----------
+    idata : DataTree with a group posterior, or Dataset
+    names : of all discrete variables that are drawn; by default as `posterior_of` finds them
+    columns : {variable: the values whose probabilities have a column, or None for a count}, if it is not as
+        in a table of one variable
+    """
+
+    def __init__(
+        self,
+        idata: Any,
+        names: list[str] | None = None,
+        columns: Mapping[str, np.ndarray | None] | None = None,
+    ):
+        self.tree = idata if isinstance(idata, xr.DataTree) else None
+        self.all = idata if isinstance(idata, xr.Dataset) else idata["posterior"].to_dataset()
+        self.names, self._columns = names, columns or {}
+        lp = None if self.tree is None else lp_of(self.tree)
+        self.lp = np.zeros((self.all.sizes["chain"], 1)) if lp is None else lp
+        self._measured: dict[str, Judged] = {}
+        self._orders: dict[tuple[str, ...], np.ndarray | None] = {}
+
+    def measured(self, name: str) -> Judged:
+        """The statistics of a variable, before anything is known beside its draws."""
+        if name not in self._measured:
+            draws = self.draws(name)
+            data = checked(draws.data)
+            there = name in self._columns
+            of_names = self._columns if there else values_with_columns(draws.to_dataset(name=name))
+            parts = [of_batch(x, of_names[name]) for x in batches(data)]
+            columns = {
+                c: np.concatenate([part.columns[c] for part in parts])
+                for c in (parts[0].columns if parts else ())
+            }
+            empty = np.zeros((len(data), 0), int)
+            begin, moves, stretches = (
+                np.concatenate([getattr(part, a) for part in parts]).T if parts else empty
+                for a in ("begin", "moves", "stretches")
+            )
+            self._measured[name] = Judged(columns, Movement(begin, moves, stretches, data.shape[1]))
+        return self._measured[name]
+
+    def draws(self, name: str) -> xr.DataArray:
+        """(chain, draw, ...), the draws of a variable."""
+        return self.all[name].transpose("chain", "draw", ...)
+
+    def of(self, name: str) -> Judged:
+        """What is found of a variable."""
+        columns, movement, *_ = self.measured(name)
+        if not columns:
+            return Judged(columns, movement)
+        known = known_of(self.all, self.tree, name)
+        few = too_few_moves(movement, known)
+        # of a share that a few moves decide, no standard error is known
+        unsure = {c: np.where(few, np.nan, a) for c, a in columns.items() if c.startswith("mcse")}
+        unsure["ess"] = np.where(few, np.fmin(columns["ess"], movement.stretches.sum(axis=0)), columns["ess"])
+        columns = {**columns, **unsure}
+
+        def word(agree: np.ndarray | None = None, switch: bool = False) -> np.ndarray:
+            return verdicts(
+                movement, columns["rhat"], columns["ess"], known, agree, switch, self.observed(name)
+            )
+
+        found, orders, switch = word(), None, False
+        if np.isin(found, ("apart", "stuck", "slow")).any():
+            orders, switch = self.labels(name)
+            agree = None
+            if orders is not None:
+                same = relabelled(orders, movement.begin)
+                agree = (same == same[0]).all(axis=0)
+            found = word(agree, switch)
+        return Judged({**columns, "verdict": found}, movement, known, orders, switch)
+
+    def labels(self, name: str) -> tuple[np.ndarray | None, bool]:
+        """Permutations that make the labels of all chains agree, and whether labels switch within chains."""
+        orders, data = self.orders(name), self.draws(name).data
+        return orders, orders is None and data.ndim > 2 and labels_switch(data, self.lp)
+
+    def orders(self, name: str) -> np.ndarray | None:
+        """(chains, K) int, permutations that make the labels of all chains agree, or None.
+
+        Scalars that are named alike (`z0`, `z1`, ...) share their labels.
+        """
+        group: tuple[str, ...] = (name,)
+        if self.draws(name).ndim == 2:
+            scalars = [n for n in self.discrete if self.all[n].ndim == 2]
+            group = next((tuple(names) for names in alike(scalars) if name in names), group)
+        if group not in self._orders:
+            self._orders[group] = orders_of([self.draws(n).data for n in group], self.lp)
+        return self._orders[group]
+
+    @property
+    def discrete(self) -> list[str]:
+        """The discrete variables that are drawn."""
+        if self.names is not None:
+            return self.names
+        recorded = self.all.attrs.get(DISCRETE)
+        return json.loads(recorded) if recorded else [str(n) for n in posterior_of(self.all).data_vars]
+
+    def observed(self, name: str) -> np.ndarray | None:
+        """(elements,) bool, which elements of a variable are data, beside those that were missing."""
+        missing = f"{name}_unobserved"
+        if missing not in self.all:
+            return None
+        there = "observed_data" in (self.tree.children if self.tree is not None else ())
+        data = self.tree["observed_data"].get(f"{name}_observed") if there else None  # type: ignore[index]
+        whole, drawn = self.measured(name).movement, self.measured(missing).movement
+        return in_between(whole, drawn, None if data is None else data.data.ravel())
+
+
+def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.ndarray | None:
+    """(elements,) bool, which elements of a variable are data: those that are not drawn, in the same order.
+
+    Parameters
+    ----------
+    whole, drawn : of the variable, and of its elements that are drawn
+    data : (elements,) the other elements, if they are known
+
+    Returns
+    -------
+    None where the elements do not fit.
+    """
+    of_whole, of_drawn = (np.concatenate([m.begin, m.moves]).T for m in (whole, drawn))
+    still = whole.still
+    # after each element, how many of those before it may be drawn, and whether it is the last of these
+    reached: list[dict[int, bool]] = [{0: False}]
+    for i, element_of_whole in enumerate(of_whole):
+        after: dict[int, bool] = {}
+        for u in reached[-1]:
+            if u < len(of_drawn) and (element_of_whole == of_drawn[u]).all():
+                after[u + 1] = True
+            if still[i] and (data is None or (i - u < len(data) and whole.begin[0, i] == data[i - u])):
+                after.setdefault(u, False)
+        reached.append(after)
+    u = len(of_drawn)
+    if u not in reached[-1]:
+        return None
+    observed = np.ones(len(of_whole), bool)
+    for i in range(len(of_whole), 0, -1):
+        # where both fit, what stood before must be reachable
+        if reached[i][u] and u - 1 in reached[i - 1]:
+            observed[i - 1], u = False, u - 1
+    return observed
 
 
 def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
@@ -306,7 +471,7 @@ def of_batch(x: np.ndarray, values: np.ndarray | None) -> OfBatch:
         of_mean = ess_of_mean(x.astype(float) - mean[:, None, None])
         columns |= {"mean": mean, "mcse mean": deviation / np.sqrt(of_mean)}
         columns |= {c: counts.values[(below >= q - 1e-12).argmax(axis=1)] for c, q in QUANTILES.items()}
-    return OfBatch(columns, x[..., 0], moves_of(x))
+    return OfBatch(columns, x[..., 0], moves_of(x), stretches_of(x))
 
 
 def errors_of(

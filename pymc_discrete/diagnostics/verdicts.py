@@ -1,15 +1,20 @@
 """A word for each element of a discrete variable: what its draws say of the sampling."""
 
+import json
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from pymc_discrete.diagnostics.orders import relabelled
-from pymc_discrete.steps.standing import CHANCE, FEW, FEWEST, by_chance
+from pymc_discrete.steps.standing import CHANCE, FEW, FEWEST, Leaving, by_chance, words_of_still
 
 RHAT = 1.01  # a larger R-hat is slow mixing, as in PyMC's own warning
 EACH = 100  # so are fewer effective draws for each chain
+MODES = 1.5  # R-hat from which chains are taken to be in different modes
+STRETCHES = 10  # into so many stretches the draws of a chain are cut, to see in how many an element moved
+VERDICTS = {"observed", "fixed", "certain", "constant", "labels", "stuck", "apart", "slow", "ok"}
+# the attributes of a variable in the group `conditionals`
+FACTS = ("joint", "together", "by", "unused", "summed")
 
 
 class Movement(NamedTuple):
@@ -19,52 +24,67 @@ class Movement(NamedTuple):
     ----------
     begin : (chains, elements) int, the first values
     moves : (chains, elements) int, how many draws differ from the one before
+    stretches : (chains, elements) int, in how many of ten stretches of equal length it moved
     draws : number of draws of a chain
     """
 
     begin: np.ndarray
     moves: np.ndarray
+    stretches: np.ndarray
     draws: int
 
+    @property
+    def still(self) -> np.ndarray:
+        """(elements,) bool, which have one value in all draws."""
+        return (self.moves == 0).all(axis=0) & (self.begin == self.begin[0]).all(axis=0)
 
-class Known(NamedTuple):
-    """What is known of the elements of a variable beside their draws.
-
-    Attributes
-    ----------
-    several : (elements,) bool, whether an element has more than one possible value
-    leaving : (chains, elements) float, the probability that it has another value, given everything else; nan
-        where it is not known
-    joint : whether the elements are drawn jointly, so that no other element can keep one from moving
-    """
-
-    several: np.ndarray
-    leaving: np.ndarray
-    joint: bool = True
+    @property
+    def seldom(self) -> np.ndarray:
+        """(elements,) bool, which moved so rarely that what is known beside the draws matters."""
+        return self.stretches.sum(axis=0) < max(CHANCE, len(self.moves))
 
 
-def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Known | None:
+def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Leaving | None:
     """What a result says of a variable beside its draws, or None.
 
-    The group `conditionals` has the probability that a sampled element changes; `probabilities` has those of
-    all values of what was summed out. There a probability of 0 may be a value that is impossible, or one too
-    improbable for floats, so an element has a single possible value only where the group has no other.
+    The group `conditionals` has the probability that an element changes where the chains ended;
+    `probabilities` has those of all values of what was summed out, which are means over all draws. There a
+    probability of 0 may be a value that is impossible, or one too improbable for floats, so an element has a
+    single possible value only where the group has no other.
     """
     chains = posterior.sizes["chain"]
-    p = _group(tree, "conditionals", name, chains)
-    if p is not None:
-        several = _group(tree, "conditionals", f"{name} several")
-        joint = bool(tree["conditionals"][name].attrs.get("joint", False))  # type: ignore[index]
-        several = np.ones(p[0].size, bool) if several is None else several.ravel()
-        return Known(several, p.reshape(chains, -1), joint)
+    found = None
+    leaving = _group(tree, "conditionals", name, chains)
+    if leaving is not None:
+        leaving = np.asarray(leaving, float).reshape(chains, -1)
+        facts = {k: v for k, v in tree["conditionals"][name].attrs.items() if k in FACTS}  # type: ignore[index]
+        of_each = {}
+        for fact in ("several", "certain", "alone"):
+            a = _group(tree, "conditionals", f"{name} {fact}")
+            of_each[fact] = None if a is None else np.asarray(a, bool).ravel()
+        several = of_each.pop("several")
+        several = np.ones(leaving.shape[1], bool) if several is None else several
+        found = Leaving(
+            several,
+            None if np.isnan(leaving).all() else leaving,
+            bool(facts.get("joint", False)),
+            str(facts.get("together", "")),
+            by=tuple(json.loads(facts.get("by", "[]"))),
+            unused=tuple(json.loads(facts.get("unused", "[]"))),
+            summed=bool(facts.get("summed", False)),
+            **of_each,
+        )
     p = _group(tree, "probabilities", name, chains)
     if p is None:
-        return None
+        return found
     p = p.reshape(chains, -1, p.shape[-1])
     commonest = np.nansum(p, axis=0).argmax(axis=1)
-    leaving = 1.0 - p[:, np.arange(p.shape[1]), commonest]
+    leaving = np.maximum(1.0 - p[:, np.arange(p.shape[1]), commonest], 0.0)
     unbounded = _group(tree, "probabilities", f"{name} outside") is not None
-    return Known(np.full(p.shape[1], p.shape[2] > 1 or unbounded), np.maximum(leaving, 0.0))
+    several = np.full(p.shape[1], p.shape[2] > 1 or unbounded)
+    if found is None:
+        return Leaving(several, leaving, joint=True, summed=True)
+    return found._replace(several=several & found.several, probability=leaving, joint=True, summed=True)
 
 
 def _group(tree: xr.DataTree | None, group: str, name: str, chains: int | None = None) -> np.ndarray | None:
@@ -79,20 +99,22 @@ def verdicts(
     movement: Movement,
     rhat: np.ndarray,
     ess: np.ndarray,
-    known: Known | None = None,
-    orders: np.ndarray | None = None,
+    known: Leaving | None = None,
+    agree: np.ndarray | None = None,
     switch: bool = False,
+    observed: np.ndarray | None = None,
 ) -> np.ndarray:
     """The verdict on each element, the first of these that applies.
 
     ========= =============================================================================================
+    observed  it is data, and not drawn
     fixed     it has one possible value
-    certain   one value in all chains, as was to be expected: others are too improbable, given everything else
-    constant  one value in all chains, and nothing is known of others, or other elements may hold it there
+    certain   one value in all chains, as was to be expected: others are too improbable, wherever the rest is
+    constant  one value in all chains, and nothing says that the rest does not hold it there
     labels    draws differ, and no longer do once the labels of some chains, or of some draws, are permuted
+    stuck     some chain never moved though it should have: others moved much, or other values are probable
     apart     no chain moved, and chains stand at different values
-    stuck     some chain never moved though it should have: others did, or other values are probable
-    slow      R-hat above 1.01, or less than 100 effective draws for each chain
+    slow      R-hat above 1.01, less than 100 effective draws for each chain, or too few moves to tell
     ok        none of these
     ========= =============================================================================================
 
@@ -101,58 +123,55 @@ def verdicts(
     movement : Movement
     rhat, ess : (elements,) float, of categories
     known : what is known of possible values and their probabilities
-    orders : (chains, K) int, permutations of the labels to those of chain 0, if such were found
+    agree : (elements,) bool, whether chains begin alike once labels are permuted, if that makes chains agree
     switch : whether labels are permuted within chains, and draws that are relabelled mix
+    observed : (elements,) bool, which elements are data
 
     Returns
     -------
     (elements,) str
     """
-    begin, moves, draws = movement
-    chains = len(begin)
+    begin, moves, _, draws = movement
     immobile = moves == 0
-    still = immobile.all(axis=0)
-    differ = (begin != begin[0]).any(axis=0)
-    stuck = stuck_chains(movement, known).any(axis=0)
-    constant = still & ~differ
-    apart = still & differ
-    mixes = (rhat <= RHAT) & (ess >= EACH * chains)
+    still, differ = immobile.all(axis=0), (begin != begin[0]).any(axis=0)
+    constant, apart = still & ~differ, still & differ
+    if draws < FEWEST and known is not None and known.probability is not None:
+        apart &= [not all(by_chance(p, draws, FEW / draws) for p in each) for each in known.probability.T]
+    mixes = (rhat <= RHAT) & (ess >= EACH * len(begin)) & ~too_few_moves(movement, known)
     found = np.where(mixes, "ok", "slow").astype(object)
-    found[stuck & ~still] = "stuck"
+    found[stuck_chains(movement).any(axis=0) & ~still] = "stuck"
     found[apart] = "apart"
     if switch:
         found[found == "slow"] = "labels"
-    if orders is not None:
-        same = relabelled(orders, begin)
-        agree = (same == same[0]).all(axis=0)
+    if agree is not None:
         found[~mixes & ~constant & (agree | ~still)] = "labels"
-    found[constant] = "constant"
-    if known is not None:
-        expected = np.nansum(known.leaving, axis=0) * draws
-        judged = constant & ~np.isnan(known.leaving).all(axis=0)
-        # one that is drawn given others may be held by these, however improbable other values look
-        found[judged] = np.where(
-            expected[judged] >= CHANCE, "stuck", "certain" if known.joint else "constant"
-        )
-        found[constant & ~known.several] = "fixed"
+    found[constant] = words_of_still(known, constant, draws)[constant]
+    if observed is not None:
+        found[observed] = "observed"
     return found.astype(str)
 
 
-def stuck_chains(movement: Movement, known: Known | None) -> np.ndarray:
+def stuck_chains(movement: Movement) -> np.ndarray:
     """(chains, elements) bool, chains in which an element stood still though it moved in others.
 
-    It is no coincidence where the others lead one to expect more than `CHANCE` visits to another value, two
-    moves each; or, where the probability of other values at the end of a chain is known, if either more moves
-    were to be expected, or it is so much smaller than in the others that the chain is in another mode.
+    It is no coincidence where the others moved in so many of their stretches that one would stand still in
+    all of its own with a probability below e^-7. Moves in clumps shorter than a stretch count once.
     """
-    moves, draws = movement.moves, movement.draws
-    immobile = moves == 0
-    moving = np.maximum((~immobile).sum(axis=0), 1)
-    visits = moves.sum(axis=0) / moving / 2
-    stuck = immobile & (visits >= CHANCE)
-    if known is not None and draws >= FEWEST:
-        chance = np.vectorize(lambda p: by_chance(p, draws, FEW / draws), otypes=[bool])(
-            np.nan_to_num(known.leaving)
-        )
-        stuck = np.where(np.isnan(known.leaving), stuck, immobile & ~chance & (~immobile).any(axis=0))
-    return stuck
+    immobile = movement.moves == 0
+    of_others = STRETCHES * (~immobile).sum(axis=0)
+    without = (of_others - movement.stretches.sum(axis=0) + 1) / (of_others + 2)
+    return immobile & (STRETCHES * np.log(without) < -CHANCE) & (movement.draws >= FEWEST)
+
+
+def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
+    """(elements,) bool, elements that moved too rarely for their shares to mean anything, whatever ESS says.
+
+    No chain came back to a value that it had left, so that nothing tells how long it stays there. Or, where
+    the chains ended, the element could not have moved: it goes from mode to mode, a few times in all.
+    """
+    moved = (movement.moves > 0).any(axis=0)
+    few = movement.moves.max(axis=0) <= 1
+    if known is not None and known.probability is not None:
+        held = (np.nan_to_num(known.probability, nan=1.0) * movement.draws < FEW).all(axis=0)
+        few |= known.is_alone & held & movement.seldom
+    return moved & few & (movement.draws >= FEWEST)

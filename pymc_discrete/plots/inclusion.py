@@ -8,8 +8,7 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.diagnostics.draws import posterior_of
-from pymc_discrete.diagnostics.summary import columns_of
+from pymc_discrete.diagnostics.summary import Judge
 from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, below, line, points
 from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
 from pymc_discrete.targets.names import shown
@@ -151,7 +150,7 @@ def inclusion(tree: xr.DataTree, v: Variable, shares: Shares) -> tuple[xr.DataAr
     if shares.summed:
         error = p.std(axis=0, ddof=1) / np.sqrt(len(p)) if len(p) > 1 else np.full(v.size, np.nan)
         return array, error
-    columns = columns_of(posterior_of(tree, v.name), tree, v.name, v.draws, np.array([0, 1]))
+    columns = Judge(tree, columns={v.name: np.array([0, 1])}).of(v.name).columns
     return array, columns.get("mcse P(1)", np.full(v.size, np.nan))
 
 

@@ -8,8 +8,8 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.diagnostics.draws import counted, per_element, posterior_of
-from pymc_discrete.diagnostics.summary import columns_of, moves_of
+from pymc_discrete.diagnostics.draws import counted, per_element
+from pymc_discrete.diagnostics.summary import Judge, moves_of
 from pymc_discrete.plots.figure import ALARM, UNCERTAIN, WIDTH, Entry, Figure, below, points
 from pymc_discrete.plots.read import Variable, note_on_labels, tree_of, variables_of
 
@@ -24,6 +24,7 @@ VISUALS = (
     "ylabel",
     "xticks",
 )
+SUSPECTS = "suspects"  # the group that `with_suspects` adds
 APART = 60  # up to this many elements the dots of chains stand side by side
 LISTED = 6  # so many elements are named in the title
 
@@ -80,9 +81,9 @@ def plot_moves(
     Notes
     -----
     Independent draws differ from the one before with the probability 1 - sum_k p_k^2. A chain that never
-    moved was to be expected where the verdict of `pmd.summary` is ``certain`` or ``fixed``, or, of an element
-    that moved in other chains, where these did not visit other values often enough (neither ``stuck`` nor
-    ``apart``).
+    moved was not to be expected where the verdict of `pmd.summary` is ``stuck`` or ``apart``, or ``constant``
+    without the result saying that other values are improbable, or with a continuous variable that may hold
+    the element there: where the log has a warning, too.
 
     From 60 elements on the dots of chains are drawn at the place of their element, and of its labels there
     are as many as there is room for.
@@ -93,6 +94,7 @@ def plot_moves(
     """
     tree = tree_of(idata, coords)
     variables = variables_of(tree, var_names, labeller)
+    tree = tree_of(with_suspects(idata, [v.name for v in variables]), coords)
     found = {v.name: moves(tree, v) for v in variables}
     figure = Figure(
         xr.Dataset({name: m for name, (m, _, _) in found.items()}),
@@ -116,6 +118,17 @@ def plot_moves(
     return figure.collection
 
 
+def with_suspects(idata: Any, names: list[str]) -> xr.DataTree:
+    """The result with a group of which elements it was not to be expected that a chain never moves."""
+    judge, found = Judge(idata), {}
+    for name in names:
+        draws = judge.draws(name)
+        suspect = judge.of(name).suspect.reshape(draws.shape[2:])
+        found[name] = draws.isel(chain=0, draw=0, drop=True).copy(data=suspect)
+    groups = {n: idata[n].to_dataset() for n in idata.children} if isinstance(idata, xr.DataTree) else {}
+    return xr.DataTree.from_dict({"posterior": judge.all, **groups, SUSPECTS: xr.Dataset(found)})
+
+
 def moves(tree: xr.DataTree, v: Variable) -> tuple[xr.DataArray, np.ndarray, np.ndarray]:
     """How an element moved.
 
@@ -128,13 +141,12 @@ def moves(tree: xr.DataTree, v: Variable) -> tuple[xr.DataArray, np.ndarray, np.
     names = {"chain": v.chains}
     moved = per_element(lambda x: moves_of(x) / (x.shape[2] - 1), v.draws.data, more=names)
     expected = per_element(lambda x: 1.0 - (counted(x).p ** 2).sum(axis=1), v.draws.data)
-    verdict = columns_of(posterior_of(tree, v.name), tree, v.name, v.draws)["verdict"]
     array = xr.DataArray(
         np.asarray(moved).reshape(v.size, -1).T,
         {"chain": v.chains},
         ["chain", f"{v.name} element"],
     )
-    return array, np.asarray(expected).ravel(), np.isin(verdict, ("stuck", "apart", "constant"))
+    return array, np.asarray(expected).ravel(), tree[SUSPECTS][v.name].data.ravel()
 
 
 def draw(

@@ -12,11 +12,20 @@ from arviz_base.labels import BaseLabeller
 
 from pymc_discrete.checks import check_result
 from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, posterior_of
-from pymc_discrete.diagnostics.summary import labels_of as orders_of_labels
+from pymc_discrete.diagnostics.summary import Judge
 from pymc_discrete.targets.names import shown
 
-GROUPS = ("posterior", "probabilities", "conditionals", "sample_stats", "observed_data", "constant_data")
-MOST_LABELS = 30  # of variables with larger values pictures do not say whether these are labels that switch
+GROUPS = (
+    "posterior",
+    "probabilities",
+    "conditionals",
+    "sample_stats",
+    "observed_data",
+    "constant_data",
+    "suspects",
+)
+# of variables with larger values pictures do not say whether these are labels that switch
+MOST_LABELS = 30
 VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
 
 
@@ -183,10 +192,10 @@ def note_on_labels(idata: Any, name: str, named_by: Any = None) -> str:
     named_by : the dimension whose coordinates are the names of the values in the picture, if they have such
     """
     tree = idata if isinstance(idata, xr.DataTree) else None
-    draws = (idata if tree is None else tree["posterior"])[name].transpose("chain", "draw", ...).data
-    orders, within = (None, False) if draws.max() >= MOST_LABELS else orders_of_labels(draws, tree)
-    if orders is not None or within:
-        return f"\nlabels switch {'within' if within else 'between'} chains: pmd.relabel first"
+    judge = Judge(idata)
+    found = judge.of(name) if judge.draws(name).data.max() < MOST_LABELS else None
+    if found is not None and (found.orders is not None or found.switch):
+        return f"\nlabels switch {'within' if found.switch else 'between'} chains: pmd.relabel first"
     done = None if tree is None or "permutations" not in tree.children else tree["permutations"].get(name)
     if done is None or not isinstance(named_by, str):
         return ""

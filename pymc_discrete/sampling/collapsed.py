@@ -17,9 +17,12 @@ from pymc_discrete.sampling.discrete import smallest_types
 from pymc_discrete.sampling.nuts import NutsBlock, NutsState
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.steps.evidence import Conditionals
 from pymc_discrete.steps.possible_start import possible_start
+from pymc_discrete.steps.standing import Leaving, leaving_by
 from pymc_discrete.steps.start import check_support
 from pymc_discrete.targets.names import shown, untransformed
+from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -107,6 +110,10 @@ class CollapsedBlock(Block):
         """(d,) int, the sites that are summed out, at a point {variable: value}."""
         return self._x(self.points.packed(point), 0, np)
 
+    def _inputs(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The inputs of the context of what is summed out, at a point {variable: value}."""
+        return [np.asarray(a) for a in self.collapsed.inputs(self.points.packed(point) | self.numbers)]
+
     # ------------------------------------------------------------ before the chains
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
         usual = self._on_host(point).astype(float)
@@ -126,8 +133,7 @@ class CollapsedBlock(Block):
             return point
         density = self.collapsed.density
         check_support(density.space, self._on_host(point))
-        inputs = [np.asarray(a) for a in self.collapsed.inputs(self.points.packed(point) | self.numbers)]
-        x = possible_start(density, density.space.ravel(point), inputs, rng)
+        x = possible_start(density, density.space.ravel(point), self._inputs(point), rng)
         return point | {
             name: value.astype(point[name].dtype) for name, value in density.space.unravel(x).items()
         }
@@ -182,6 +188,18 @@ class CollapsedBlock(Block):
         far_out = FarOut(each.draws.sum(0), each.run.max(0), each.longest.max(0))
         short = self.collapsed.too_short(far_out, transitions)
         return said if short is None else [*said, short]
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        density, model = self.collapsed.density, self.collapsed.model
+        target = Target(density)
+
+        def at(point: dict[str, np.ndarray]) -> tuple[np.ndarray, Target]:
+            return density.space.ravel(point), target.given(self._inputs(point))
+
+        outside = [str(v.name) for v in model.continuous_value_vars if v.name in points[0]]
+        others = [v for v in model.discrete_value_vars if v.name != STRETCHES]
+        conditionals = Conditionals(density.space, at, outside, not others)
+        return leaving_by(conditionals, model, points, joint=True, complete=True, summed=True)
 
     def groups(
         self, states: CollapsedState, coords: Mapping[str, Any], dims: Mapping[str, Any]

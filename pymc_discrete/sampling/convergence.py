@@ -1,9 +1,10 @@
 """Convergence checks of draws: label switching, R-hat and ESS, variables that never moved, ties."""
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -20,22 +21,20 @@ from pymc.stats.convergence import (
 from xarray import DataTree
 
 from pymc_discrete.diagnostics.draws import some_elements
-from pymc_discrete.diagnostics.effective import categorical_ess
-from pymc_discrete.diagnostics.orders import orders_of_draws, relabelled
-from pymc_discrete.diagnostics.rhat import categorical_rhat
-from pymc_discrete.diagnostics.summary import labels_switch, moved
+from pymc_discrete.diagnostics.orders import as_probable, effective_share, orders_of_draws
+from pymc_discrete.diagnostics.summary import Judge, Judged, labels_in_draws
+from pymc_discrete.diagnostics.verdicts import MODES, stuck_chains, too_few_moves
 from pymc_discrete.sampling import labels
-from pymc_discrete.sampling.labels import LARGEST_RHAT, LEAST
 from pymc_discrete.sampling.tied import Slow, tied
-from pymc_discrete.steps.standing import FEW, FEWEST, Leaving, by_chance, held
+from pymc_discrete.steps.standing import FEWEST, Leaving, held_outside, of_models, remarkable, why_still
 from pymc_discrete.steps.ties import called
-from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.names import element, shown, untransformed
 
 _log = logging.getLogger("pymc.discrete")
 
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
 AT_ONCE = 2**24
-APART = 1.5  # R-hat from which chains are taken to be in different modes
+SHORTEST = 4  # fewest draws of a chain of which something is said
 SHOWN = 3  # largest number of chains that a message names one by one
 
 
@@ -54,19 +53,31 @@ class Run:
         self.tree, self.model, self.leaving = tree, model, leaving
 
     @cached_property
-    def orders(self) -> dict[tuple[str, ...], np.ndarray]:
-        """{variables that share labels: permutations}, of labels that are switched between chains."""
-        return labels.switched(self.tree, self.model)
+    def discrete(self) -> list[str]:
+        """The discrete variables, of which PyMC's own checks would compare the codes."""
+        posterior = self.tree["posterior"]
+        names = [str(rv.name) for rv in self.model.free_RVs if rv.dtype.startswith(("int", "uint", "bool"))]
+        return [name for name in names if name in posterior.data_vars]
 
     @cached_property
-    def known(self) -> dict[str, Leaving]:
-        """{variable: how probable it is that its elements change}, of those that are sampled."""
-        return {} if self.leaving is None else self.leaving()
+    def judged(self) -> dict[str, Judged]:
+        """{discrete variable: what is found of it}, by which `pmd.summary` and the plots judge, too.
 
-    @cached_property
-    def categories(self) -> list[str]:
-        """The variables whose values are categories, of which PyMC's own checks would compare the codes."""
-        return labels.categories(self.tree["posterior"], self.model)
+        The group `conditionals` is added to the tree first, if some element stood still or moved rarely, or
+        chains are in different modes.
+        """
+        posterior = self.tree["posterior"]
+        names = [name for name in self.discrete if posterior[name].size]
+        if posterior.sizes["draw"] < SHORTEST:
+            return {}
+        judge = Judge(self.tree, names)
+        if self.leaving is not None:
+            measured = [judge.measured(name) for name in names]
+            if any(m.movement.seldom.any() or (m.columns["rhat"] > MODES).any() for m in measured):
+                known = {name: of for name, of in self.leaving().items() if name in posterior.data_vars}
+                if known:
+                    self.tree["conditionals"] = DataTree(conditionals(posterior, known))
+        return {name: judge.of(name) for name in names}
 
     @cached_property
     def warnings_of_pymc(self) -> list[SamplerWarning]:
@@ -74,7 +85,7 @@ class Run:
         by_message: dict[str, SamplerWarning] = {}
         # R-hat of an element that never moves divides 0 by 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            for part in parts(self.tree, self.in_order, self.model, self.categories):
+            for part in parts(self.tree, self.in_order, self.model, self.discrete):
                 if part["posterior"].data_vars:
                     warnings = run_convergence_checks(part, self.model)
                 else:
@@ -85,38 +96,19 @@ class Run:
         untuned = self.tree["posterior"].attrs.get("tuning_steps") == 0
         return [asking_for_tuning(w) for w in warnings] if untuned else warnings
 
-    @cached_property
-    def mixing(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """{variable: (elements,) the ESS and the R-hat of categories}, where there are enough draws."""
-        posterior = self.tree["posterior"]
-        if posterior.sizes["draw"] < FEWEST or posterior.sizes["chain"] < 2:
-            return {}
-        draws = {name: posterior[name].data for name in self.categories if posterior[name].size}
-        found = {name: (categorical_ess(x).ravel(), categorical_rhat(x).ravel()) for name, x in draws.items()}
-        for name, (ess, rhat) in found.items():
-            self._slow.add(name, ess / posterior.sizes["chain"], rhat)
-        return found
+    @property
+    def orders(self) -> dict[tuple[str, ...], np.ndarray]:
+        """{variables that share labels: permutations}, of labels that are switched between chains."""
+        found: dict[int, tuple[list[str], np.ndarray]] = {}
+        for name, of in self.judged.items():
+            if of.orders is not None:  # variables that share labels have the same permutations
+                found.setdefault(id(of.orders), ([], of.orders))[0].append(name)
+        return {tuple(names): orders for names, orders in found.values()}
 
-    @cached_property
+    @property
     def within(self) -> list[str]:
-        """The variables of categories that mix slowly, and well once the labels of draws are permuted."""
-        posterior, lp = self.tree["posterior"], np.asarray(self.tree["sample_stats"]["lp"])
-        return [
-            name
-            for name, slow in self.slow_categories.items()
-            if slow.any() and posterior[name].ndim > 2 and labels_switch(posterior[name].data, lp)
-        ]
-
-    @cached_property
-    def slow_categories(self) -> dict[str, np.ndarray]:
-        """{variable: (elements,) bool, which mix slowly}, of labels that all chains have in one order."""
-        chains = self.tree["posterior"].sizes["chain"]
-        return {
-            # an element whose R-hat is infinite never moved, of which another check speaks
-            name: ((ess < LEAST * chains) | (rhat > LARGEST_RHAT)) & ~np.isinf(rhat)
-            for name, (ess, rhat) in self.mixing.items()
-            if labels.order_of(name, self.orders) is None
-        }
+        """The variables whose labels change within chains."""
+        return [name for name, of in self.judged.items() if of.switch]
 
     @cached_property
     def of_labels(self) -> dict[str, np.ndarray]:
@@ -129,7 +121,7 @@ class Run:
         found = {}
         for name in [str(v.name) for v in self.model.free_RVs if to_new and v.name in posterior.data_vars]:
             draws = posterior[name].data
-            if name not in self.categories and 0 < draws.size <= AT_ONCE:
+            if name not in self.discrete and 0 < draws.size <= AT_ONCE:
                 permuted = labels.in_order(draws, to_new)
                 if permuted is not draws:
                     found[name] = permuted
@@ -148,7 +140,12 @@ class Run:
     @property
     def slow(self) -> Slow:
         """The elements that mix slowly by the checks of R-hat and ESS, which are run first."""
-        _ = self.warnings_of_pymc, self.mixing
+        _ = self.warnings_of_pymc
+        sizes = self.tree["posterior"].sizes
+        if sizes["draw"] >= FEWEST and sizes["chain"] > 1:
+            for name, found in self.judged.items():
+                ess, rhat = (found.columns[c] for c in ("ess", "rhat"))
+                self._slow.add(name, ess / sizes["chain"], rhat)
         return self._slow
 
 
@@ -184,11 +181,6 @@ def switched_labels(run: Run) -> list[str]:
     return [labels.message(run.orders, run.within, list(run.of_labels))]
 
 
-def never_moved(run: Run) -> list[str]:
-    """Warnings of discrete variables that never moved, for which R-hat is not defined."""
-    return immobile_variables(run)
-
-
 def ties(run: Run) -> list[str]:
     """Warnings of ties between variables, which may be the cause of few effective draws."""
     return tied(run.tree, run.model, run.slow) if run.slow.checked else []
@@ -202,39 +194,165 @@ def warnings_of_pymc(run: Run) -> list[SamplerWarning]:
 def slowest_by_name(run: Run) -> list[str]:
     """Which elements PyMC's checks mean, whose messages name none."""
     posterior = run.tree["posterior"]
-    names = [str(name) for name in posterior.data_vars if str(name) not in run.categories]
+    names = [str(name) for name in posterior.data_vars if str(name) not in run.discrete]
     slow = sorted((score, name, i) for name in names for score, i in run.slow.worst(name))[:SHOWN]
     if not slow:
         return []
-    which = ", ".join(called(name, posterior[name].shape[2:], i) for _, name, i in slow)
+    which = ", ".join(called(name, labels_in_draws(posterior.dataset[name]), i) for _, name, i in slow)
     return [f"Slow, the slowest first: {which}. pmd.summary and az.summary have a row for each element."]
 
 
-def slow_categories(run: Run) -> list[str]:
-    """A warning of categories whose indicators mix slowly, other than since labels change."""
-    chains = run.tree["posterior"].sizes["chain"]
-    bad = {
-        name: (*run.mixing[name], slow)
-        for name, slow in run.slow_categories.items()
-        if slow.any() and name not in run.within
-    }
-    if not bad:
+def slow_elements(run: Run) -> list[str]:
+    """Warnings of elements of discrete variables that mix slowly, or are in different modes in the chains."""
+    sizes = run.tree["posterior"].sizes
+    if sizes["draw"] < FEWEST or sizes["chain"] < 2:
         return []
+    bad, few = {}, []
+    for name, found in run.judged.items():
+        moved = (found.movement.moves > 0).any(axis=0)
+        rare = moved & too_few_moves(found.movement, found.known) & np.isin(found.verdict, ("slow", "apart"))
+        slow = moved & ~rare & np.isin(found.verdict, ("slow", "apart"))
+        if slow.any():
+            bad[name] = (found.columns["ess"], found.columns["rhat"], slow)
+        if rare.any():
+            few.append(changed_a_few_times(run, name, rare))
+    if not bad:
+        return few
     count = sum(int(slow.sum()) for _, _, slow in bad.values())
     of = sum(slow.size for _, _, slow in bad.values())
-    least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / chains
+    least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / sizes["chain"]
     largest = max(float(np.nanmax(rhat[slow])) for _, rhat, slow in bad.values())
     elements = f"{count} of the {of} elements of {shown(bad)} mix" if of > 1 else f"{shown(bad)} mixes"
     remedy = "Draw more"
-    if largest > APART:
-        remedy = (
-            "The chains seem to be in different modes: if more draws do not join them, take a step that "
-            "moves sites together (pmd.PathAuxiliary), or pmd.FlowStep, whose flow is fitted to these draws"
-        )
+    if largest > MODES:
+        modes = [name for name, (_, rhat, slow) in bad.items() if (rhat[slow] > MODES).any()]
+        remedy = f"The chains seem to be in different modes. {of_modes(run, modes, of > 1)}"
     return [
+        *few,
         f"{elements} slowly: of a category of the worst there are {least:.0f} effective draws per chain, and "
         f"R-hat is up to {largest:.2f}. {remedy}; pmd.summary has a row for each element.",
     ]
+
+
+def changed_a_few_times(run: Run, name: str, rare: np.ndarray) -> str:
+    """The warning that elements (elements,) of a variable changed too rarely for their shares to be known."""
+    found = run.judged[name]
+    times = int(found.movement.moves[:, rare].sum(axis=0).max())
+    which = names_of(run, name, rare)
+    return (
+        f"{which} changed only {times} time{'s' * (times > 1)} in all chains, and where they ended "
+        f"{'it cannot' if rare.sum() == 1 else 'they cannot'}: whatever R-hat and ESS are, the shares of the "
+        f"values are not those of the posterior. {of_modes(run, [name], bool(len(rare) > 1))}."
+    )
+
+
+def names_of(run: Run, name: str, which: np.ndarray) -> str:
+    """Some elements (elements,) bool of a variable in a message, as `pmd.summary` names them."""
+    draws = run.tree["posterior"].dataset[name]
+    axes, shape = labels_in_draws(draws), draws.shape[2:]
+    places = [np.unravel_index(i, shape) if shape else () for i in np.flatnonzero(which)]
+    if len(places) > SHOWN:
+        return f"{len(places)} of the {len(which)} elements of {name!r}"
+    return shown(element(name, axes, place) for place in places)
+
+
+def of_modes(run: Run, names: list[str], several: bool) -> str:
+    """What to do about variables whose chains are in different modes.
+
+    Parameters
+    ----------
+    several : whether they have several sites, which might change together
+    """
+    lp = np.asarray(run.tree["sample_stats"]["lp"].data)
+    means = ", ".join(f"{mean:.1f}" for mean in lp.mean(axis=1))
+    alike = equally_probable(lp)
+    if alike:
+        text = (
+            f"All chains have the same mean lp up to its Monte Carlo error ({means}): no mode is better, and "
+            "their shares are those of the starts and not of the posterior. "
+        )
+    else:
+        text = (
+            f"The mean lp of each chain: {means}. The shares of the modes are those of the starts and not of "
+            "the posterior. "
+        )
+    known = [run.judged[name].known for name in names]
+    held = [(name, of) for name, of in zip(names, known, strict=True) if of is not None and of.is_alone.any()]
+    if held:
+        return text + of_models(repr(held[0][0]), held[0][1])
+    if all(of is not None and (of.joint or of.summed) for of in known):
+        best = "" if alike else "Pass initvals= of the continuous variables in the mode with the highest. "
+        is_drawn = "is" if len(names) == 1 else "are"
+        return (
+            f"{text}The chains are in different modes of the variables beside {shown(names)}, which "
+            f"{is_drawn} drawn exactly given these, so that no other step helps. {best}If modes differ by "
+            "the order of states only, constrain it (transform=pm.distributions.transforms.ordered)"
+        )
+    if not several:
+        return f"{text}Draw more, or sum {shown(names)} out: pmd.sample(collapse=True)"
+    return (
+        f"{text}If more draws do not join them, try another step, that moves sites together "
+        "(pmd.PathAuxiliary), or pmd.FlowStep, whose flow is fitted to these draws"
+    )
+
+
+def equally_probable(lp: np.ndarray) -> bool:
+    """Whether the means of lp (chains, draws), nats, of all chains differ by chance."""
+    share = effective_share(lp)
+    lowest, highest = lp[lp.mean(axis=1).argmin()], lp[lp.mean(axis=1).argmax()]
+    return as_probable(lowest, highest, share)
+
+
+def never_moved(run: Run) -> list[str]:
+    """Warnings of elements that never moved, in no chain or in some."""
+    said: dict[str, list[str]] = {}
+    for name, found in run.judged.items():
+        for text in still_elements(run, name, found):
+            said.setdefault(text, []).append(name)
+    return [f"{shown(names)} {text}" for text, names in said.items()]
+
+
+def still_elements(run: Run, name: str, found: Judged) -> list[str]:
+    """What is said of elements of one variable that never moved, without its name."""
+    words, moves, known = found.verdict, found.movement.moves, found.known
+    draws = found.movement.draws * len(moves)
+    there = (words != "fixed") & (words != "observed")
+    said = []
+    apart = (moves == 0).all(axis=0) & (found.movement.begin != found.movement.begin[0]).any(axis=0)
+    if (apart & (words == "apart")).any():  # of labels that are switched `switched_labels` speaks
+        count, of = int(apart.sum()), int(there.sum())
+        they = f"{count} of its {of} elements" if of > 1 else "it"
+        differ = "differs" if count == 1 else "differ"
+        said.append(
+            f"disagrees between chains: {they} never moved within a chain and {differ} from chain to chain. "
+            f"{of_modes(run, [name], of > 1)}."
+        )
+    in_chains = stuck_chains(found.movement) & (words == "stuck")
+    if in_chains.any():
+        never = np.flatnonzero(in_chains.any(axis=1))
+        which = ", ".join(map(str, never[:SHOWN])) + (", ..." if len(never) > SHOWN else "")
+        count, of = int(in_chains.any(axis=0).sum()), int(there.sum())
+        they = f"is stuck: {count} of its {of} elements" if of > 1 and count < of else "is stuck: it"
+        said.append(
+            f"{they} never moved in {len(never)} of {len(moves)} chains ({which}), and moved too often in "
+            "others for that to be chance. Run longer, pass other initvals, or try another step."
+        )
+    still = found.movement.still
+    if found.movement.draws < FEWEST or not there.any():
+        return said
+    odd = remarkable(known, words, draws)
+    if still[there].all() and (why := why_still(repr(name), known, np.where(there, words, "fixed"), draws)):
+        stands = (
+            "has the same value in all draws"
+            if known is not None and known.summed
+            else "never moved in any chain, and all agree"
+        )
+        said.append(f"{stands}: {why}.")
+    elif known is not None and (held := odd & known.is_alone).any():
+        said.append(
+            f"has elements that never moved, {names_of(run, name, held)}: {held_outside(repr(name), known)}."
+        )
+    return said
 
 
 # The checks are made in this order, so that a finding comes before the warnings that it may explain. To add a
@@ -244,7 +362,7 @@ CHECKS: tuple[Callable[[Run], Sequence[str | SamplerWarning]], ...] = (
     switched_labels,
     warnings_of_pymc,
     slowest_by_name,
-    slow_categories,
+    slow_elements,
     never_moved,
     ties,
 )
@@ -264,7 +382,7 @@ def check_convergence(
     tree : DataTree, to which the group `conditionals` is added if `leaving` was called
     leaving : () -> {discrete variable: Leaving}, optional
         How probable it is that its sites change, at the last points of the chains. Called only if some
-        element never moved.
+        element stood still or moved rarely, or chains are in different modes.
     finished
         Whether the draws are read from the folder of a run that had ended, which said already at length that
         labels are switched.
@@ -282,52 +400,49 @@ def check_convergence(
                 log_warnings([warning])
             else:
                 _log.warning(warning)
-    if "known" in vars(run) and run.known:
-        tree["conditionals"] = DataTree(conditionals(tree["posterior"], run.known))
 
 
 def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
-    """The probabilities, given everything else, that elements of sampled variables have another value.
-
-    `pmd.summary` reads them, to tell an element whose value is certain from one that is stuck.
+    """What is known of the elements of sampled variables beside their draws, for `pmd.summary` and the plots.
 
     Returns
     -------
     xarray.Dataset
         For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
-        another value than in the last draw of the chain, given everything else, nan where it is not known and
-        for an element that moved and is drawn jointly with others; and "NAME several" (<dims>) bool, whether
-        it has several possible values.
+        another value than in the last draw of the chain, given everything else, nan where it is not known;
+        and (<dims>) bool "NAME several", whether it has several possible values, "NAME certain", whether the
+        odds of the others are the same wherever the rest of the model is, and "NAME alone", whether a
+        continuous variable enters its conditional only. The attributes of NAME are the rest of `Leaving`.
     """
     arrays = {}
-    for name, of_variable in known.items():
-        if name in posterior.data_vars:
-            draws = posterior[name]
-            last = draws.isel(draw=-1, drop=True)
-            p = of_variable.probability
-            p = np.full(last.shape, np.nan) if p is None else p.reshape(last.shape)
-            if of_variable.joint:
-                # The other sites are drawn together with it. What they allow at the last draw, they need not
-                # allow at others, so it says nothing of chains that happened not to move.
-                p = np.where(moved(draws).data > 0, np.nan, p)
-            arrays[name] = last.copy(data=p).assign_attrs(joint=int(of_variable.joint))
-            arrays[f"{name} several"] = last.isel(chain=0, drop=True).copy(
-                data=of_variable.several.reshape(last.shape[1:])
-            )
+    for name, of in known.items():
+        last = posterior[name].isel(draw=-1, drop=True)
+        p = np.full(last.shape, np.nan) if of.probability is None else of.probability.reshape(last.shape)
+        arrays[name] = last.copy(data=p).assign_attrs(
+            joint=int(of.joint),
+            together=of.together,
+            by=json.dumps([untransformed(n) for n in of.by]),
+            unused=json.dumps(of.unused),
+            summed=int(of.summed),
+        )
+        each = {"several": of.several, "certain": of.is_certain, "alone": of.is_alone}
+        for fact, a in each.items():
+            arrays[f"{name} {fact}"] = last.isel(chain=0, drop=True).copy(data=a.reshape(last.shape[1:]))
     return xr.Dataset(arrays)
 
 
 def parts(
-    tree: DataTree, posterior: xr.Dataset, model: pm.Model, categories: Sequence[str]
+    tree: DataTree, posterior: xr.Dataset, model: pm.Model, discrete: Sequence[str]
 ) -> Iterator[DataTree]:
-    """What PyMC's checks are to look at: the statistics of a tree, and a posterior without categories.
+    """What PyMC's checks are to look at: the statistics of a tree, and its posterior without discrete ones.
 
-    If it has too many draws, its statistics come first and then trees of a few elements each. PyMC also says
-    when chains are too few or too short: where there are categories only, a constant stands for them.
+    Of these `Judge` judges. If there are too many draws, the statistics come first and then trees of a few
+    elements each. PyMC also says when chains are too few or too short: where all variables are discrete, a
+    constant stands for them.
     """
     stats = tree["sample_stats"].to_dataset()
     names = [str(v.name) for v in model.free_RVs if v.name in posterior.data_vars]
-    others = [name for name in names if name not in categories]
+    others = [name for name in names if name not in discrete]
     if names and not others:
         constant = np.zeros((posterior.sizes["chain"], posterior.sizes["draw"]))
         yield DataTree.from_dict(
@@ -344,14 +459,6 @@ def parts(
     for name in others:
         for batch in some_elements(posterior[name].data, AT_ONCE):
             yield from_dict({"posterior": {name: batch}})
-
-
-def movement(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(chains, elements) bool, which elements never move, and (chains, elements), their first values."""
-    each = [((batch == batch[:, :1]).all(axis=1), batch[:, 0]) for batch in some_elements(draws, AT_ONCE)]
-    empty = np.zeros((draws.shape[0], 0))
-    immobile, begin = zip(*each, strict=True) if each else ((empty.astype(bool),), (empty,))
-    return np.concatenate(immobile, axis=1), np.concatenate(begin, axis=1)
 
 
 def with_tree_depth_in_one(warnings: list[SamplerWarning], chains: int) -> list[SamplerWarning]:
@@ -373,145 +480,3 @@ def asking_for_tuning(warning: SamplerWarning) -> SamplerWarning:
     found = warning.message.split(" Increase")[0]
     text = f"{found} Nothing was tuned, neither step size nor mass matrix: pass tune=1000 in place of tune=0."
     return SamplerWarning(warning.kind, text, warning.level)
-
-
-# ---------------------------------------------------------------- variables that never moved
-def immobile_variables(run: Run) -> list[str]:
-    """Warnings about the discrete variables that never moved; variables with the same finding share one."""
-    findings: dict[Finding, list[str]] = {}
-    posterior = run.tree["posterior"]
-    for name in [str(v.name) for v in run.model.discrete_value_vars if v.name in posterior.data_vars]:
-        draws = posterior[name].data
-        immobile, begin = movement(draws)
-        order = labels.order_of(name, run.orders)
-        in_order = begin if order is None else relabelled(order, begin)
-        stands_still = immobile.all(axis=0).any() or immobile.all(axis=1).any()
-        known = run.known.get(name) if stands_still else None
-        finding = find(immobile, begin, draws.shape[1], known, in_order)
-        # of labels that chains have in another order `switched_labels` speaks
-        if finding is None or finding.why == "labels":
-            continue
-        if finding.kind == "apart" and not finding.why and run.leaving is not None:
-            exact = name not in run.known or run.known[name].joint  # summed out, or drawn as a whole
-            finding = finding._replace(why="modes", lp=mean_lp(run.tree)) if exact else finding
-        findings.setdefault(finding, []).append(name)
-    return [message(names, finding) for finding, names in findings.items()]
-
-
-def mean_lp(tree: DataTree) -> tuple[float, ...]:
-    """The mean of the log density over the draws of each chain, nats."""
-    return tuple(np.asarray(tree["sample_stats"]["lp"].data).mean(axis=1).tolist())
-
-
-def complaints(
-    name: str, immobile: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None = None
-) -> list[str]:
-    """The warnings about one discrete variable, given what `movement` returns for its draws."""
-    finding = find(immobile, begin, draws, leaving, begin)
-    return [] if finding is None else [message([name], finding)]
-
-
-class Finding(NamedTuple):
-    """What is wrong with a discrete variable that did not move.
-
-    Attributes
-    ----------
-    kind
-        "apart" if elements never moved in any chain and differ between chains, "some" if some chains never
-        moved, "all" if no chain moved and all have the same values.
-    elements : number of elements that have more than one possible value
-    differing : number of elements that differ between chains, for "apart"
-    chains : (the chains that never moved, the number of all chains), for "some"
-    why : the explanation: "labels", "modes" or nothing for "apart", text for "all"; "labels" is not reported
-    lp : mean log density of each chain, for "modes"
-    """
-
-    kind: Literal["apart", "some", "all"]
-    elements: int = 1
-    differing: int = 1
-    chains: tuple[tuple[int, ...], int] = ((), 0)
-    why: str = ""
-    lp: tuple[float, ...] = ()
-
-
-def find(
-    immobile: np.ndarray, begin: np.ndarray, draws: int, leaving: Leaving | None, relabelled: np.ndarray
-) -> Finding | None:
-    """What is wrong with one discrete variable, or None.
-
-    Parameters
-    ----------
-    immobile : (chains, elements) bool, elements that never moved
-    begin : (chains, elements) int, the first values
-    draws : number of draws of a chain
-    leaving : how probable it is that the elements change, at the last points of the chains, if known
-    relabelled : (chains, elements) int, `begin` in the labels of chain 0
-    """
-    if leaving is not None:
-        immobile, begin, relabelled = (a[:, leaving.several] for a in (immobile, begin, relabelled))
-    chains, elements = immobile.shape
-    if elements == 0:
-        return None
-    known = leaving is not None and leaving.probability is not None
-    probability = leaving.probability[:, leaving.several] if known else None  # type: ignore[union-attr, index]
-    apart = immobile.all(axis=0) & (begin != begin[0]).any(axis=0)
-    if probability is not None and draws < FEWEST:
-        apart &= [
-            not all(by_chance(p, draws, FEW / draws) for p in of_element) for of_element in probability.T
-        ]
-    if apart.any():
-        by_labels = not (immobile.all(axis=0) & (relabelled != relabelled[0]).any(axis=0)).any()
-        return Finding("apart", elements, int(apart.sum()), why="labels" if by_labels else "")
-    of_chain = None if probability is None else probability.sum(axis=1)
-    if immobile.all():
-        total, n_draws = (None, draws) if of_chain is None else (float(of_chain.mean()), chains * draws)
-        joint, together = (False, "") if leaving is None else (leaving.joint, leaving.together)
-        why = held(total, joint, n_draws, together) if draws >= FEWEST else None
-        return None if why is None else Finding("all", why=why)
-    never = np.flatnonzero(immobile.all(axis=1))
-    if of_chain is not None:
-        # other chains moved, so other values are possible: chains that stayed by chance are not reported
-        never = never[[not by_chance(float(of_chain[n]), draws, FEW / draws) for n in never]]
-    return Finding("some", chains=(tuple(never.tolist()), chains)) if len(never) else None
-
-
-def message(names: list[str], finding: Finding) -> str:
-    """The warning for a finding that one or several variables share."""
-    one = len(names) == 1
-    if finding.kind == "apart":
-        several = finding.elements > 1
-        they = (
-            f"{finding.differing} of {'its' if one else 'their'} {finding.elements} elements"
-            if several
-            else "it"
-            if one
-            else "they"
-        )
-        differ = "differs" if (finding.differing == 1 if several else one) else "differ"
-        disagree = "disagrees" if one else "disagree"
-        text = (
-            f"{shown(names)} {disagree} between chains: {they} never moved within a chain and {differ} from "
-            "chain to chain"
-        )
-        if finding.why == "modes":
-            means = ", ".join(f"{lp:.1f}" for lp in finding.lp)
-            return (
-                f"{text}. The chains are in different modes of the variables beside {shown(names)}, which "
-                f"{'is' if one else 'are'} drawn exactly given these, so that no other step helps. The mean "
-                f"lp of each chain: {means}. Pass initvals= of the continuous variables in the mode with the "
-                "highest, or, if modes differ by the order of states only, constrain it (transform=pm."
-                "distributions.transforms.ordered)."
-            )
-        return (
-            f"{text}. The chains are in different modes, and their shares are not those of the posterior: "
-            "try another step (pmd.PathAuxiliary moves many sites together), or more tuning."
-        )
-    if finding.kind == "some":
-        never, chains = finding.chains
-        which = ", ".join(map(str, never[:SHOWN])) + (", ..." if len(never) > SHOWN else "")
-        return (
-            f"{shown(names)} never moved in {len(never)} of {chains} chains ({which}), and did in others: "
-            f"{'that chain is' if len(never) == 1 else 'those chains are'} stuck. Run longer, pass other "
-            "initvals, or try another step."
-        )
-    return f"{shown(names)} never moved in any chain, and all agree: {finding.why}."

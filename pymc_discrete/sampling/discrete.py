@@ -176,7 +176,7 @@ class DiscreteBlock(Block):
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         if self.step.shared:
             return {}
-        return leaving(self.target, points, self.step.joint, self.step.complete)
+        return leaving(self.target, self.step.model, points, self.step.joint, self.step.complete)
 
     def stuck(self, states: Learned) -> np.ndarray:
         if self.step.shared:

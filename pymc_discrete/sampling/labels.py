@@ -1,16 +1,11 @@
-"""Label switching: chains that agree once their labels are permuted."""
+"""What the log says of label switching: chains that agree once their labels are permuted."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
-from typing import Any
 
 import numpy as np
-import pymc as pm
-from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
-from xarray import DataTree
 
-from pymc_discrete.diagnostics.orders import orders_of
-from pymc_discrete.targets.names import alike, shown
+from pymc_discrete.targets.names import shown
 
 COMPARED = 200  # so many elements of what may belong to labels are compared between chains
 LEAST, LARGEST_RHAT = 100, 1.01  # of effective draws per chain, and of R-hat, as in PyMC's own checks
@@ -20,36 +15,6 @@ SWITCHING = (
     "labels, and of what belongs to one (the mean of a component), say nothing. pmd.relabel undoes it; or "
     "order what the labels stand for (transform=pm.distributions.transforms.ordered)."
 )
-
-
-def switched(tree: DataTree, model: pm.Model) -> dict[tuple[str, ...], np.ndarray]:
-    """The variables of which some chain has the labels in another order, and the permutations.
-
-    Returns
-    -------
-    {variables that share labels: (chains, K) int, the label in chain 0 of each label of a chain}
-    """
-    posterior, lp = tree["posterior"], np.asarray(tree["sample_stats"]["lp"])
-    found = {
-        names: orders_of([posterior[name].data for name in names], lp) for names in groups(posterior, model)
-    }
-    return {names: orders for names, orders in found.items() if orders is not None}
-
-
-def categories(posterior: Any, model: pm.Model) -> list[str]:
-    """The variables whose values are categories; an indicator is one with the two categories 0 and 1."""
-    return [
-        str(rv.name)
-        for rv in model.free_RVs
-        if isinstance(rv.owner.op, CategoricalRV | BernoulliRV) and rv.name in posterior
-    ]
-
-
-def groups(posterior: Any, model: pm.Model) -> list[tuple[str, ...]]:
-    """Groups of variables of categories: scalars named alike (`z0`, `z1`, ...) are one, all others alone."""
-    names = categories(posterior, model)
-    scalars = [name for name in names if posterior[name].ndim == 2]
-    return [*((name,) for name in names if name not in scalars), *map(tuple, alike(scalars))]
 
 
 def message(
@@ -122,8 +87,3 @@ def effective(draws: np.ndarray) -> float:
         rhat = array_stats.rhat(flat, chain_axis=0, draw_axis=1)
     enough = float(LEAST * len(draws))
     return float(np.mean(np.where(rhat > LARGEST_RHAT, np.minimum(ess, enough - 1), np.fmin(ess, enough))))
-
-
-def order_of(name: str, switched: Mapping[tuple[str, ...], np.ndarray]) -> np.ndarray | None:
-    """(chains, K) int, the permutations of the labels of variable `name`, or None."""
-    return next((orders for names, orders in switched.items() if name in names), None)

@@ -7,6 +7,7 @@ import pymc as pm
 from pymc.stats.convergence import SamplerWarning, WarningType
 from xarray import DataTree
 
+from pymc_discrete.diagnostics.summary import labels_in_draws
 from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
 from pymc_discrete.targets.graph.support import fixed_sums, is_nominal
 from pymc_discrete.targets.structure.equations import equations_of
@@ -73,6 +74,7 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
     summed = set(tree["probabilities"].data_vars) if "probabilities" in tree.children else set()
     free = [rv for rv in model.free_RVs if rv.name in posterior.data_vars and posterior[rv.name].size]
     draws = {str(rv.name): posterior[rv.name].data for rv in free}
+    axes = {name: labels_in_draws(posterior.dataset[name]) for name in draws}
     # the values of a nominal variable are names and not counts, unless there are only 0 and 1
     moved = [rv for rv in free if rv.name not in summed | in_equations(model)]
     discrete = [rv for rv in moved if rv.dtype.startswith(("int", "uint", "bool"))]
@@ -81,17 +83,17 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
         for rv in discrete
         if not is_nominal(model, str(rv.name)) or draws[str(rv.name)].max() < 2
     ]
-    sums = {called(name, draws[name].shape[2:]): total(draws[name]) for name in counted}
+    sums = {called(name, axes[name]): total(draws[name]) for name in counted}
 
     def slowest(names: list[str]) -> dict[str, np.ndarray]:
         worst = sorted((score, name, i) for name in names for score, i in slow.worst(name))[:MOST]
-        return {called(name, draws[name].shape[2:], i): element(draws[name], i) for _, name, i in worst}
+        return {called(name, axes[name], i): element(draws[name], i) for _, name, i in worst}
 
     others = slowest([str(rv.name) for rv in free if rv.dtype.startswith("float")])
     all_ties = ties(sums, others)
     named = {name for tie in all_ties for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
-    elements = slowest([name for name in vectors if called(name, draws[name].shape[2:]) not in named])
+    elements = slowest([name for name in vectors if called(name, axes[name]) not in named])
     of_fixed_sums = slowest([str(rv.name) for rv in discrete if fixed_sums(rv) is not None])
     all_ties += ties(elements, others, of_fixed_sums)
     return [tie.text for tie in all_ties[:SHOWN]]

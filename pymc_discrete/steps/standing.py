@@ -6,13 +6,19 @@ site is exact, it distinguishes the first two cases from the third.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
+import pymc as pm
 from pymc.blocking import PointType
-from scipy.special import logsumexp, softmax
+from pytensor.tensor.random.op import RandomVariable
+from scipy.special import logsumexp
 
+from pymc_discrete.steps.evidence import Conditionals, Held, held, outside_of
+from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.graph.support import known, parameters
 from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.names import element_of, shown
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
@@ -23,13 +29,10 @@ RARE = 1e-9
 # if more moves than this are expected, a chain without any is no coincidence: its probability is below e^-7,
 # or 1 in 1,100
 CHANCE = 7.0
-# if fewer moves than this are expected in a chain where a variable never moves, and it moves in other chains,
-# the chain is in another mode than those
+# if fewer moves than this are expected in a chain, a site that moved earlier was freed by something else
 FEW = 1e-3
-# number of random states whose conditionals are compared, to find out whether they depend on other sites
-TRIED = 4
-SAME = 1e-4  # conditionals whose probabilities differ by no more than this count as equal
 MOST = 2**14  # most moves of sites that change together which are evaluated
+LARGEST_SUPPORT = 64  # most values of a site for which its prior is looked at
 STEPS = 8  # farthest that sites are followed along a vector, in either direction
 
 
@@ -43,15 +46,40 @@ class Leaving(NamedTuple):
     joint : whether the sites are drawn from their joint distribution given all continuous variables, so that
         no other site can keep them from moving
     together : of sites that change only together, what keeps them from moving, as part of a message
+    certain : (elements,) bool, whether the odds of other values are the same wherever the rest of the model
+        is
+    alone : (elements,) bool, whether a continuous variable enters the conditional of this site only, so that
+        each may hold the other
+    by : names of the continuous variables that enter the conditionals of those sites
+    unused : names of elements of these that do not enter the likelihood where the chain ended, and do where a
+        site has another value
+    summed : whether the variable is summed out
     """
 
     several: np.ndarray
     probability: np.ndarray | None
     joint: bool
     together: str = ""
+    certain: np.ndarray | None = None
+    alone: np.ndarray | None = None
+    by: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    summed: bool = False
+
+    @property
+    def is_certain(self) -> np.ndarray:
+        """`certain`, False where it is not known."""
+        return np.zeros(len(self.several), bool) if self.certain is None else self.certain
+
+    @property
+    def is_alone(self) -> np.ndarray:
+        """`alone`, False where it is not known."""
+        return np.zeros(len(self.several), bool) if self.alone is None else self.alone
 
 
-def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: bool) -> dict[str, Leaving]:
+def leaving(
+    target: Target, model: pm.Model, points: Sequence[PointType], joint: bool, complete: bool
+) -> dict[str, Leaving]:
     """{variable: Leaving}: the probability of other values at a point of each chain.
 
     Of windowed sites, only the other values within the window are counted.
@@ -64,25 +92,79 @@ def leaving(target: Target, points: Sequence[PointType], joint: bool, complete: 
     complete : whether the target contains all discrete variables of the model; a discrete variable of another
         step can keep those of this one from moving
     """
-    space = target.space
+    read = [str(v.name) for v in cast(ModelDensity, target.density).graph.others]
+    continuous = [str(v.name) for v in model.continuous_value_vars]
+    outside, known_else = outside_of(read, points[0], continuous)
+    conditionals = Conditionals(target.space, target.at, outside, known_else)
+    return leaving_by(conditionals, model, points, joint, complete)
+
+
+def leaving_by(
+    conditionals: Conditionals,
+    model: pm.Model,
+    points: Sequence[PointType],
+    joint: bool,
+    complete: bool,
+    summed: bool = False,
+) -> dict[str, Leaving]:
+    """`leaving`, of a target in the terms that `conditionals` has."""
+    space, target = conditionals.space, conditionals.at(points[0])[1]
     several = several_values(space)
-    probability = np.stack([another_value(target, point) for point in points]) if target.exact else None
+    probability, rest = None, Held(np.zeros(space.d, bool), np.zeros(space.d, bool), [()] * space.d, [])
+    if target.exact:
+        probability = np.stack([another_value(*conditionals.at(point)) for point in points])
+        rare = (np.nan_to_num(probability, nan=1.0) < FEW).all(axis=0) & several
+        if rare.any():
+            rest = held(conditionals, points, rare, RARE)
+    free = ~target.density.interactions.linked
     by_variable = {}
     for m in space.members:
         sites = slice(m.start, m.start + m.size)
         constraint = next((v.constraint for a, v in space.blocks if a <= m.start < a + v.size), None)
         together = "" if constraint is None else constraint.stands_still
-        jointly = (
-            not together
-            and complete
-            and target.exact
-            and (joint or depends_on_no_site(target, points[0], sites))
-        )
+        jointly = not together and complete and target.exact and (joint or bool(free[sites].all()))
         of_sites = None if probability is None else probability[:, sites]
         if of_sites is not None and np.isnan(of_sites).any():
             of_sites = None
-        by_variable[m.name] = Leaving(several[sites], of_sites, jointly, together)
+        single = several[sites]
+        if of_sites is not None and (never := single & (of_sites == 0).all(axis=0)).any():
+            bounds = m.shape, space.lower[sites], space.upper[sites]
+            single = single & ~(never & impossible_by_prior(model, m.name, *bounds))
+        by_variable[m.name] = Leaving(
+            single,
+            of_sites,
+            jointly,
+            together,
+            rest.certain[sites],
+            rest.alone[sites],
+            tuple(dict.fromkeys(name for names in rest.by[sites] for name in names)),
+            tuple(element_of(model, name, np.shape(points[0][name]), i) for name, i in rest.unused),
+            summed,
+        )
     return by_variable
+
+
+def impossible_by_prior(
+    model: pm.Model, name: str, shape: tuple[int, ...], lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """(elements,) bool, whether the prior of a variable allows a single value between the bounds of each.
+
+    Such as an edge of a network whose probability is 0. None where the prior's parameters are unknown, or an
+    element has more than `LARGEST_SUPPORT` values.
+    """
+    none = np.zeros(lower.size, bool)
+    rv = next((rv for rv in model.free_RVs if model.rvs_to_values[rv].name == name), None)
+    if rv is None:
+        return none
+    op = rv.owner.op
+    if not isinstance(op, RandomVariable) or op.ndim_supp or (upper - lower).max() >= LARGEST_SUPPORT:
+        return none
+    if any(known(parameter) is None for parameter in parameters(rv)):
+        return none
+    values = lower + np.arange((upper - lower).max() + 1)[:, None]
+    stacked = np.minimum(values, upper).reshape(-1, *shape)
+    logp = np.stack([pm.logp(rv, a, warn_rvs=False).eval(mode="FAST_COMPILE") for a in stacked])
+    return ((logp.reshape(values.shape) > -np.inf) & (values <= upper)).sum(axis=0) == 1
 
 
 def several_values(space: Space) -> np.ndarray:
@@ -95,13 +177,12 @@ def several_values(space: Space) -> np.ndarray:
     return several
 
 
-def another_value(target: Target, point: PointType) -> np.ndarray:
-    """(d,) float, the probability that a site has another value than at `point`, given all other sites.
+def another_value(x: np.ndarray, target: Target) -> np.ndarray:
+    """(d,) float, the probability that a site has another value than in x (d,), given all other sites.
 
     For sites that change only together it is that of a pair, or of a vector that keeps their sums, given all
     others, in the mean over those that the site belongs to; nan where these are too many.
     """
-    x, target = target.at(point)
     space = target.space
     values, _ = (np.asarray(a) for a in space.neighbours(x))
     differences = np.asarray(target.differences(x), float)
@@ -157,21 +238,6 @@ def joint_moves(space: Space, n: int, x: np.ndarray) -> tuple[np.ndarray, np.nda
     return sites, np.asarray(v.constraint.candidates(first, now))
 
 
-def depends_on_no_site(target: Target, point: PointType, sites: slice) -> bool:
-    """Whether the conditionals of these sites are the same at a few random states of all sites.
-
-    False if any site of the target has a window.
-    """
-    (x, target), rng = target.at(point), np.random.default_rng(0)
-    space = target.space
-    if space.windowed.any():
-        return False
-    states = [x, *(rng.integers(space.lower, space.upper + 1).astype(x.dtype) for _ in range(TRIED))]
-    with np.errstate(invalid="ignore"):
-        conditionals = [softmax(np.asarray(target.differences(y), float)[sites], axis=1) for y in states]
-    return all(bool((np.abs(c - conditionals[0]) <= SAME).all()) for c in conditionals)
-
-
 def by_chance(probability: float, draws: int, least: float) -> bool:
     """Whether `draws` draws without a move are plausible, given the probability of a move in one draw.
 
@@ -180,34 +246,107 @@ def by_chance(probability: float, draws: int, least: float) -> bool:
     return probability >= least and probability * draws < CHANCE
 
 
-def held(probability: float | None, joint: bool, draws: int, together: str = "") -> str | None:
-    """The reason why a variable never moved in a chain, as part of a message; None if it is no problem.
+# ---------------------------------------------------------------- what follows for elements that stand still
+def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.ndarray:
+    """A word for each element that has the same value in all draws; see `diagnostics.verdicts.verdicts`.
 
     Parameters
     ----------
-    probability : that any of its sites has another value, given everything else; None where it is not known
-    joint, together : see `Leaving`
-    draws : number of draws of the chain
+    known : of the variable, where it is known
+    still : (elements,) bool, which elements these are; the words of others mean nothing
+    draws : number of draws of a chain
+
+    Returns
+    -------
+    (elements,) of "fixed", "certain", "stuck" and "constant"
     """
-    if probability is None:
-        return "either the data leave one value only, or the step cannot move it"
-    if by_chance(probability, draws, RARE) or (joint and probability < RARE):
-        return None
-    if probability < RARE and together:
+    found = np.full(len(still), "constant", object)
+    if known is None:
+        return found
+    if known.probability is not None:
+        expected = np.nansum(known.probability, axis=0) * draws
+        judged = ~np.isnan(known.probability).all(axis=0)
+        found[judged & known.is_certain] = "certain"
+        several = known.several & judged
+        # of many elements that never moved some should have
+        together = still[known.several].all() and expected[several].sum() >= CHANCE
+        found[several & (expected >= (FEW if together else CHANCE))] = "stuck"
+    found[~known.several] = "fixed"
+    return found
+
+
+def remarkable(known: Leaving | None, words: np.ndarray, draws: int) -> np.ndarray:
+    """(elements,) bool, which constant elements may have other values that were not seen for a reason.
+
+    Parameters
+    ----------
+    words : (elements,), as `words_of_still` gives them
+    draws : number of draws of all chains
+    """
+    constant = words == "constant"
+    if known is None or known.probability is None:
+        return constant & (known is None or not known.summed)
+    p = np.nanmean(np.where(np.isnan(known.probability), 1.0, known.probability), axis=0)
+    rare = (p >= RARE) & (p * draws < CHANCE)  # so that none was to be expected
+    return constant & (known.is_alone | ~(rare | known.joint))
+
+
+def why_still(name: str, known: Leaving | None, words: np.ndarray, draws: int) -> str | None:
+    """Why a variable has the same values in all draws, as part of a message; None if it is no problem.
+
+    Parameters
+    ----------
+    words : (elements,), as `words_of_still` gives them
+    draws : number of draws of all chains
+    """
+    if (words == "stuck").any():
         return (
-            f"given everything else, {together} (with a probability of {RARE:g} or more). Either the data "
-            "leave one value only, or more must change at once: see whether other initvals= end elsewhere. "
-            "Write hard conditions as known sums, which draws keep (docs/linear_constraints.md), or, where "
-            "they are none, as a soft likelihood"
+            "though given everything else other values are probable: the step cannot move it. Try "
+            "pmd.BlockGibbs, or differences='exact'"
         )
-    if probability < RARE:
+    odd = remarkable(known, words, draws)
+    if not odd.any() or known is None:
+        return None if not odd.any() else "either the data leave one value only, or the step cannot move it"
+    if known.probability is None:
+        return "either the data leave one value only, or the step cannot move it"
+    if (known.is_alone & odd).any():
+        return held_outside(name, known)
+    if known.together:
         return (
-            f"given everything else, other values have a probability below {RARE:g}. Either the data leave "
-            "one value only, or several sites must change together: see whether other initvals= end "
-            "elsewhere. pmd.BlockGibbs moves sites along known sums (docs/linear_constraints.md), and paths "
-            "of several moves change more at once: pmd.PathAuxiliary(path_length=5, recompute=True)"
+            f"given everything else, {known.together} (with a probability of {RARE:g} or more). Either the "
+            "data leave one value only, or more must change at once: see whether other initvals= end "
+            "elsewhere. Write hard conditions as known sums, which draws keep "
+            "(docs/linear_constraints.md), or, where they are none, as a soft likelihood"
         )
     return (
-        "though given everything else other values are probable: the step cannot move it. Try "
-        "pmd.BlockGibbs, or differences='exact'"
+        f"given everything else, other values have a probability below {RARE:g}. Either the data leave "
+        "one value only, or several sites must change together: see whether other initvals= end "
+        "elsewhere. pmd.BlockGibbs moves sites along known sums (docs/linear_constraints.md), and paths "
+        "of several moves change more at once: pmd.PathAuxiliary(path_length=5, recompute=True)"
+    )
+
+
+def held_outside(name: str, known: Leaving) -> str:
+    """What to say of a variable that is held at its value by continuous ones, which it holds in turn."""
+    by = shown(known.by)
+    is_at, holds, stands = ("are", "hold", "stand") if len(known.by) > 1 else ("is", "holds", "stands")
+    return (
+        f"given where {by} {is_at}, other values are improbable, but {name} need not be certain: {by} "
+        f"{holds} it there, and {stands} where {name} has it. {of_models(name, known)}"
+    )
+
+
+def of_models(name: str, known: Leaving) -> str:
+    """The remedy where a discrete variable and continuous ones hold each other."""
+    unused = ""
+    if known.unused:
+        several = len(known.unused) > 1
+        does, wanders = ("do", "wander over their priors") if several else ("does", "wanders over its prior")
+        unused = (
+            f"{shown(known.unused)} {does} not enter the likelihood where chain 0 ended and {wanders}: "
+            f"{name} chooses among models. "
+        )
+    return (
+        f"{unused}How probable its values are, pmd.log_evidence tells, of the model with each of them: "
+        f"pmd.log_evidence(pm.observe(model, {{{name}: value}}))"
     )

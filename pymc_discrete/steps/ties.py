@@ -7,10 +7,12 @@ small, and the two are correlated.
 A *series* is a scalar quantity followed along the draws.
 """
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from pymc_discrete.targets.names import element
 
 CORRELATED = 0.9  # correlation above which two series are tied
 FEWEST = 100  # a series is slow with fewer effective draws per chain, as in PyMC's own checks
@@ -33,13 +35,18 @@ class Tie(NamedTuple):
     text: str
 
 
-def called(name: str, shape: tuple[int, ...], i: int | None = None) -> str:
-    """The name of a series in a message: the sum of a variable, or its element with the flat index i."""
-    if not shape:
+def called(name: str, labels: Sequence[Sequence[Any]], i: int | None = None) -> str:
+    """The name of a series in a message: the sum of a variable, or its element with the flat index i.
+
+    Parameters
+    ----------
+    labels : of each axis of the variable, those of its entries
+    """
+    if not labels:
         return repr(name)
     if i is None:
         return f"the sum of {name!r}"
-    return repr(f"{name}[{', '.join(str(k) for k in np.unravel_index(i, shape))}]")
+    return repr(element(name, labels, np.unravel_index(i, [len(of_axis) for of_axis in labels])))
 
 
 def effective(draws: np.ndarray) -> np.ndarray:

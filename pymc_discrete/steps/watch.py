@@ -9,9 +9,9 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType
 
-from pymc_discrete.steps.standing import held, leaving
+from pymc_discrete.steps.standing import leaving, why_still, words_of_still
 from pymc_discrete.steps.ties import MOST, called, ties
-from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.names import labels_in, shown
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
@@ -46,6 +46,7 @@ class Watch:
         point: PointType,
     ):
         self.draws, self.seen, self._joint, self._complete = draws, 0, joint, complete
+        self._model = model
         self._first, self._still = np.array(x), np.ones(len(x), bool)
         members = [m for m in space.members if m.size]
         self._starts = np.array([m.start for m in members])
@@ -57,7 +58,10 @@ class Watch:
             if not (space.nominal[m.start] and space.exists[m.start].sum() > 2)
             and not space.constrained[m.start]
         ]
-        self._count_names = [called(members[n].name, members[n].shape) for n in self._counted]
+        self._count_names = [
+            called(members[n].name, labels_in(model, members[n].name, members[n].shape))
+            for n in self._counted
+        ]
         self._elements: list[tuple[str, np.ndarray]] = []
         self._element_names: list[str] = []
         size, passed = max(sum(np.size(point[v.name]) for v in model.continuous_value_vars), 1), 0
@@ -69,7 +73,7 @@ class Watch:
             if len(elements):
                 self._elements.append((v.name, elements))
                 name, shape = str(model.values_to_rvs[v].name), np.shape(point[v.name])
-                self._element_names += [called(name, shape, int(i)) for i in elements]
+                self._element_names += [called(name, labels_in(model, name, shape), int(i)) for i in elements]
         self._every = -(-draws // MOST_KEPT)
         self._kept = np.zeros((-(-draws // self._every), len(self._count_names) + len(self._element_names)))
 
@@ -96,11 +100,12 @@ class Watch:
         if not any(of_variable.all() for of_variable in still.values()):
             return []
         by_reason: dict[str, list[str]] = {}
-        for name, chance in leaving(target, [point], self._joint, self._complete).items():
-            if not chance.several.any() or not still[name][chance.several].all():
+        known_of = leaving(target, self._model, [point], self._joint, self._complete)
+        for name, known in known_of.items():
+            if not known.several.any() or not still[name][known.several].all():
                 continue
-            other = None if chance.probability is None else float(chance.probability[0, chance.several].sum())
-            why = held(other, chance.joint, self.draws, chance.together)
+            words = words_of_still(known, still[name], self.draws)
+            why = why_still(repr(name), known, words, self.draws)
             if why is not None:
                 by_reason.setdefault(why, []).append(name)
         return [

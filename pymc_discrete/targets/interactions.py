@@ -51,6 +51,13 @@ class Interactions:
         self._apart = links_of(apart, space.d)
         self._links = links_of([pairs, *apart], space.d)
 
+    @property
+    def linked(self) -> np.ndarray:
+        """(d,) bool, the sites that interact with others."""
+        linked = self._mixed.copy()
+        linked[self._links.ravel()] = True
+        return linked
+
     @cached_property
     def colours(self) -> list[tuple[int, np.ndarray]]:
         """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.

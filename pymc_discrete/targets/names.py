@@ -1,7 +1,10 @@
 """Names of variables in messages: a few in full, many as a range."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 # what PyMC calls the value of a transformed variable; the names of two of its transforms have underscores
 TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
@@ -60,3 +63,33 @@ def merged_texts(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
         text = "".join(part for pair in zip(template, [*quoted, ""], strict=True) for part in pair)
         merged.append(([name for name, _ in members], text))
     return merged
+
+
+def element(name: str, labels: Sequence[Sequence[Any]], place: Sequence[Any]) -> str:
+    """The name of an element in tables and messages: `z`, `z[0, 3]`, or `z[a, b]` with its coordinates.
+
+    Parameters
+    ----------
+    labels : of each axis, those of its entries
+    place : the index along each axis
+    """
+    if not len(place):
+        return name
+    return f"{name}[{', '.join(str(of_axis[i]) for of_axis, i in zip(labels, place, strict=True))}]"
+
+
+def labels_in(model: Any, name: str, shape: tuple[int, ...]) -> list[Sequence[Any]]:
+    """The labels of each axis of a variable of a model: its coordinates, or numbers where it has none."""
+    dims = model.named_vars_to_dims.get(name) or (None,) * len(shape)
+    if len(dims) != len(shape):
+        return [range(n) for n in shape]
+    found = [model.coords.get(d) for d in dims]
+    return [c if c is not None and len(c) == n else range(n) for c, n in zip(found, shape, strict=True)]
+
+
+def element_of(model: Any, value: str, shape: tuple[int, ...], i: int | None) -> str:
+    """The name of an element of a value variable of a model, with the flat index i; None is the whole."""
+    name = next((str(rv.name) for rv, v in model.rvs_to_values.items() if v.name == value), value)
+    if i is None or not shape:
+        return name
+    return element(name, labels_in(model, name, shape), np.unravel_index(i, shape))

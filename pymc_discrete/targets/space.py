@@ -535,8 +535,8 @@ class Space:
         """
         v = self.variables[n]
         lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
-        assert v.constraint is not None
-        return ((values >= lower) & (values <= upper)).all(axis=-1) & v.constraint.kept(values, now)
+        inside = ((values >= lower) & (values <= upper)).all(axis=-1)
+        return inside if v.constraint is None else inside & v.constraint.kept(values, now)
 
 
 def masked(d: Array, values: Array, inside: Array, now: Array) -> Array:

@@ -272,13 +272,15 @@ class Target:
         target : Target, in the context of the point's other values
         """
         x, inputs, full = self.density.split(point)
-        if is_traced(inputs):
-            target = self.with_inputs(inputs)
-        else:
-            target = Target(self.density)
-            target._inputs = inputs
+        target = self.with_inputs(inputs) if is_traced(inputs) else self.given(inputs)
         target._point = full
         return x, target
+
+    def given(self, inputs: Any) -> "Target":
+        """The same density in the context of other inputs, not traced, prepared once it is needed."""
+        target = Target(self.density)
+        target._inputs = inputs
+        return target
 
     def point(self, x: ArrayLike) -> dict[str, np.ndarray]:
         """The full point {value variable name: array} with the block at x and the rest as passed to `at`."""

@@ -98,7 +98,7 @@ def rare(rng):
     [
         (independent, None, "ok"),
         (constant, None, "constant"),
-        (constant, [1e-7, 1 - 1e-7], "certain"),
+        (constant, [1e-7, 1 - 1e-7], "constant"),
         (constant, [1.0], "fixed"),
         (constant, [0.3, 0.7], "stuck"),
         (frozen_apart, None, "apart"),
@@ -256,8 +256,45 @@ def test_values_of_which_a_part_is_missing():
         pm.Poisson("x", 3.0, observed=np.ma.masked_equal([2, -1, 5, -1], -1))
     idata = pmd.sample(50, tune=20, chains=2, random_seed=1, model=model, **QUIET)
     assert list(pmd.summary(idata).index) == ["x_unobserved[0]", "x_unobserved[1]"]
-    assert list(pmd.summary(idata, "x").index) == ["x[0]", "x[1]", "x[2]", "x[3]"]
+    table = pmd.summary(idata, "x")
+    assert list(table.index) == ["x[0]", "x[1]", "x[2]", "x[3]"]
+    assert list(table["verdict"] == "observed") == [True, False, True, False]
     assert idata["posterior"].attrs["discrete_variables"] == '["x_unobserved"]'
+
+
+def test_data_among_values_that_never_moved(rng):
+    """Which of two equal constants is data, the order of those that are drawn tells."""
+    drawn = np.stack([constant(rng)[..., 0], rng.integers(0, 3, (CHAINS, DRAWS))], axis=2)
+    data = np.array([1, 2])
+    ones, twos = constant(rng)[..., 0], 2 * constant(rng)[..., 0]
+    tree = tree_of(np.stack([ones, twos, ones, drawn[..., 1]], axis=2), z_unobserved=drawn)
+    tree["observed_data"] = xr.DataTree(xr.Dataset({"z_observed": ("n", data)}))
+    found = list(pmd.summary(tree, "z")["verdict"])
+    assert sorted(found[:3]) == ["constant", "observed", "observed"]
+    assert found[1] == "observed"
+    assert found[3] == "ok"
+
+
+def test_scalars_that_share_labels_are_judged_together(rng):
+    """As the log does: `z0`, `z1`, ... are elements of one set of labels."""
+    z = other_labels(rng)
+    tree = from_dict(
+        {
+            "posterior": {f"z{n}": z[..., n] for n in range(20)},
+            "sample_stats": {"lp": np.zeros((CHAINS, DRAWS))},
+        }
+    )
+    assert set(pmd.summary(tree)["verdict"]) == {"labels"}
+    assert set(pmd.summary(tree, "z3")["verdict"]) == {"labels"}
+
+
+def test_few_moves_are_no_evidence(rng):
+    z = np.zeros((CHAINS, DRAWS), int)
+    z[1, :4] = 1
+    row = pmd.summary(tree_of(z)).loc["z"]
+    assert row["verdict"] == "slow"
+    assert row["ess"] == 1
+    assert np.isnan(row["mcse P(mode)"])
 
 
 def test_what_others_hold_is_not_certain():

@@ -15,7 +15,7 @@ from pymc.exceptions import SamplingError
 from pytensor.graph import Apply, Op
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.convergence import check_convergence, complaints, movement
+from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
 from pymc_discrete.sampling.options import REFUSED
 from pymc_discrete.sampling.points import Points
@@ -433,26 +433,6 @@ def test_statistics_of_all_transitions():
 def test_nothing_to_sample():
     with pm.Model(), pytest.raises(ValueError, match="no free variable"):
         pmd.sample(5)
-
-
-@pytest.mark.parametrize(
-    ("draws", "said"),
-    [
-        ([[0, 0, 0], [1, 1, 1]], ["'z' disagrees between chains: it never moved within a chain"]),
-        ([[0, 0, 0], [0, 1, 1]], ["'z' never moved in 1 of 2 chains (0), and did in others"]),
-        ([[0, 1, 0], [0, 1, 1]], []),
-        (np.zeros((2, 200)), ["'z' never moved in any chain, and all agree"]),
-        (
-            [[[0, 0], [0, 1]], [[1, 0], [1, 1]]],
-            ["'z' disagrees between chains: 1 of its 2 elements never moved"],
-        ),
-    ],
-)
-def test_what_is_said_of_draws(draws, said):
-    draws = np.array(draws)
-    found = complaints("z", *movement(draws), draws.shape[1])
-    assert len(found) == len(said)
-    assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
 
 
 def test_chains_that_disagree_are_reported(caplog):

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -11,7 +12,9 @@ from arviz_base import from_dict
 from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.convergence import check_convergence, complaints, movement
+from pymc_discrete.diagnostics.summary import Judge
+from pymc_discrete.diagnostics.verdicts import VERDICTS
+from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.nuts import OPTIONS, Edge, NutsBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.standing import Leaving, leaving
@@ -364,95 +367,170 @@ def test_trajectories_that_all_diverge_are_named(log):
     assert not any("NUTS never moved" in line for line in log())
 
 
-# ---------------------------------------------------------------- what never moves
-def known(probability, several=True, joint=False):
-    return Leaving(np.array([several]), np.full((2, 1), probability), joint)
+# ---------------------------------------------------------------- what the log, the table and the plot say
+class Row(NamedTuple):
+    """Draws of a variable `k`, what is known of it, and what is said: one row for each verdict and reason."""
+
+    draws: np.ndarray
+    known: Leaving | None
+    verdicts: str
+    log: str
+    suspect: int = 0
+    lp: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("leaving_of", "whole"), [({}, True), ({"z": True}, True), ({"z": False}, False)], ids=str
-)
-def test_chains_in_other_modes_of_what_is_drawn_as_a_whole(leaving_of, whole, log):
-    """States that are summed out, or drawn jointly: a step that moves several of them would be no help."""
-    with pm.Model() as model:
-        pm.Categorical("z", np.full(3, 1 / 3), shape=2)
-    states = np.broadcast_to(np.array([[0, 1], [1, 1]])[:, None], (2, 200, 2))
-    lp = np.array([[-120.25], [-180.5]]) + np.zeros((2, 200))
-    known_of = {
-        name: Leaving(np.ones(2, bool), np.full((2, 2), 1e-9), joint) for name, joint in leaving_of.items()
-    }
-    check_convergence(
-        from_dict({"posterior": {"z": states}, "sample_stats": {"lp": lp}}), model, lambda: known_of
-    )
-    (said,) = [line for line in log() if "disagrees between chains" in line]
-    assert ("mean lp of each chain: -120.2, -180.5. Pass initvals=" in said) == whole
-    assert ("PathAuxiliary" in said) != whole
+def known(probability, elements=1, **facts):
+    """What is known of elements of which other values have these probabilities in all four chains."""
+    p = None if probability is None else np.broadcast_to(probability, (CHAINS, elements)).astype(float)
+    fields = {"several": True, "certain": False, "alone": False} | facts
+    for fact in ("several", "certain", "alone"):
+        fields[fact] = np.broadcast_to(fields[fact], elements)
+    return Leaving(probability=p, **({"joint": False} | fields))
 
 
-STOOD = [
-    # draws (chains, draws); what is known of leaving; what is said
-    (
-        np.zeros((2, 200)),
-        None,
-        "'k' never moved in any chain, and all agree: either the data leave one value only, or the step "
-        "cannot",
+def coins(seed, *shape, p=0.5):
+    return (np.random.default_rng(seed).random((CHAINS, DRAWS, *shape)) < p).astype(int)
+
+
+def still(*values):
+    """(chains, draws), the value of each chain."""
+    return np.broadcast_to(np.reshape(values, (-1, 1)), (CHAINS, DRAWS)).astype(int)
+
+
+def in_chain(draws, chain, *places):
+    """The draws with the value 1 at places of a chain."""
+    out = np.array(draws)
+    for place in places:
+        out[chain, place] = 1
+    return out
+
+
+ZEROS = still(0)
+MODEL = {"joint": True, "alone": True, "by": ("mu",), "unused": ("mu[a]",)}
+LABELS = np.random.default_rng(3).integers(0, 2, 30)
+SLOW_ONE = np.broadcast_to(np.arange(DRAWS) // 100 % 2, (CHAINS, DRAWS))
+NEVER = "'k' never moved in any chain, and all agree: "
+IN_MODES = "no mode is better, and their shares are those of the starts and not of the posterior"
+ROWS = {
+    "mixes": Row(coins(1), None, "ok", ""),
+    "one possible value": Row(ZEROS, known(0.0, several=False), "fixed", ""),
+    "the data leave one": Row(ZEROS, known(0.0, certain=True), "certain", ""),
+    "the data leave one, summed out": Row(ZEROS, known(0.0, certain=True, summed=True), "certain", ""),
+    "rare, whatever the rest": Row(ZEROS, known(1e-4, certain=True), "certain", ""),
+    "rare given the rest": Row(ZEROS, known(1e-4), "constant", ""),
+    "nothing known": Row(ZEROS, None, "constant", NEVER + "either the data leave one value only", 1),
+    "an estimate": Row(ZEROS, known(None), "constant", NEVER + "either the data leave one value only", 1),
+    "held by other sites": Row(
+        ZEROS, known(0.0), "constant", NEVER + "given everything else, other values .*PathAuxiliary", 1
     ),
-    (
-        np.zeros((2, 200)),
+    "held together": Row(
+        ZEROS, known(0.0, together="no two can change"), "constant", NEVER + ".*no two can change", 1
+    ),
+    "given what many sites share": Row(ZEROS, known(0.0, joint=True), "constant", ""),
+    "summed out, what many sites share": Row(ZEROS, known(0.0, joint=True, summed=True), "constant", ""),
+    "an index of models": Row(
+        ZEROS,
+        known(0.0, **MODEL),
+        "constant",
+        NEVER + r"given where 'mu' is, .* need not be certain: .*'mu\[a\]' does not enter .* chooses among "
+        r"models.*pmd.log_evidence\(pm.observe\(model, \{'k': value\}\)\)\.$",
+        1,
+    ),
+    "an index of models, summed out": Row(
+        ZEROS,
+        known(0.0, **MODEL, summed=True),
+        "constant",
+        "'k' has the same value in all draws: given where",
+        1,
+    ),
+    "the step cannot": Row(ZEROS, known(0.3), "stuck", NEVER + "though .* the step cannot move it", 1),
+    "too few to tell": Row(ZEROS[:, :50], known(0.0), "constant", "", 1),
+    "modes of other sites": Row(
+        still(0, 1, 0, 1),
         known(0.0),
-        "all agree: given everything else, other values have a probability below 1e-09",
+        "apart",
+        f"'k' disagrees between chains: it never moved .*{IN_MODES}",
+        1,
     ),
-    (
-        np.zeros((2, 200)),
+    "modes of models": Row(
+        still(0, 0, 0, 1), known(0.0, **MODEL), "apart", f"'k' disagrees .*{IN_MODES}.*pmd.log_evidence", 1
+    ),
+    "modes of what it is drawn by": Row(
+        still(0, 0, 0, 1),
         known(0.0, joint=True),
+        "apart",
+        r"'k' disagrees .* mean lp of each chain: .*, -60.0.* no other step helps. Pass initvals=",
+        1,
+        (0, 0, 0, -60),
+    ),
+    "short chains apart by chance": Row(still(0, 1, 0, 1)[:, :5], known(0.5), "slow", "", 1),
+    "short chains apart": Row(still(0, 1, 0, 1)[:, :5], known(1e-12), "apart", "'k' disagrees between", 1),
+    "a rare value": Row(in_chain(in_chain(ZEROS, 0, 7, 300), 2, 100), known(1e-3), "ok", ""),
+    "a rare value in one chain": Row(in_chain(ZEROS, 1, 30, 31, 200), None, "ok", ""),
+    "a chain is stuck": Row(
+        np.where(np.arange(CHAINS)[:, None] == 2, 1, coins(2)),
         None,
-    ),  # drawn from its own distribution: one value has all of it
-    (np.zeros((2, 200)), known(3e-4), None),
-    (
-        np.zeros((2, 200)),
-        known(0.3),
-        "all agree: though given everything else other values are probable: the step cannot move it",
+        "stuck",
+        r"'k' is stuck: it never moved in 1 of 4 chains \(2\)",
+        1,
     ),
-    (np.full((2, 200), 3), known(0.0, several=False), None),
-    (np.zeros((2, 50)), known(0.0), None),  # too few draws to tell
-    (np.r_[np.zeros((1, 1000)), np.eye(1, 1000)], known(3e-4), None),
-    (
-        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
-        known(1e-12),
-        "'k' never moved in 1 of 2 chains (0), and did in others: that chain is",
+    "a chain left its first value once": Row(
+        in_chain(ZEROS, 1, slice(0, 4)), None, "slow", "'k' changed only 1 time in all chains", 1
     ),
-    (
-        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
-        known(0.2),
-        "'k' never moved in 1 of 2 chains (0), and did in others",
+    "models, a chain went between them": Row(
+        in_chain(ZEROS, 1, slice(0, 4), 6, 8),
+        known(0.0, **MODEL),
+        "slow",
+        "'k' changed only 5 times.*log_evidence",
+        1,
     ),
-    (
-        np.r_[np.zeros((1, 1000)), np.eye(1, 1000)],
+    "slow": Row(SLOW_ONE, None, "slow", "'k' mixes slowly: .* Draw more"),
+    "elements of their own": Row(
+        np.stack([ZEROS, coins(4)], axis=2),
+        known(0.0, 2, **{**MODEL, "alone": [True, False]}),
+        "constant ok",
+        r"'k' has elements that never moved, 'k\[a\]': given where",
+        1,
+    ),
+    "two of three apart": Row(
+        np.stack([still(0, 0, 0, 1), still(0, 0, 1, 1), coins(5)], axis=2),
         None,
-        "'k' never moved in 1 of 2 chains (0), and did in others",
+        "apart apart ok",
+        "'k' disagrees between chains: 2 of its 3 elements never moved within a chain and differ from",
+        2,
     ),
-    (np.repeat([[0], [1]], 5, axis=1), known(0.5), None),  # once in 500 such runs of a fair coin
-    (np.repeat([[0], [1]], 5, axis=1), known(1e-12), "'k' disagrees between chains"),
-    (
-        np.repeat([[0], [1]], 200, axis=1),
-        known(3e-4),
-        "'k' disagrees between chains: it never moved within a chain and differs from",
+    "labels": Row(
+        np.where(np.arange(CHAINS)[:, None, None] == 3, 1 - LABELS, LABELS) ^ coins(6, 30, p=0.02),
+        None,
+        " ".join(["labels"] * 30),
+        "'k' differs between chains by labels only",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("draws", "leaves", "said"), STOOD)
-def test_standing_still_is_reported_where_it_is_odd(draws, leaves, said):
-    found = complaints("k", *movement(draws), draws.shape[1], leaves)
-    assert len(found) == (said is not None)
-    assert said is None or said in found[0]
+@pytest.mark.parametrize("name", ROWS)
+def test_the_log_the_table_and_the_plot_agree(name, log):
+    """Of each kind of run: what is logged, the verdicts, and where the plot has a cross."""
+    row = ROWS[name]
+    shape = row.draws.shape[2:]
+    dims = {"k": ["who"]} if shape else {}
+    coords = {"who": list("abcdefghijklmnopqrstuvwxyzABCD")[: shape[0]]} if shape else {}
+    with pm.Model(coords=coords) as model:
+        pm.Categorical("k", np.full(2, 0.5), dims=dims.get("k"))
+    lp = np.random.default_rng(1).normal(size=row.draws.shape[:2]) * 0.01 + np.array(row.lp)[:, None]
+    tree = from_dict({"posterior": {"k": row.draws}, "sample_stats": {"lp": lp}}, coords=coords, dims=dims)
+    check_convergence(tree, model, None if row.known is None else lambda: {"k": row.known})
+    said = [line for line in log() if "'k'" in line]
+    assert len(said) == bool(row.log), said
+    assert not row.log or re.search(row.log, said[0])
+    assert list(pmd.summary(tree)["verdict"]) == row.verdicts.split()
+    assert Judge(tree).of("k").suspect.sum() == row.suspect
+    assert set(row.verdicts.split()) <= VERDICTS
 
 
-def test_grammar_of_several_elements():
-    draws = np.zeros((2, 200, 3))
-    draws[1, :, :2] = 1
-    (found,) = complaints("k", *movement(draws), 200)
-    assert "2 of its 3 elements never moved within a chain and differ from chain to chain" in found
+def test_every_verdict_has_a_row():
+    words = {word for row in ROWS.values() for word in row.verdicts.split()}
+    assert words == VERDICTS - {"observed"}
 
 
 def test_leaving_is_the_conditional():
@@ -465,12 +543,12 @@ def test_leaving_is_the_conditional():
         pmd.target_from_model(model),
         {"b": np.array([0, 1]), "d": np.array(3), "k": np.array([3, 2, 4])},
     )
-    found = leaving(target, [point, point], joint=False, complete=True)
+    found = leaving(target, model, [point, point], joint=False, complete=True)
     np.testing.assert_allclose(found["b"].probability, [[3e-4, 0.7]] * 2)
     np.testing.assert_array_equal(found["k"].probability, np.zeros((2, 3)))
     assert [found[name].several.tolist() for name in "bdk"] == [[True, True], [False], [True, True, True]]
     assert [found[name].joint for name in "bdk"] == [True, True, False]
-    assert not leaving(target, [point], joint=False, complete=False)[
+    assert not leaving(target, model, [point], joint=False, complete=False)[
         "b"
     ].joint  # another step draws what may hold it
 
@@ -484,7 +562,7 @@ def test_leaving_of_sites_that_change_together():
         k = pm.Multinomial("k", 4, [0.2, 0.3, 0.5])
         pm.Potential("product", pt.switch(pt.eq(k[0] * k[1] + 10 * k[2], 21), 0.0, -np.inf))
     point = {"free": np.array([1, 1, 1]), "o": np.array([2, 0, 1]), "k": np.array([1, 1, 2])}
-    found = leaving(pmd.BlockGibbs(model=model).target, [point], joint=True, complete=True)
+    found = leaving(pmd.BlockGibbs(model=model).target, model, [point], joint=True, complete=True)
 
     p, pairs = np.array([0.2, 0.3, 0.5]), {0: [(0, 1), (0, 2)], 1: [(0, 1), (1, 2)], 2: [(0, 2), (1, 2)]}
 
