@@ -193,9 +193,10 @@ def note_on_labels(idata: Any, name: str, named_by: Any = None) -> str:
     """
     tree = idata if isinstance(idata, xr.DataTree) else None
     judge = Judge(idata)
-    found = judge.of(name) if judge.draws(name).data.max() < MOST_LABELS else None
-    if found is not None and (found.orders is not None or found.switch):
-        return f"\nlabels switch {'within' if found.switch else 'between'} chains: pmd.relabel first"
+    draws = judge.draws(name).data
+    orders, within = (None, False) if draws.max() >= MOST_LABELS else judge.labels(name)
+    if orders is not None or within:
+        return f"\nlabels switch {'within' if within else 'between'} chains: pmd.relabel first"
     done = None if tree is None or "permutations" not in tree.children else tree["permutations"].get(name)
     if done is None or not isinstance(named_by, str):
         return ""
