@@ -24,7 +24,7 @@ from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, raise_not_fini
 from pymc_discrete.targets.blocks import DISCRETE, block_of, model_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown, untransformed
-from pymc_discrete.targets.structure_of_model import shared_values
+from pymc_discrete.targets.structure_of_model import Snapshot
 from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
@@ -40,7 +40,8 @@ class JaxStep(BlockedStep):
 
     A subclass defines `name`, `kind`, its sampler statistics and state, and the abstract methods. Everything
     that it builds from the model and its options is a `functools.cached_property`: it is built on first use,
-    dropped when pm.Data has changed, and built again in another process.
+    dropped when the model has changed (pm.Data, or a variable or potential that was added after the step was
+    made), and built again in another process.
 
     Parameters
     ----------
@@ -161,9 +162,9 @@ class JaxStep(BlockedStep):
         return {name: jnp.asarray(a) for name, a in self.numbers.items()}
 
     @functools.cached_property
-    def _data(self) -> list[tuple[Any, np.ndarray]]:
-        """[(shared variable of the model, its value when the density was built)]."""
-        return shared_values(self.model)
+    def _snapshot(self) -> Snapshot:
+        """What the model was when the density was built."""
+        return Snapshot.of(self.model)
 
     def check_density(self) -> None:
         """Refuse a density that the step cannot sample."""
@@ -175,9 +176,10 @@ class JaxStep(BlockedStep):
         return {name for name, attribute in attributes if isinstance(attribute, functools.cached_property)}
 
     def renew(self) -> None:
-        """Drop what was built and learned, if pm.Data has changed."""
-        if any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self._data):
-            self._initial_point = None  # it has the shapes of the old data
+        """Drop what was built and learned, if the model has changed."""
+        if not self._snapshot.is_of(self.model):
+            say_changed(self.named(), self._snapshot.added(self.model))
+            self._initial_point = None  # it has the variables, and the shapes of the data, of before
             for name in self._built():
                 self.__dict__.pop(name, None)
             self.check_density()
@@ -200,7 +202,7 @@ class JaxStep(BlockedStep):
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False
-        _ = self._data  # the data now, as the density has them
+        _ = self._snapshot  # of the model now, as the density has it
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
@@ -295,6 +297,13 @@ def moved_by_another(step: str, names: list[str]) -> str:
         f"{step}: {shown(names)} {belong} to two steps: another one moves {them}, too. The draws are right, "
         "and the work is done twice. Name each variable in one step."
     )
+
+
+def say_changed(step: str, added: list[str]) -> None:
+    """Log that a step is built anew, if something was added to its model after it was made."""
+    if added:
+        were = "was" if len(added) == 1 else "were"
+        _log.info(f"{step} was made before {shown(added)} {were} added to the model, and is built anew.")
 
 
 def received(sent: bytes) -> JaxStep:

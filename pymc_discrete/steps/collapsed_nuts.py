@@ -123,7 +123,7 @@ class CollapsedNUTS(NutsInJax):
             parts = self.collapsed.parts()
         if parts:
             _log.info(parts)
-        self._data  # noqa: B018 as the model has them now
+        self._snapshot  # noqa: B018 as the model is now
         self._sites: np.ndarray | None = None  # where the last draw ended; None once that is of no interest
 
     @classmethod

@@ -87,7 +87,7 @@ class IntegratedNUTS(NutsInJax):
         self.tune, self._draws, self._last = True, 0, {}
         self._move_only(self._continuous)
         self.sites  # noqa: B018 refuses what cannot be integrated out
-        self._data  # noqa: B018 as the model has them now
+        self._snapshot  # noqa: B018 as the model is now
 
     @classmethod
     def divided(cls, model: pm.Model, vars: Any, integrate: Any) -> tuple[list[str], list[str], list[str]]:

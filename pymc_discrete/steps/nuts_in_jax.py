@@ -13,13 +13,13 @@ from jax import Array
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import BlockedStep
 
-from pymc_discrete.steps.base import received
+from pymc_discrete.steps.base import received, say_changed
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure_of_model import shared_values
+from pymc_discrete.targets.structure_of_model import Snapshot
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -77,9 +77,9 @@ class NutsInJax(BlockedStep):
 
     # ------------------------------------------------------------ built on first use
     @functools.cached_property
-    def _data(self) -> list[tuple[Any, np.ndarray]]:
-        """[(shared variable of the model, its value when the rest was built)]."""
-        return shared_values(self.model)
+    def _snapshot(self) -> Snapshot:
+        """What the model was when the rest was built."""
+        return Snapshot.of(self.model)
 
     @functools.cached_property
     def _functions(self) -> dict[tuple[str, ...], "Gradient"]:
@@ -111,11 +111,14 @@ class NutsInJax(BlockedStep):
         self.tune, self._draws, self._last = tune > 0, 0, {}
         self._tune_draws, self._draws_wanted = tune, draws
         self._move_only(self._continuous)
-        if any(not np.array_equal(v.get_value(borrow=True), value) for v, value in self._data):
-            self._initial_point = None  # it has the shapes of the old data
+        if not self._snapshot.is_of(self.model):
+            say_changed(
+                f"CollapsedNUTS for {shown([v.name for v in self.vars])}", self._snapshot.added(self.model)
+            )
+            self._initial_point = None  # it has the variables, and the shapes of the data, of before
             for name in self._built():
                 self.__dict__.pop(name, None)
-            _ = self._data  # as what is built from now on has them
+            _ = self._snapshot  # as what is built from now on has it
 
     def _move_only(self, names: list[str]) -> None:
         """Let NUTS move the named continuous variables; it is built anew for them, untuned."""

@@ -47,6 +47,31 @@ def key_of_model(model: pm.Model) -> Hashable:
     return structure_of(model, None).key
 
 
+class Snapshot(NamedTuple):
+    """What a model was when something was made for it.
+
+    Attributes
+    ----------
+    key : its key, with all constants and data
+    names : of its variables, potentials and Deterministics
+    """
+
+    key: Hashable
+    names: list[str]
+
+    @classmethod
+    def of(cls, model: pm.Model) -> "Snapshot":
+        return cls(key_of_model(model), [*model.named_vars])
+
+    def is_of(self, model: pm.Model) -> bool:
+        """Whether the model, its constants and data are what they were."""
+        return self.key == key_of_model(model)
+
+    def added(self, model: pm.Model) -> list[str]:
+        """What the model has now and did not have."""
+        return [name for name in model.named_vars if name not in self.names]
+
+
 def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structure:
     """The structure of a model: its variables, how they depend on one another, constants and transforms.
 
