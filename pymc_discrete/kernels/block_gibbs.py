@@ -34,7 +34,9 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     .. math:: \{x + s (j - i) : j = 0, \dots, w\}, \qquad i \sim U\{0, \dots, w\},
         \quad s \sim U(\text{strides}).
 
-    The same set has the same probability from each of its values, so no acceptance test is needed.
+    The same set has the same probability from each of its values, so no acceptance test is needed. Values of
+    a site without an order, such as the cells of a map, have no near ones: there the set is the current value
+    and w others, each drawn uniformly from the support.
 
     Sites that change only together (`Constraint`) are drawn in pairs, by a random matching of the sites of
     each set that does not look at the state. The conditional of a pair given its sum has one degree of
@@ -327,8 +329,11 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
 
 
 def uniforms_for(key, v: Variable, r: int):
-    """The uniforms that `draw` needs for r sites: (1, r) for a finite variable, (3, r) for a windowed one."""
-    return uniforms(key, (1 if v.finite else 3, r))
+    """The uniforms that `draw` needs for r sites: the first (r,) to choose a value, the others to find the
+    values of a windowed variable.
+    """
+    more = 0 if v.finite else v.drawn_among if v.nominal else 2
+    return uniforms(key, (1 + more, r))
 
 
 def draw(u, v: Variable, rows, now, differences):
@@ -347,7 +352,8 @@ def draw(u, v: Variable, rows, now, differences):
     """
     if not v.finite:
         # the barriers keep XLA from computing these again at each of their uses
-        values = jax.lax.optimization_barrier(stretch(u[1:], v, now))
+        found = scattered(u[1:], v, rows, now) if v.nominal else stretch(u[1:], v, now)
+        values = jax.lax.optimization_barrier(found)
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
         k = choose(u[0], d)[:, None]
         return jnp.where(
@@ -372,6 +378,24 @@ def spaced(u, width: int, stride, now):
     """
     position = (u * (width + 1)).astype(now.dtype)
     return now[:, None] + stride * (np.arange(width + 1, dtype=now.dtype) - position[:, None])
+
+
+def scattered(u, v: Variable, rows, now):
+    """(r, w + 1) int, for every site its current value, and values from anywhere in its support.
+
+    From x to y goes p(y) times the mean of 1 / (p(x) + p(y) + that of the other values), in which x and y may
+    change places; a value may come twice.
+
+    Parameters
+    ----------
+    u : (w, r) uniforms
+    v : the variable, windowed and bounded
+    rows : (r,) int, the sites, counted within the variable
+    now : (r,) int, current values
+    """
+    lower, counts = picked(v.lower, rows), picked(v.counts, rows)
+    values = lower + jnp.minimum((u * counts).astype(now.dtype), counts - 1)
+    return jnp.concatenate([now[:, None], values.T.astype(now.dtype)], axis=1)
 
 
 def stretch(u, v: Variable, now):

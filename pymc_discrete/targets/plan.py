@@ -27,6 +27,9 @@ BEARABLE = 1e9  # for all differences, if the gradient does not show how the den
 # Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
 # about 100 microseconds
 CHEAP_DRAW = 2.5e5
+# Of labels without an order, which are tried at random, at least this many. Few of them may be likely: cells
+# of a map that are near to where an animal was caught.
+FEWEST_LABELS = 16
 WIDEST = 4096  # largest number of steps in a stretch of values, see `Variable.width`
 
 
@@ -298,7 +301,8 @@ class Plan:
             else:
                 # a stretch need not reach further than the window, which is scaled to the distribution
                 most = min(WIDEST, int(np.max(np.asarray(v.offsets))))
-                widths[n] = max(v.width, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
+                fewest = FEWEST_LABELS if v.nominal else v.width
+                widths[n] = max(fewest, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
         return whole, widths
 
     def cost(self, one_site: bool, stretches: bool = False) -> float:

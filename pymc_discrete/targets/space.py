@@ -44,7 +44,7 @@ class Variable:
         Whether values are labels without an order.
     width : int
         Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
-        of which one is the current value.
+        of which one is the current value. For labels without an order they are from anywhere.
     constraint : Constraint or LinearConstraint, optional
         Sets of sites that change together; None where every site may change alone.
     """

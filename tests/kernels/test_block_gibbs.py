@@ -16,6 +16,8 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, loop
 from pymc_discrete.targets.colours import colour_classes, links_of
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.space import Variable
 from pymc_discrete.targets.structure.dependence import Dependence
 from tests.models import (
     DENSE,
@@ -35,6 +37,7 @@ from tests.models import (
 from tests.tools.enumeration import Enumerated, check_runs, enumerate_target, run_steps
 from tests.tools.oracle import assert_close, neighbours
 from tests.tools.running import sample_with_pymc
+from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import groups_of, site_matrix
 
 
@@ -455,3 +458,41 @@ def test_mixture_beside_nuts():
     mean = np.array([(post * a).sum(), (post * b).sum()])
     sd = np.sqrt(np.array([(post * a**2).sum(), (post * b**2).sum()]) - mean**2)
     assert (np.abs(idata["posterior"]["mu"].values.mean((0, 1)) - mean) < 5 * sd / np.sqrt(400)).all()
+
+
+# ---------------------------------------------------------------- many labels
+@pytest.mark.parametrize("now", [0, 3])
+def test_labels_with_a_window_are_tried_from_anywhere(now):
+    """Draws of many sites that do not interact, from a likely and from an impossible value, against the mean
+    over all pairs of values that may be tried beside it.
+    """
+    p, sites = np.array([0.1, 0.05, 0.3, 0.0, 0.2, 0.35]), 100_000
+    ends = np.zeros(sites, int), np.full(sites, 5)
+    v = Variable("z", (sites,), *ends, np.array([-2, -1, 1, 2]), nominal=True)
+    assert v.drawn_among == 2
+    expected = np.zeros(6)
+    for tried in itertools.product(range(6), repeat=2):
+        values = np.array([now, *tried])
+        weights = p[values] if p[values].sum() else np.array([1.0, 0.0, 0.0])
+        np.add.at(expected, values, weights / weights.sum() / 36)
+
+    def differences(values):
+        return jnp.log(p)[values] - (np.log(p[now]) if p[now] else 0.0)
+
+    with model_settings():
+        module = importlib.import_module("pymc_discrete.kernels.block_gibbs")
+        u = module.uniforms_for(jax.random.key(1), v, sites)
+        drawn = module.draw(u, v, np.arange(sites), jnp.full(sites, now), differences)
+    assert g_test(np.bincount(np.asarray(drawn), minlength=6), expected) > 1e-4
+
+
+def test_many_labels_are_tried_by_the_dozen():
+    """Cells of a map: as many as are cheap, and at least 16."""
+    with pm.Model():
+        z = pm.Categorical("z", p=np.full(400, 1 / 400), shape=300)
+        distance = np.random.default_rng(0).random((400, 30))
+        pm.Bernoulli("y", pt.as_tensor(distance)[z], observed=np.zeros((300, 30), int))
+        step = pmd.BlockGibbs()
+    (v,) = step.target.space.variables
+    assert not v.finite
+    assert v.drawn_among == 16
