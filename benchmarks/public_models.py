@@ -90,11 +90,86 @@ def normal_5(data, components=5):
     return model
 
 
+def eyes(data):
+    """BUGS, volume 2: two groups of wavelengths, the second at an unknown distance above the first."""
+    with pm.Model() as model:
+        P = pm.Dirichlet("P", np.ones(2))
+        first, theta = pm.Normal("first", 530, 1000, initval=535), pm.HalfNormal("theta", 1000, initval=5)
+        tau = pm.Gamma("tau", 0.001, 0.001, initval=0.1)
+        group = pm.Categorical("group", P, shape=len(data["y"]))
+        pm.Normal("y", pt.stack([first, first + theta])[group], tau=tau, observed=np.asarray(data["y"]))
+    return model
+
+
+def lda(data, topics=5):
+    """posteriordb: documents that mix topics; each word comes from one of them."""
+    words, documents = np.asarray(data["w"]), np.asarray(data["doc"])
+    with pm.Model() as model:
+        theta = pm.Dirichlet("theta", np.ones(topics), shape=(documents.max() + 1, topics))
+        phi = pm.Dirichlet("phi", np.ones(words.max() + 1), shape=(topics, words.max() + 1))
+        z = pm.Categorical("z", theta[documents])
+        pm.Categorical("w", phi[z], observed=words)
+    return model
+
+
+# ---------------------------------------------------------------- unknown indicators
+def cervix(data):
+    """BUGS, volume 2: cases and controls, of whom most have the exposure x measured with errors only."""
+    x = np.array([np.nan if v is None else v for v in data["x"]], float)
+    d, w = np.asarray(data["d"]), np.asarray(data["w"])
+    with pm.Model() as model:
+        beta0, beta = pm.Normal("beta0", 0, 1000), pm.Normal("beta", 0, 1000)
+        q, phi = pm.Uniform("q", 0, 1), pm.Uniform("phi", 0, 1, shape=(2, 2))
+        exposed = pm.Bernoulli("x", q, observed=np.ma.masked_invalid(x))
+        pm.Bernoulli("d", logit_p=beta0 + beta * exposed, observed=d)
+        pm.Bernoulli("w", phi[exposed, d], observed=w)
+    return model
+
+
+def butterfly(data):
+    """posteriordb: which of 50 species live where; 28 were seen."""
+    X, K, S = np.asarray(data["X"]), data["K"], data["S"]
+    seen = np.zeros((S, X.shape[1]), int)
+    seen[: len(X)] = X
+    with pm.Model() as model:
+        alpha, beta = pm.Cauchy("alpha", 0, 2.5), pm.Cauchy("beta", 0, 2.5)
+        omega, rho = pm.Beta("omega", 2, 2), pm.Beta("rho", 2, 2)
+        sigma = pm.HalfCauchy("sigma", 2.5, shape=2)
+        raw = pm.Normal("raw", shape=(S, 2))
+        r = 2 * rho - 1
+        u = alpha + sigma[0] * raw[:, 0]
+        v = beta + sigma[1] * (r * raw[:, 0] + pt.sqrt(1 - r**2) * raw[:, 1])
+        present = pm.Bernoulli("present", omega, shape=S)
+        here = pm.Bernoulli("here", present[:, None] * pm.math.sigmoid(u)[:, None], shape=seen.shape)
+        pm.Binomial("X", K, here * pm.math.sigmoid(v)[:, None], observed=seen)
+    return model
+
+
+def asia(data):
+    """BUGS, volume 2: Lauritzen and Spiegelhalter's network of tests and diseases."""
+    tables = {name: pt.as_tensor(np.asarray(p, float)) for name, p in data.items() if name.startswith("p_")}
+    with pm.Model() as model:
+        smoking = pm.Categorical("smoking", tables["p_smoking"])
+        tuberculosis = pm.Categorical("tuberculosis", tables["p_tuberculosis"][data["asia"] - 1])
+        lung = pm.Categorical("lung_cancer", tables["p_lung_cancer"][smoking])
+        bronchitis = pm.Categorical("bronchitis", tables["p_bronchitis"][smoking])
+        either = pt.maximum(tuberculosis, lung)
+        pm.Categorical("xray", tables["p_xray"][either])
+        answers = tables["p_dyspnoea"][either, bronchitis]
+        pm.Categorical("dyspnoea", answers, observed=data["dyspnoea"] - 1)
+    return model
+
+
 MODELS = {
     "stagnant": Public(stagnant, "stagnant", ("k", "alpha", "beta", "tau")),
     "hmm_gaussian": Public(hmm_gaussian, "hmm_gaussian"),
     "low_dim_gauss_mix_collapse": Public(low_dim_gauss_mix_collapse, "low_dim_gauss_mix_collapse"),
     "normal_5": Public(normal_5, "normal_5"),
+    "eyes": Public(eyes, "eyes", ("P", "first", "theta", "tau")),
+    "lda": Public(lda, "lda_three_docs1200", ("theta",)),
+    "cervix": Public(cervix, "cervix", ("beta", "beta0", "phi", "q")),
+    "butterfly": Public(butterfly, "butterfly", ("alpha", "beta", "omega", "sigma", "rho")),
+    "asia": Public(asia, "asia", ("smoking", "tuberculosis", "lung_cancer", "bronchitis", "xray")),
 }
 
 
