@@ -56,7 +56,7 @@ def watched(what: str | Callable[[], str] | None) -> Iterator[None]:
         yield
     finally:
         with _ended:
-            _phases.remove(phase)
+            _phases[:] = [p for p in _phases if p is not phase]  # a fork within it has dropped it
             over = None if _phases else _thread
             if over:
                 _thread = None

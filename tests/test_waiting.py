@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete import waiting
 from pymc_discrete.sampling import sample as sampling
 from pymc_discrete.waiting import watched
 
@@ -59,6 +60,14 @@ def test_what_a_bar_shows_is_not_logged(line, caplog):
     with pytest.raises(ValueError, match="in between"), watched("what fails"):
         raise ValueError("in between")
     assert not threads()
+
+
+def test_a_process_forked_in_between_goes_on(line):
+    with watched("Outer"):
+        line()
+        waiting._after_fork()  # the thread is not in the child; here it ends by itself
+        with watched("Of the child"):
+            assert line().startswith("Of the child: ")
 
 
 def delay(monkeypatch, name, line):
