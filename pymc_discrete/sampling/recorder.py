@@ -10,7 +10,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.sampling.points import Points
@@ -19,6 +18,7 @@ from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, c
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.masks import Sliced, with_masks
 from pymc_discrete.targets.graph.numbers import NUMBER, Derivation, hoisted, numbers_in
+from pymc_discrete.targets.graph.rebuild import rebuild
 from pymc_discrete.targets.graph.stacking import in_vectors
 from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.kept_for_models import KeptForModels
@@ -95,7 +95,7 @@ class Recorder:
         replaced |= {v: numbers[str(v.name)] for v in numbers_in(rest)}
         groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
         unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
-        made_in_jax = with_masks(clone_replace(rest, replaced), unknown)
+        made_in_jax = with_masks(rebuild(rest, replaced), unknown)
         for name, graph in zip(self._names, made_in_jax, strict=True):
             if isinstance(graph, Sliced):
                 raise NotImplementedError(

@@ -7,6 +7,7 @@ as `switch(z[i], a[i, y[i]], b[i, y[i]])` shows. In this form y may be an input 
 used again for other observations.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -74,8 +75,9 @@ class Selections(NamedTuple):
             return x[tuple(index)]
         if not self.anywhere:
             return self._moved(x, index, ndim)
-        selected = np.broadcast_shapes(*(i.type.shape for i in index))
-        fewer = None not in selected and np.prod(selected) <= np.prod(x.type.shape)
+        shapes = [i.type.shape for i in index]
+        known = None not in itertools.chain(*shapes)
+        fewer = known and np.prod(np.broadcast_shapes(*shapes)) <= np.prod(x.type.shape)
         new = self._moved(x, index, ndim) if fewer else None
         return x[tuple(index)] if new is None else new
 

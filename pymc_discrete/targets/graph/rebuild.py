@@ -63,7 +63,11 @@ def rebuild(
         inputs = [memo.get(i, i) for i in node.inputs]
         new = rewrite(node, inputs) if rewrite else None
         if new is None and any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-            same = all(a.type == b.type for a, b in zip(inputs, node.inputs, strict=True))
+            # a length that is now a constant is a part of the type of what has it
+            same = all(
+                a.type == b.type and isinstance(a, Constant) == isinstance(b, Constant)
+                for a, b in zip(inputs, node.inputs, strict=True)
+            )
             new = node.clone_with_new_inputs(inputs).outputs if same else remade(node, inputs)
         for old, out in zip(node.outputs, new or node.outputs, strict=True):
             memo.setdefault(old, out)
