@@ -18,7 +18,7 @@ from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, c
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.masks import Sliced, with_masks
 from pymc_discrete.targets.graph.numbers import NUMBER, Derivation, hoisted, numbers_in
-from pymc_discrete.targets.graph.rebuild import rebuild
+from pymc_discrete.targets.graph.rebuild import known_size, rebuild
 from pymc_discrete.targets.graph.stacking import in_vectors
 from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.kept_for_models import KeptForModels
@@ -40,6 +40,7 @@ class Recorder:
     outputs : variables of the model, in terms of its value variables
     points : how a chain packs its values
     dtypes : {variable or vector: type}, for those that are not recorded in the type that the model gives them
+    shapes : of the model's value variables
 
     Raises
     ------
@@ -59,7 +60,7 @@ class Recorder:
         def make(structure: Structure) -> "Recorder":
             written = with_numbers(model, structure)
             outputs = {str(v.name): v for v in written.unobserved_value_vars}
-            return cls(written, [outputs[name] for name in names], points, dtypes)
+            return cls(written, [outputs[name] for name in names], points, dtypes, shapes_of(model))
 
         def use(kept: "Recorder", numbers: dict[str, np.ndarray]) -> Any:
             values = kept.derivation.of(numbers)
@@ -67,14 +68,22 @@ class Recorder:
 
         return _kept.get(model, (tuple(names), key_of_object([points.names, dtypes])), make, use)
 
-    def __init__(self, model: pm.Model, outputs: list[Variable], points: Points, dtypes: dict[str, Any]):
+    def __init__(
+        self,
+        model: pm.Model,
+        outputs: list[Variable],
+        points: Points,
+        dtypes: dict[str, Any],
+        shapes: dict[str, tuple[int, ...]],
+    ):
         shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
         if any(not hasattr(v.type, "dtype") for v in shared):
             raise ValueError(
                 "A Deterministic draws random numbers of its own, which is not done here. Leave it out with "
                 "var_names=, and draw it with pm.sample_posterior_predictive."
             )
-        values = {str(v.name): v for v in model.value_vars}
+        typed = {v: pt.tensor(v.name, shape=shapes[v.name], dtype=v.type.dtype) for v in model.value_vars}
+        values = {str(v.name): v for v in typed.values()}
         parts = {
             m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype)
             for members in points.vectors.values()
@@ -89,13 +98,12 @@ class Recorder:
         # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with
         # the same name. One of them replaces the others.
         numbers = {str(v.name): v for v in numbers_in(rest)}
-        replaced = {v: pt.constant(v.get_value()) for v in shared} | {
-            values[name]: v for name, v in parts.items()
-        }
+        replaced = {v: pt.constant(v.get_value()) for v in shared}
+        replaced |= {v: parts.get(str(v.name), value) for v, value in typed.items()}
         replaced |= {v: numbers[str(v.name)] for v in numbers_in(rest)}
         groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
         unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
-        made_in_jax = with_masks(rebuild(rest, replaced), unknown)
+        made_in_jax = with_masks(rebuild(rest, replaced, known_size), unknown)
         for name, graph in zip(self._names, made_in_jax, strict=True):
             if isinstance(graph, Sliced):
                 raise NotImplementedError(
@@ -157,6 +165,13 @@ class Recorder:
             if name in self._wanted:
                 recorded[name] = together(a) if name in self._in_words else a
         return recorded
+
+
+def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's value variables, computed where their types do not tell them."""
+    if all(None not in v.type.shape for v in model.value_vars):
+        return {str(v.name): v.type.shape for v in model.value_vars}
+    return {name: np.shape(value) for name, value in model.initial_point().items()}
 
 
 def together(words: np.ndarray) -> np.ndarray:

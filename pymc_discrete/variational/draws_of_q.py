@@ -14,7 +14,7 @@ from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.program import recorded
-from pymc_discrete.sampling.recorder import Recorder
+from pymc_discrete.sampling.recorder import Recorder, shapes_of
 from pymc_discrete.sampling.results import data_tree
 from pymc_discrete.targets.continuous import ContinuousDensity
 
@@ -72,7 +72,7 @@ def draws_of_q(
         return lp + density.rest([]), log_q, gradient_p - gradient_q
 
     outputs = recorded(model, None)
-    recorder, names = Recorder(model, outputs, Points([]), {}), density.names
+    recorder, names = Recorder(model, outputs, Points([]), {}, shapes_of(model)), density.names
     flat = z.reshape(-1, d)
     lp, log_q, gap = jax.jit(lambda z: jax.lax.map(compare, z))(flat)
     values = jax.jit(jax.vmap(lambda z: recorder(dict(zip(names, density.parts(z), strict=True)))))(flat)

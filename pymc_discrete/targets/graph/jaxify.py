@@ -10,21 +10,30 @@ import numpy as np
 
 # importing the PyTensor dispatch does not start a JAX backend
 import pytensor.link.jax.dispatch  # noqa: F401
+import pytensor.tensor as pt
 from pytensor.compile import mode
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import HasInnerGraph
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.link.jax.dispatch.basic import jax_typify
 from pytensor.link.utils import fgraph_to_python
 from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import Split
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.extra_ops import Repeat
 
 from pymc_discrete.targets.graph.integers import with_integer_log_gamma
+from pymc_discrete.targets.names import shown
 
 # PyTensor's rewriters and compiled functions keep what they are working on. Programs are traced, and models
 # sampled, in several threads: only the thread that holds this lock may call them.
 PYTENSOR = threading.RLock()
+
+
+# what JAX, and PyTensor where it converts an Op, raise for sizes that are no constants
+FAILURES = (TypeError, IndexError, AttributeError)
 
 
 def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
@@ -45,7 +54,43 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
                 return refusal
         except NotImplementedError as error:
             return error
+        except FAILURES:
+            return not_run(node, list(graph_inputs(outputs)))
     return None
+
+
+def not_run(node: Apply, inputs: Sequence[Variable]) -> NotImplementedError:
+    """The error for an Op that JAX does not run with what it is given, whatever JAX's own was.
+
+    Parameters
+    ----------
+    inputs : of the graph, whose names say where the Op is
+    """
+    above = set(ancestors(node.outputs))
+    names = [str(v.name) for v in inputs if v in above and v.name and not str(v.name).startswith("~")]
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    return NotImplementedError(
+        f"JAX does not run the Op {op}{f' of what {shown(names)} enter' if names else ''}: sizes, lengths "
+        "and the ends of slices must be constants"
+    )
+
+
+def without_batches_of_sizes(graph: FunctionGraph) -> None:
+    """Replace Ops that are applied to a batch, and have a constant for sizes, by Ops of one axis more.
+
+    JAX must know sizes when it compiles, and applied to a batch it would trace them.
+    """
+    for node in graph.toposort():
+        if not isinstance(node.op, Blockwise) or not isinstance(node.op.core_op, Split | Repeat):
+            continue
+        x, sizes = node.inputs
+        batch = node.op.batch_ndim(node)
+        if isinstance(sizes, Constant) and set(sizes.data.shape[:batch]) <= {1}:
+            core, sizes = node.op.core_op, pt.constant(sizes.data.reshape(sizes.data.shape[batch:]))
+            axis = core.axis + batch
+            op = Split(core.len_splits, axis) if isinstance(core, Split) else Repeat(axis)
+            new = op.make_node(x, sizes).outputs
+            graph.replace_all(list(zip(node.outputs, new, strict=True)))
 
 
 class JaxFunction:
@@ -68,22 +113,38 @@ class JaxFunction:
         with PYTENSOR:
             self._graph = FunctionGraph(list(inputs), list(outputs), clone=True)
             mode.JAX.optimizer.rewrite(self._graph)
+            without_batches_of_sizes(self._graph)
             with_integer_log_gamma(self._graph)
         self._converted: dict[bool, Callable] = {}  # by whether numbers have 64 bits
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         x64 = bool(jax.config.jax_enable_x64)
-        with PYTENSOR:
-            if x64 not in self._converted:
-                # The conversion creates the constants of the graph as JAX arrays, which are kept for later
-                # calls. If JAX is tracing a program now, they must not become tracers of that program.
-                with jax.core.eval_context():
-                    self._converted[x64] = fgraph_to_python(
-                        self._graph, self._convert, type_conversion_fn=placed, fgraph_name="function"
-                    )
-        return self._converted[x64](
-            *(jnp.asarray(a) if isinstance(a, np.ndarray | np.generic) else a for a in args)
-        )
+        args = tuple(jnp.asarray(a) if isinstance(a, np.ndarray | np.generic) else a for a in args)
+        try:
+            with PYTENSOR:
+                if x64 not in self._converted:
+                    # The conversion creates the constants of the graph as JAX arrays, which are kept for
+                    # later calls. If JAX is tracing a program now, they must not become tracers of it.
+                    with jax.core.eval_context():
+                        self._converted[x64] = fgraph_to_python(
+                            self._graph, self._convert, type_conversion_fn=placed, fgraph_name="function"
+                        )
+            return self._converted[x64](*args)
+        except FAILURES as error:
+            raise self._refusal(args) from error
+
+    def _refusal(self, args: Sequence[Any]) -> NotImplementedError:
+        """The error for the first Op that JAX does not run with these arguments."""
+        values = dict(zip(self._graph.inputs, args, strict=True))
+        for node in self._graph.toposort():
+            inputs = [values[i] if i in values else placed(i.data) for i in node.inputs]  # type: ignore
+            try:
+                outputs = self._convert(node.op, node=node)(*inputs)
+            except FAILURES:
+                return not_run(node, self._graph.inputs)
+            outputs = outputs if isinstance(outputs, tuple | list) else [outputs]
+            values.update(zip(node.outputs, outputs, strict=True))
+        return NotImplementedError("JAX does not run the graph, though it runs each of its Ops")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_converted": {}}

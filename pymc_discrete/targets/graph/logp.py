@@ -22,7 +22,6 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Sum
 from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.shape import Shape
 from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
@@ -42,7 +41,7 @@ from pymc_discrete.targets.graph.numbers import (
     hoisted,
     numbers_in,
 )
-from pymc_discrete.targets.graph.rebuild import opened, rebuild, rewrite, rewritten
+from pymc_discrete.targets.graph.rebuild import known_size, opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.graph.sparse import refuse_sparse
 from pymc_discrete.targets.graph.stacking import Stacked
 from pymc_discrete.targets.names import shown
@@ -219,8 +218,8 @@ def without_checks(
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if isinstance(node.op, OpFromGraph | SymbolicOp):
             return opened(node, inputs, replaced)
-        if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
-            return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
+        if (size := known_size(node, inputs)) is not None:
+            return size
         vectors = [value for value, nodes in (valid or {}).items() if node in nodes]
         if (kept := without_comparison(node, inputs, vectors, never)) is not None:
             of_valid.update({kept} - never)

@@ -22,7 +22,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_discrete.targets.graph.analysis import Analysis
 from pymc_discrete.targets.graph.jaxify import PYTENSOR
-from pymc_discrete.targets.graph.rebuild import rebuild
+from pymc_discrete.targets.graph.rebuild import known_size, rebuild
 
 NUMBER = "~number "  # the names of a model's numbers begin so
 AS_WRITTEN = Mode(linker="py", optimizer=None)
@@ -134,6 +134,7 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
     NeedsValues
         Where the shape of a part may depend on the values of numbers.
     """
+    outputs = rebuild(outputs, {}, known_size)  # sizes are no numbers: a program must know them
     alone = OfNumbers()
     parts = [o for o in outputs if alone.of(o) is True]
     for node in toposort(outputs):

@@ -1,8 +1,10 @@
 """Copies graphs with variables replaced, expands Ops made of others, and applies PyTensor's rewrites."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -11,10 +13,15 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scan.op import Scan
-from pytensor.tensor.basic import MakeVector
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Prod, Sum
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
+
+SIZES = 16  # the most elements of a vector that may be a shape
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 
@@ -72,6 +79,27 @@ def rebuild(
         for old, out in zip(node.outputs, new or node.outputs, strict=True):
             memo.setdefault(old, out)
     return [memo.get(o, o) for o in outputs]
+
+
+def known_size(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+    """The constant that a node computes of shapes, or of other sizes; None where it is none.
+
+    A rule for `rebuild`: from constants the Ops after it infer the shapes of what they make.
+    """
+    if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
+        return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
+    if isinstance(node.op, Shape_i) and inputs[0].type.shape[node.op.i] is not None:
+        return [pt.constant(np.array(inputs[0].type.shape[node.op.i], "int64"))]
+    if not isinstance(node.op, Elemwise | Subtensor | MakeVector | ScalarFromTensor | TensorFromScalar):
+        return None
+    (out,) = node.outputs
+    few = getattr(out.type, "ndim", 0) <= 1 and out.type.dtype.startswith(("int", "uint"))
+    if not (few and all(isinstance(i, Constant) and np.size(i.data) <= SIZES for i in inputs)):
+        return None
+    copied = node.op.make_node(*inputs)
+    storage: list[list[Any]] = [[None]]
+    node.op.perform(copied, [i.data for i in inputs if isinstance(i, Constant)], storage)
+    return [copied.outputs[0].type.constant_type(copied.outputs[0].type, storage[0][0])]
 
 
 def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) -> list[Variable] | None:

@@ -17,12 +17,11 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.shape import Shape
 
 from pymc_discrete.targets.graph.analysis import Analysis
 from pymc_discrete.targets.graph.comparisons import comparisons
 from pymc_discrete.targets.graph.logp import terms_of
-from pymc_discrete.targets.graph.rebuild import rebuild
+from pymc_discrete.targets.graph.rebuild import known_size, rebuild
 from pymc_discrete.targets.graph.support import is_nominal, is_permutation
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.degree import degree_after
@@ -158,8 +157,8 @@ def with_constants(
     shared = {v: pt.constant(v.get_value()) for v in graph_inputs(graphs) if isinstance(v, SharedVariable)}
 
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
-            return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
+        if (size := known_size(node, inputs)) is not None:
+            return size
         return [inputs[0]] if isinstance(node.op, CheckAndRaise) else None
 
     graphs = rebuild(graphs, typed | shared, replaced)
