@@ -33,6 +33,7 @@ from pymc_discrete.collapse.sums_of_parts import SumsOfParts
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.density import Context
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.numbers import NUMBER, NeedsValues, Number
 from pymc_discrete.targets.graph.support import deviations
@@ -154,7 +155,7 @@ class Collapsed:
     def _wanted_lengths(self, plain: pm.Model) -> np.ndarray:
         """(d,) float, the lengths of stretches that hold almost all of the prior, inf where it is unknown."""
         names = {name for name, _ in self.density.space.sites}
-        scale = deviations(plain, names, plain.initial_point())
+        scale = deviations(plain, names, point_of(plain))
         return np.array([DEVIATIONS * scale.get(name, np.inf) for name, _ in self.density.space.sites])
 
     def parts(self) -> str | None:

@@ -36,6 +36,7 @@ from pymc_discrete.collapse.probabilities import named_dims
 from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.targets.blocks import DISCRETE, free
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 
@@ -83,7 +84,7 @@ class LogLikelihood:
         if self.observed:
             with model_settings():
                 self._switched, self.switches = with_switches(plain, observed)
-            self._sums(self.ranges.about(plain.initial_point()))  # refuses what is too large
+            self._sums(self.ranges.about(point_of(plain)))  # refuses what is too large
 
     def _sums(self, ranges: Bounds) -> Sums:
         names = [*self.names, *self.switches.values()]
@@ -120,7 +121,7 @@ class LogLikelihood:
         if others:
             # PyMC asks for draws of all variables, also of those that are not read
             chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-            for name, start in self.model.initial_point().items():
+            for name, start in point_of(self.model).items():
                 if name in self.names and name not in posterior:
                     axes = ["chain", "draw", *(f"{name} {n}" for n in range(np.ndim(start)))]
                     posterior[name] = (axes, np.broadcast_to(start, (chains, draws, *np.shape(start))))
@@ -269,7 +270,7 @@ def with_switches(plain: pm.Model, observed: list[Variable]) -> tuple[pm.Model, 
         on_unused_input="ignore",
         mode="FAST_COMPILE",
     )
-    shapes = [np.shape(value) for value in densities(plain.initial_point())]
+    shapes = [np.shape(value) for value in densities(point_of(plain))]
     graph, new = fgraph_from_model(without_starts(plain))
     switches: dict[str, str] = {}
     for rv, shape in zip(observed, shapes, strict=True):

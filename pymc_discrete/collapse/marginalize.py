@@ -21,6 +21,7 @@ from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import density_of
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import UNBOUNDED, Space
@@ -128,7 +129,7 @@ def density_to_sum(
     touched, potentials = terms_that_read(plain, names)
     whole = tuple(str(v.name) for v in [*touched, *potentials])
     with model_settings():
-        point = plain.initial_point()
+        point = point_of(plain)
         return density_of(plain, names, point, "exact", truncate, "auto", with_numbers, whole=whole)
 
 
@@ -169,7 +170,7 @@ def refuse_too_narrow(plain: pm.Model, kept: pm.Model, density: ModelDensity, tr
     """
     touched, potentials = terms_that_read(plain, density.names)
     logp = plain.compile_logp(vars=[*touched, *potentials], mode="FAST_COMPILE")
-    point = plain.initial_point()
+    point = point_of(plain)
     upper = {name: density.space.unravel(density.space.upper)[name] for name in truncated}
 
     def possible(more: int) -> bool:
@@ -177,7 +178,7 @@ def refuse_too_narrow(plain: pm.Model, kept: pm.Model, density: ModelDensity, tr
         return bool(logp(point | {name: values + more for name, values in upper.items()}) > -np.inf)
 
     # compiled only where the bounds themselves are not possible, which need not mean that nothing is
-    if possible(0) or kept.compile_logp(vars=[kept[SUMMED_OUT]])(kept.initial_point()) > -np.inf:
+    if possible(0) or kept.compile_logp(vars=[kept[SUMMED_OUT]])(point_of(kept)) > -np.inf:
         return
     enough = next((2**k for k in range(31) if possible(2**k)), None)
     if enough is None:

@@ -26,6 +26,7 @@ from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.seeds import new_seed, seed_of
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.names import shown
 
 PILOTS = 16  # chains that find the path and tune the kernels
@@ -199,7 +200,7 @@ class Annealing:
     ):
         self.model, self.chains, self.seeds, self.bar = model, chains, seeds, bar
         self.prior = Prior(model, (BETA,), seeds())
-        point = model.initial_point()
+        point = point_of(model)
         with model if step else nullcontext():
             steps, _ = steps_of(model, step and step(), point, fixed=(BETA,))
         nuts = nuts_options({"pooled": True}, OPTIONS)

@@ -7,6 +7,8 @@ import pymc as pm
 from pymc.pytensorf import compile as compile_graph
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.targets.graph.initial import point_of
+
 # Draws are made one after another: a mode in which PyTensor compiles little.
 MODE = "FAST_COMPILE"
 
@@ -22,7 +24,7 @@ class Prior:
     """
 
     def __init__(self, model: pm.Model, fixed: tuple[str, ...], seed: int):
-        self._start = {name: np.asarray(v) for name, v in model.initial_point().items() if name in fixed}
+        self._start = {name: np.asarray(v) for name, v in point_of(model).items() if name in fixed}
         self._rvs = [rv for rv in model.free_RVs if rv.name not in fixed]
         self._names = [str(model.rvs_to_values[rv].name) for rv in self._rvs]
         self._draw = compile_graph([], self._rvs, random_seed=seed, mode=MODE)

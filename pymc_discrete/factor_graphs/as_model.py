@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pymc_discrete.checks import check_way
 from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, added_up
 from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.support import check_within
 from pymc_discrete.targets.target import Target
 
@@ -75,7 +76,7 @@ def density_of(wiring: Wiring, differences: str) -> ModelDensity:
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", summed(wiring, unary, parameters, tensors) + uniform)
     density = ModelDensity(
-        model, [v.name for v in space.variables], model.initial_point(), differences, None, "auto", join=False
+        model, [v.name for v in space.variables], point_of(model), differences, None, "auto", join=False
     )
     density.width_of_jax = True  # use the precision that JAX is set to, as the graph's own arrays do
     return density

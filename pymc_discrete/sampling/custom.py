@@ -21,6 +21,7 @@ from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.custom import CustomStep
 from pymc_discrete.steps.not_finite import raise_not_finite, terms_at
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.support import bounds_of
 from pymc_discrete.targets.identity import key_of_object
@@ -48,7 +49,7 @@ class CustomBlock(Block):
         self.step, self.points = step, points
         model = step.model
         names = [str(v.name) for v in step.vars]
-        point = model.initial_point()
+        point = point_of(model)
         self.density, self.numbers = ContinuousDensity.of(model, names, point, points.names, slopes=False)
         self.density.untouched.check_in_jax()
         self._rvs = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in step.vars]

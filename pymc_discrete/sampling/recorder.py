@@ -15,6 +15,7 @@ from pytensor.graph.traversal import graph_inputs
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.targets.graph.bounds import hull
 from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.masks import Sliced, with_masks
 from pymc_discrete.targets.graph.numbers import NUMBER, Derivation, hoisted, numbers_in
@@ -171,7 +172,7 @@ def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:
     """The shapes of a model's value variables, computed where their types do not tell them."""
     if all(None not in v.type.shape for v in model.value_vars):
         return {str(v.name): v.type.shape for v in model.value_vars}
-    return {name: np.shape(value) for name, value in model.initial_point().items()}
+    return {name: np.shape(value) for name, value in point_of(model).items()}
 
 
 def together(words: np.ndarray) -> np.ndarray:

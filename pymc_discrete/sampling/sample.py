@@ -45,6 +45,7 @@ from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
@@ -205,7 +206,7 @@ def sample(
         precision(dtype),
         all_in_jax(),
     ):
-        point = model.initial_point()
+        point = point_of(model)
         steps, collapsed = steps_of(model, step, point, collapse)
         summed = collapsed.density.names if collapsed else ()
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)

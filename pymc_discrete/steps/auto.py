@@ -16,6 +16,7 @@ from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.suited import moved_together, steps_for, variables_without_jax
 from pymc_discrete.targets.blocks import block_of, model_of, value_name
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.support import can_take
 from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
 from pymc_discrete.targets.names import shown
@@ -114,7 +115,7 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
     moved = for_nuts(model)
     if not moved:
         return None
-    point = options.get("initial_point") or model.initial_point()
+    point = options.get("initial_point") or point_of(model)
     shared = {key: options[key] for key in ("rng", "initial_point") if key in options}
     remedies = (
         f"pmd.AutoStep([{shown(names)}])",

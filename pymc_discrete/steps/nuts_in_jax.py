@@ -16,6 +16,7 @@ from pymc.step_methods.compound import BlockedStep
 from pymc_discrete.steps.base import received, say_changed
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.invariants import separated
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.names import shown
@@ -103,7 +104,7 @@ class NutsInJax(BlockedStep):
         """PyMC's step for the continuous variables in `_moving`, with this class's density."""
 
     def _point(self) -> PointType:
-        return self.model.initial_point() if self._initial_point is None else self._initial_point
+        return point_of(self.model) if self._initial_point is None else self._initial_point
 
     # ------------------------------------------------------------ a chain
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:

@@ -23,6 +23,7 @@ from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import CONTINUOUS
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
@@ -131,7 +132,7 @@ class ReparameterizedSlice(JaxStep):
     @model_settings()
     def fresh_density(self) -> tuple[ContinuousDensity, dict[str, np.ndarray]]:
         """A density of the block, and its numbers for the model."""
-        point = self.model.initial_point() if self._initial_point is None else self._initial_point
+        point = point_of(self.model) if self._initial_point is None else self._initial_point
         missing = [str(v.name) for v in self.model.value_vars if v.name not in point]
         if missing:
             raise ValueError(

@@ -9,6 +9,7 @@ import pymc as pm
 from pymc_discrete.checks import check_way
 from pymc_discrete.targets.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.targets.density import ModelDensity, constraints_of, sites_of
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.integrals.integrate import quadratic_in
@@ -115,7 +116,7 @@ def target_of(
             )
     if isinstance(window, dict):
         window = {value_name(model, k): v for k, v in window.items()}
-    point = model.initial_point() if initial_point is None else initial_point
+    point = point_of(model) if initial_point is None else initial_point
     missing = [str(v.name) for v in model.value_vars if v.name not in point]
     if missing:
         raise ValueError(
@@ -156,7 +157,7 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
     if integrate is None:
         return ()
     if isinstance(integrate, str) and integrate == "auto" and "auto" not in model.named_vars:
-        point = model.initial_point()
+        point = point_of(model)
         supports, _ = sites_of(model, names, point, None)
         with model_settings():
             chosen = quadratic_in(logp_graph(model, names, point, supports), model)

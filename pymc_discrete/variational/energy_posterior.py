@@ -22,6 +22,7 @@ from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, model_of
 from pymc_discrete.targets.continuous import ContinuousDensity
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample
 from pymc_discrete.variational.draws_of_q import draws_of_q
@@ -386,7 +387,7 @@ def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndar
             f"{', '.join(map(repr, discrete))}, which q(z), a density, cannot describe. Sum them out "
             "(pymc_extras.marginalize), or sample the model with pmd.sample."
         )
-    names, point = block_of(model, None, CONTINUOUS), model.initial_point()
+    names, point = block_of(model, None, CONTINUOUS), point_of(model)
     left = [n for n in free(model, CONTINUOUS) if n not in names]
     if left:
         block_of(model, left, CONTINUOUS)  # raises, with the reason

@@ -20,6 +20,7 @@ from pytensor.raise_op import CheckAndRaise
 
 from pymc_discrete.targets.graph.analysis import Analysis
 from pymc_discrete.targets.graph.comparisons import comparisons
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.logp import terms_of
 from pymc_discrete.targets.graph.rebuild import known_size, rebuild
 from pymc_discrete.targets.graph.support import is_nominal, is_permutation
@@ -101,7 +102,7 @@ def equations_of(
     for t, (variable, term) in enumerate(zip(variables, terms_of(model), strict=True)):
         if variable in model.potentials or isinstance(variable.owner.op, DiracDeltaRV):
             for c, (comparison, _) in enumerate(comparisons(term)):
-                point = model.initial_point() if point is None else point
+                point = point_of(model) if point is None else point
                 equations = linear(model, str(variable.name), (t, c), comparison, names, point)
                 found += [] if equations is None else [equations]
     tied = {name for equations in found if equations.joins for name in equations.coefficients}
