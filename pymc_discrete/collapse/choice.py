@@ -3,10 +3,14 @@
 A count N that enters a term by its amount, together with a continuous unknown (a detection probability, a
 rate), nearly determines that unknown and is nearly determined by it: drawn in turn they move along a ridge.
 
-Labels of a mixture whose weights, and two or more parameters of each component, are unknown, such as means
-and standard deviations, are tied to them all: a component that is wide draws in more points, and so remains
-wide. A sum over the labels, which are independent given these, takes as many times the work as there are
-components. Other labels and switches are mostly known given the rest, and mix well.
+Labels whose own probabilities are unknown, such as the weights of a mixture or an occupancy that covariates
+explain, are tied to these: the labels say what the weights are, and the other way round. A sum over labels
+that are independent given all else takes about as many times the work as there are kinds, and is made where
+that is cheap. Where two or more parameters of each component are unknown as well, such as means and standard
+deviations, the tie is stronger (a component that is wide draws in more points, and so remains wide), and a
+sum may cost more. Labels and switches of known probability are mostly known given the rest, and mix well.
+
+Coefficients that are integrated out while sites move (`integrals.choice`) tie nothing.
 """
 
 import logging
@@ -29,6 +33,7 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
 from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.integrals.choice import coefficients_to_integrate
 from pymc_discrete.targets.integrals.integrate import DegreeIn
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.names import shown
@@ -42,12 +47,16 @@ FIXED = 1000  # work of a draw besides the elements of the log density, counted 
 # An evaluation may take at most this many times as much counted work. In time it is about a third of that;
 # an effective draw of an N-mixture takes 30 to 150 times fewer draws.
 DEAREST = 50.0
+# The same for labels that are tied to their probabilities alone. An evaluation with a sum over five kinds
+# takes three to four times as long, and labels that the data make all but certain gain nothing.
+DEAREST_OF_WEIGHTS = 8.0
 
 
 def chosen(
     model: pm.Model,
     names: Sequence[str],
     moved: Sequence[str],
+    point: dict[str, np.ndarray],
     sampled_by: str = "collapse=False",
     summed_by: str = "collapse=True",
 ) -> Collapsed | None:
@@ -57,47 +66,56 @@ def chosen(
     ----------
     names : discrete variables that may be summed out
     moved : continuous variables that NUTS moves
+    point : {value variable: array}, which tells the shapes
     sampled_by, summed_by : what the user can write to have the other, for the log
     """
     try:
         density: Any = target_of(model, list(names), with_numbers=True).density
+        integrated = coefficients_to_integrate(model, names, moved, point) if width_of_models() else []
     except (NotImplementedError, ValueError):  # the step that is then chosen says what cannot be done
         return None
-    counts, labels = tied_counts(density, moved), tied_labels(density, moved)
-    # counts alone, where labels beside them are too much
-    candidates = [counts | labels, counts] if counts and labels else [counts | labels]
-    for found in candidates:
-        if not found:
-            return None
+    counts = tied_counts(density, moved, integrated)
+    labels, weighted = tied_labels(density, moved)
+    if integrated:
+        weighted = {}
+    why = ""
+    # fewer where all are too much
+    candidates = [counts | labels | weighted, counts | labels, counts]
+    for n, found in enumerate(candidates):
+        if not found or found in candidates[:n]:
+            continue
         by = shown(sorted({name for partners in found.values() for name in partners}))
         kinds = " and ".join(
-            kind for kind, some in (("counts", counts), ("labels", labels)) if found.keys() & some.keys()
+            kind
+            for kind, some in (("counts", counts), ("labels", labels | weighted))
+            if found.keys() & some.keys()
         )
         tied = f"{shown(found)}, {kinds} tied to {by}"
         # with discrete variables whose distribution depends on them, such as observations that are missing
         wanted = list(found)
         while more := [name for name in names if name not in wanted and reads(model[name], wanted, model)]:
             wanted += more
-        collapsed, why = summed(model, [name for name in names if name in wanted], not counts, summed_by)
+        wanted = [name for name in names if name in wanted]
+        strong = bool(counts or labels)
+        collapsed, why = summed(model, wanted, DEAREST if strong else DEAREST_OF_WEIGHTS, summed_by)
         if collapsed is not None:
             rest = [name for name in wanted if name not in found]
             depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
             _log.info(f"Summed out while NUTS moves: {tied}{depending}. {sampled_by} samples as it is.")
             return collapsed
+        if not strong:
+            return None
     if why:
         _log.info(f"Not summed out: {tied}{why}")
     return None
 
 
-def summed(
-    model: pm.Model, names: list[str], only_labels: bool, summed_by: str
-) -> tuple[Collapsed | None, str]:
+def summed(model: pm.Model, names: list[str], dearest: float, summed_by: str) -> tuple[Collapsed | None, str]:
     """The model with variables summed out, if that pays; else None, and the reason for the log.
 
     Parameters
     ----------
-    only_labels : whether these are labels alone, which are summed out if none depends on another; of those
-        that do the log says nothing
+    dearest : how many times the work an evaluation may take
     """
     if not width_of_models():
         too_narrow = ": with 32 bits, sums over many states lose too much."
@@ -111,20 +129,20 @@ def summed(
             ": all sites together are too many, and parts of them in turn seldom pay. Those that are named, "
             "in collapse= or CollapsedNUTS, are summed out in parts."
         )
-    if only_labels and any(g.sites.shape[1] > 1 for g in collapsed.sums.elements.groups):
-        return None, ""
     factor = work(collapsed)
-    if factor > DEAREST:
+    if factor > dearest:
         return None, (
             f": an evaluation would be {factor:.0f} times the work. {summed_by} sums out all the same."
         )
     return collapsed, ""
 
 
-def tied_counts(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[str]]:
+def tied_counts(
+    density: ModelDensity, moved: Sequence[str], integrated: Sequence[str] = ()
+) -> dict[str, list[str]]:
     """{count: the continuous variables among `moved` that a term joins it with, by its amount}.
 
-    The prior of a count is not such a term.
+    The prior of a count is not such a term, nor is a term of coefficients that can be integrated out.
     """
     graph, space = density.graph, density.space
     numbers = ~space.nominal & (space.upper - space.lower > 1)
@@ -138,6 +156,7 @@ def tied_counts(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[s
                 partners = moved_above([term], graph, moved)
                 if (
                     partners
+                    and not partners.intersection(integrated)
                     and v in set(ancestors([term]))
                     and by_amount(v, term)
                     and not gaussian(v, term, density)
@@ -146,14 +165,21 @@ def tied_counts(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[s
     return found
 
 
-def tied_labels(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[str]]:
-    """{labels: the continuous variables among `moved` whose elements they choose}.
+def tied_labels(
+    density: ModelDensity, moved: Sequence[str]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Labels that are independent given all else, and the variables among `moved` that they are tied to.
 
-    They choose elements of two or more of them, and the weights of the labels are unknown too.
+    Returns
+    -------
+    labels : {labels of unknown probabilities that choose elements of two or more variables: these}
+    weighted : {other labels of unknown probabilities: the variables that these, and their term, depend on}
     """
     graph, space = density.graph, density.space
     nominal = {m.name for m in space.members if m.size > 1 and is_label(space, m)}
-    found: dict[str, list[str]] = {}
+    nominal -= joined_with_one_another(density, nominal)
+    labels: dict[str, list[str]] = {}
+    weighted: dict[str, list[str]] = {}
     for v in graph.values:
         for name in nominal.intersection(graph.groups.get(v, [str(v.name)])):
             weights, chosen_from = set(), set()
@@ -165,8 +191,31 @@ def tied_labels(density: ModelDensity, moved: Sequence[str]) -> dict[str, list[s
                 else:
                     chosen_from |= moved_above(tables_of(v, term), graph, moved)
             if weights and len(chosen_from - weights) > 1:
-                found[name] = sorted(chosen_from)
-    return found
+                labels[name] = sorted(chosen_from)
+            elif weights:
+                weighted[name] = sorted(weights)
+    return labels, weighted
+
+
+def joined_with_one_another(density: ModelDensity, names: set[str]) -> set[str]:
+    """Those of the named variables of which a site enters an element of a term together with another one."""
+    space, plan = density.space, density.plan
+    among, of_site = np.zeros(space.d, bool), np.array([name for name, _ in space.sites], object)
+    for m in space.members:
+        among[m.start : m.start + m.size] = m.name in names
+    joined = np.zeros(space.d, bool)
+    for term in plan.sparse:
+        sites = plan.dependence.sparse(term.var)
+        here = (sites >= 0) & among[sites]
+        joined[sites[here & (here.sum(axis=1, keepdims=True) > 1)]] = True
+    above = set(ancestors([term.var for term in plan.dense]))
+    dense = {
+        name
+        for v in density.graph.values
+        if v in above
+        for name in density.graph.groups.get(v, [str(v.name)])
+    }
+    return names & {*of_site[joined], *dense}
 
 
 def is_label(space: Space, member: Member) -> bool:

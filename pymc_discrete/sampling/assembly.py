@@ -27,7 +27,7 @@ from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
 from pymc_discrete.steps.shared import without_local
 from pymc_discrete.steps.suited import moved_together, steps_for
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
-from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
+from pymc_discrete.targets.integrals.choice import chosen as chosen_coefficients
 from pymc_discrete.targets.integrals.choice import say_not_integrated
 from pymc_discrete.targets.names import shown
 
@@ -99,7 +99,7 @@ def steps_of(
     if isinstance(collapse, str):  # "auto"
         # what is integrated out is drawn by its step, before anything else may move
         free = left and moved and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
-        collapsed = choice.chosen(model, left, moved) if free else None
+        collapsed = choice.chosen(model, left, moved, point) if free else None
     else:
         named = [*left, *vectors, *lent]
         collapsed = summed_out(model, left if collapse is True else named, moved, collapse)
@@ -117,7 +117,7 @@ def steps_of(
         options: dict[str, Any] = {"initial_point": point}
         alone = not vectors and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
         if not collapsed and alone:
-            options["integrate"] = gated_coefficients(model, left, moved, point) or None
+            options["integrate"] = chosen_coefficients(model, left, moved, point) or None
         elif collapsed and isinstance(collapse, str):
             say_not_integrated(model, left, moved, point, collapsed.density.names)
         names = block_of(model, [*left, *vectors], constrained=True)

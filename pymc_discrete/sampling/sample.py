@@ -102,8 +102,8 @@ def sample(
         them, for many chains and a short warm-up. Chains that are pooled are not independent.
     collapse : "auto", bool or list
         Discrete variables to sum out of the density on which NUTS moves, names or variables, or True for all
-        that have no step; by default counts that a term ties to continuous variables, and labels of mixtures
-        with unknown weights, means and standard deviations, as the log says. They are drawn from their exact
+        that have no step; by default counts that a term ties to continuous variables, and labels of unknown
+        probability where a sum is cheap, as the log says. They are drawn from their exact
         conditional after each of its transitions. This removes the tie between discrete and continuous
         variables, as between counts and their detection probability, at the price of a sum over all states in
         each evaluation. Counts without a bound are summed over stretches about their

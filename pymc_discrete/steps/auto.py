@@ -18,7 +18,7 @@ from pymc_discrete.steps.suited import moved_together, steps_for, variables_with
 from pymc_discrete.targets.blocks import block_of, model_of, value_name
 from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.support import can_take
-from pymc_discrete.targets.integrals.choice import chosen as gated_coefficients
+from pymc_discrete.targets.integrals.choice import chosen as chosen_coefficients
 from pymc_discrete.targets.names import shown
 from pymc_discrete.waiting import watched
 
@@ -121,11 +121,11 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
         f"pmd.AutoStep([{shown(names)}])",
         f"pmd.CollapsedNUTS([{shown([*moved, *names])}])",
     )
-    collapsed = choice.chosen(model, names, moved, *remedies)
+    collapsed = choice.chosen(model, names, moved, point, *remedies)
     if collapsed:
         names, integrate = collapsed.density.names, None
     else:
-        integrate = gated_coefficients(model, names, moved, point, remedies[0]) or None
+        integrate = chosen_coefficients(model, names, moved, point, remedies[0]) or None
     if not collapsed and not integrate:
         return None
     without_jax = variables_without_jax(model, [str(v.name) for v in model.value_vars])

@@ -67,6 +67,39 @@ def two_components():
     pm.Normal("y", mu[z], sd[z], observed=Y.ravel())
 
 
+def strategies():
+    """Weights alone are unknown: what each strategy answers is known."""
+    z = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=6)
+    pm.Categorical("y", pt.as_tensor([[0.7, 0.2, 0.1], [0.2, 0.2, 0.6]])[z], observed=[0, 2, 1, 0, 2, 2])
+
+
+def surveyed_twice():
+    """The second survey's outcome depends on the label, and on nothing unknown."""
+    z = pm.Bernoulli("z", pm.Beta("psi", 1, 1), shape=3)
+    pm.Bernoulli("y", z * 0.4, observed=[0, 0, 1])
+    pm.Potential("e", -0.1 * z.sum())
+
+
+def skills():
+    """Two labels of a person enter one answer."""
+    a = pm.Bernoulli("a", pm.Beta("p", 1, 1), shape=(5, 2))
+    pm.Bernoulli("y", 0.1 + 0.8 * a.prod(axis=1), observed=[0, 1, 1, 0, 1])
+
+
+def alike():
+    """A label for each of two vectors enters one answer."""
+    p = pm.Beta("p", 1, 1, shape=2)
+    a, b = pm.Bernoulli("a", p[0], shape=5), pm.Bernoulli("b", p[1], shape=5)
+    pm.Bernoulli("y", 0.1 + 0.8 * a * b, observed=[0, 1, 1, 0, 1])
+
+
+def chain():
+    """Each label depends on the one before."""
+    P = pm.Dirichlet("P", np.ones((2, 2)))
+    z = pm.Categorical("z", P[0], shape=6)
+    pm.Potential("chain", pt.log(P)[z[:-1], z[1:]].sum())
+
+
 def known_weights():
     mu, sd = pm.Normal("mu", shape=3), pm.HalfNormal("sd", shape=3)
     z = pm.Categorical("z", np.ones(3) / 3, shape=6)
@@ -118,15 +151,20 @@ def test_counts_that_are_tied_to_continuous_variables(build, wanted):
 @pytest.mark.parametrize(
     ("build", "wanted"),
     [
-        (mixture, {"z": ["mu", "sd_log__"]}),
-        (two_components, {"z": ["mu", "sd_log__"]}),
-        (known_weights, {}),
-        (labels, {}),
-        (occupancy, {}),
-        (abundance, {}),
+        (mixture, ({"z": ["mu", "sd_log__"]}, {})),
+        (two_components, ({"z": ["mu", "sd_log__"]}, {})),
+        (known_weights, ({}, {})),
+        (labels, ({}, {"z": ["w_simplex__"]})),
+        (strategies, ({}, {"z": ["w_simplex__"]})),
+        (occupancy, ({}, {"z": ["psi_logodds__"]})),
+        (surveyed_twice, ({}, {"z": ["psi_logodds__"]})),
+        (skills, ({}, {})),
+        (alike, ({}, {})),
+        (chain, ({}, {})),
+        (abundance, ({}, {})),
     ],
 )
-def test_labels_of_components_of_which_nothing_is_known(build, wanted):
+def test_labels_of_unknown_probabilities(build, wanted):
     with pm.Model() as model:
         build()
     moved = [str(v.name) for v in model.continuous_value_vars]

@@ -114,6 +114,16 @@ def walk():
     return model, ["outlier"], ["x"]
 
 
+def meeting_lines():
+    """Two lines that meet at one of the x, where the value and the slopes are unknown."""
+    x = np.sort(X[:, 0])
+    with pm.Model() as model:
+        k, a, b = pm.DiscreteUniform("k", 1, 7), pm.Normal("a", 0.2, 2.0), pm.Normal("b", 0.0, 1.0, shape=2)
+        after = pt.cast(np.arange(9) > k, "int64")
+        pm.Normal("y", a + b[after] * (x - pt.as_tensor(x)[k]), pm.HalfNormal("s", 1.0), observed=Y)
+    return model, ["k"], ["a", "b"]
+
+
 SWEPT = (gated, groups, one_of_several, multiples, switched, separate)
-OTHERS = (labels, scales_of_the_prior, correlated, a_mean_of_coefficients, walk)
+OTHERS = (labels, scales_of_the_prior, correlated, a_mean_of_coefficients, walk, meeting_lines)
 MODELS = {f.__name__: f for f in (*SWEPT, *OTHERS)}

@@ -1,4 +1,4 @@
-"""Which coefficients `pmd.sample` integrates out where nobody says."""
+"""Which coefficients `pmd.sample` integrates out where nobody says: under gates, or chosen by few sites."""
 
 import numpy as np
 import pymc as pm
@@ -42,11 +42,54 @@ def scales():
     pm.Normal("y", X @ b, 1.0, observed=Y)
 
 
+def lines(k, prior=pm.Normal, n=12):
+    """Lines that meet at x[k]: at another k other values and slopes are probable."""
+    x, y = np.sort(R.normal(size=n)), R.normal(size=n)
+    a, b = prior("a"), pm.Normal("b", shape=2)
+    after = pt.cast(np.arange(n) > k, "int64")
+    pm.Normal("y", a + b[after] * (x - pt.as_tensor(x)[k]), pm.HalfNormal("s", 1.0), observed=y)
+
+
+def lines_that_meet():
+    lines(pm.DiscreteUniform("k", 0, 11))
+
+
+def lines_at_a_category():
+    lines(pm.Categorical("k", np.ones(12) / 12))
+
+
+def lines_of_any_height():
+    """An integral over a flat prior need not exist."""
+    lines(pm.DiscreteUniform("k", 0, 11), pm.Flat)
+
+
+def long_lines():
+    """Too dear: the square of 1,000 rows."""
+    lines(pm.DiscreteUniform("k", 0, 999), n=1000)
+
+
+def a_broken_stick():
+    """The break enters by its amount, and a sum over it leaves a mode of the line at each."""
+    k, b = pm.DiscreteUniform("k", 1, 10), pm.Normal("b", shape=3)
+    x = np.arange(12)
+    pm.Normal("y", b[0] + b[1] * x + b[2] * pt.maximum(0, x - k), pm.HalfNormal("s", 1.0), observed=Y)
+
+
+def means():
+    """A mean until one time, and another one after it."""
+    k, b = pm.DiscreteUniform("k", 0, 11), pm.Normal("b", shape=2)
+    pm.Normal("y", pt.switch(k >= np.arange(12), b[0], b[1]), 1.0, observed=Y)
+
+
 @pytest.mark.parametrize(
     ("build", "wanted"),
-    [(indicators, ["b"]), (counted_too, ["b"]), (labels, []), (logistic, []), (scales, [])],
+    [
+        *((indicators, ["b"]), (counted_too, ["b"]), (labels, []), (logistic, []), (scales, [])),
+        *((lines_that_meet, ["a", "b"]), (lines_at_a_category, ["a", "b"]), (means, ["b"])),
+        *((lines_of_any_height, []), (long_lines, []), (a_broken_stick, ["b"])),
+    ],
 )
-def test_coefficients_under_gates(build, wanted, caplog):
+def test_coefficients_that_sites_gate_or_choose(build, wanted, caplog):
     caplog.set_level("INFO", "pymc.discrete")
     with pm.Model() as model:
         build()

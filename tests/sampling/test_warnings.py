@@ -171,7 +171,7 @@ def test_variables_are_named_as_the_user_named_them(monkeypatch, log):
     with pm.Model():
         p = pm.Beta("p", 1, 1)
         pm.Bernoulli("z", p, shape=2)
-        pmd.sample(5, tune=5, chains=1, random_seed=1, **QUIET)
+        pmd.sample(5, tune=5, chains=1, collapse=False, random_seed=1, **QUIET)
     assert log().count("Compiling the chains: NUTS for 'p'; BlockGibbs for 'z' ...") == 1
 
 

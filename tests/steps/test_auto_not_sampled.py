@@ -96,10 +96,10 @@ def kinds(step):
         (population_with_a_bessel_function, [("BlockGibbs", ["N"])]),
         (indicators, [("IntegratedNUTS", ["s_log__", "g", "b"])]),
         (indicators_and_a_known_error, [("BlockGibbs", ["g", "b"])]),
-        (labels, [("BlockGibbs", ["z"])]),
+        (labels, [("CollapsedNUTS", ["w_simplex__", "mu", "z"])]),
         (hidden_chain, [("TreeGibbs", ["z"])]),
-        (occupancy, [("BlockGibbs", ["z"])]),
-        (lattice, [("BlockGibbs", ["s"])]),
+        (occupancy, [("CollapsedNUTS", ["psi_logodds__", "p_logodds__", "z"])]),
+        (lattice, [("TreeGibbs", ["s"])]),
     ],
     ids=lambda v: getattr(v, "__name__", ""),
 )

@@ -1,4 +1,9 @@
-"""Chooses what is integrated out where the user names nothing: coefficients that discrete sites gate."""
+"""Chooses what is integrated out where nobody says: coefficients that discrete sites gate or choose.
+
+A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays. Nor
+does a site on which the meaning of all coefficients depends, such as the place where two lines meet, or where
+one mean is followed by another: at other values of the site other coefficients are probable.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -6,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from pymc.distributions.continuous import FlatRV
 
 from pymc_discrete.reuse import MODELS, Kept
 from pymc_discrete.targets.density import sites_of
@@ -15,11 +21,15 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.integrals.integrate import Coefficients, gates_of, quadratic_in
 from pymc_discrete.targets.model_settings import model_settings, width_of_models
 from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.structure.sums import all_summands
 from pymc_discrete.targets.structure_of_model import key_of_model
 
 _log = logging.getLogger("pymc.discrete")
 
 MOST = 300  # of coefficients: a gradient by the other unknowns takes the cube of that
+# Where sites are no gates, every value of each takes a matrix of its own. That is done for at most so many
+# sites, and counted operations of all their values.
+FEW, DEAREST = 3, 2.5e6
 
 _kept: Kept[list[str]] = Kept(MODELS)
 
@@ -35,16 +45,16 @@ def chosen(
 
     Parameters
     ----------
-    names, moved, point : as in `gated_coefficients`
+    names, moved, point : as in `coefficients_to_integrate`
     sampled_by : what the user can write to have them sampled, for the log
     """
     try:
-        found = gated_coefficients(model, names, moved, point) if width_of_models() else []
+        found = coefficients_to_integrate(model, names, moved, point) if width_of_models() else []
         if found:
             density: Any = target_of(
                 model, list(names), integrate=found, initial_point=point, with_numbers=True
             ).density
-            if not density.plan.swept or not density.exact:
+            if not density.exact:
                 return []
     except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
         return []
@@ -65,7 +75,7 @@ def say_not_integrated(
 ) -> None:
     """Log which coefficients would be integrated out, were the variables `summed` not summed out."""
     try:
-        found = gated_coefficients(model, names, moved, point)
+        found = coefficients_to_integrate(model, names, moved, point)
     except (NotImplementedError, ValueError):
         return
     if found:
@@ -76,13 +86,13 @@ def say_not_integrated(
         )
 
 
-def gated_coefficients(
+def coefficients_to_integrate(
     model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
 ) -> list[str]:
     """The coefficients to integrate out while discrete variables move, none where it does not pay.
 
-    A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays.
-    Integrated out, coefficients cost one gate p^2 operations, which is about what a sum over the data costs.
+    Integrated out, coefficients cost one gate p^2 operations, which is about what a sum over the data costs,
+    and any other site p^3 for each of its values.
 
     Parameters
     ----------
@@ -110,4 +120,15 @@ def _found(
             return []
         enters = Depends(coefficients.variables)
         terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
-        return chosen if gates_of(terms, coefficients) else []
+        if gates_of(terms, coefficients):
+            return chosen
+        if any(bound is None for name in names for bound in supports[name]):
+            return []
+        flat = {str(model.rvs_to_values[rv].name) for rv in plain if isinstance(rv.owner.op, FlatRV)}
+        values = [
+            np.broadcast_to(1 + np.subtract(*supports[v.name][::-1]), graph.shape(v)) for v in graph.values
+        ]
+        rows = sum(graph.size(part) for t in terms for part in all_summands(t, graph) if part in enters)
+        work = sum(k.sum() for k in values) * coefficients.p**2 * (rows + coefficients.p)
+        few = sum(k.size for k in values) <= FEW and work <= DEAREST
+        return chosen if few and not flat.intersection(chosen) else []
