@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -26,8 +26,10 @@ from pymc_discrete.diagnostics.summary import Judge, Judged, labels_in_draws
 from pymc_discrete.diagnostics.verdicts import MODES, stuck_chains, too_few_moves
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
+from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.steps.standing import FEWEST, Leaving, held_outside, of_models, remarkable, why_still
 from pymc_discrete.steps.ties import called
+from pymc_discrete.targets.graph.support import is_nominal
 from pymc_discrete.targets.names import element, shown, untransformed
 
 _log = logging.getLogger("pymc.discrete")
@@ -44,13 +46,18 @@ class Run:
     Parameters
     ----------
     tree : DataTree with the groups posterior and sample_stats
-    leaving : see `check_convergence`
+    leaving, used : see `check_convergence`
     """
 
     def __init__(
-        self, tree: DataTree, model: pm.Model, leaving: Callable[[], dict[str, Leaving]] | None = None
+        self,
+        tree: DataTree,
+        model: pm.Model,
+        leaving: Callable[[], dict[str, Leaving]] | None = None,
+        used: Mapping[str, str] | None = None,
     ):
         self.tree, self.model, self.leaving = tree, model, leaving
+        self.remedies = Remedies(model, used or {})
 
     @cached_property
     def discrete(self) -> list[str]:
@@ -133,6 +140,16 @@ class Run:
         posterior = self.tree["posterior"].to_dataset()
         return posterior.assign({name: (posterior[name].dims, x) for name, x in self.of_labels.items()})
 
+    def sum_out(self, names: Iterable[str]) -> str:
+        """The end of a sentence: to sum out those of these variables that are counts, if that is possible."""
+        known = {name: self.judged[name].known for name in names}
+        sampled = [name for name, of in known.items() if of is None or not of.summed]
+        counts = [name for name in sampled if not is_nominal(self.model, name)]
+        if not counts or not self.remedies.can_be_summed_out(counts):
+            return ""
+        them = "it" if len(counts) == 1 else "them"
+        return f", or sum {them} out while NUTS moves: pmd.sample(collapse=[{shown(counts)}])"
+
     @cached_property
     def _slow(self) -> Slow:
         return Slow()
@@ -183,7 +200,7 @@ def switched_labels(run: Run) -> list[str]:
 
 def ties(run: Run) -> list[str]:
     """Warnings of ties between variables, which may be the cause of few effective draws."""
-    return tied(run.tree, run.model, run.slow) if run.slow.checked else []
+    return tied(run.tree, run.model, run.slow, run.remedies) if run.slow.checked else []
 
 
 def warnings_of_pymc(run: Run) -> list[SamplerWarning]:
@@ -199,7 +216,9 @@ def slowest_by_name(run: Run) -> list[str]:
     if not slow:
         return []
     which = ", ".join(called(name, labels_in_draws(posterior.dataset[name]), i) for _, name, i in slow)
-    return [f"Slow, the slowest first: {which}. pmd.summary and az.summary have a row for each element."]
+    remedy = run.remedies.slow(list(dict.fromkeys(name for _, name, _ in slow)))
+    text = f"Slow, the slowest first: {which}. pmd.summary and az.summary have a row for each element."
+    return [text + remedy]
 
 
 def slow_elements(run: Run) -> list[str]:
@@ -223,7 +242,7 @@ def slow_elements(run: Run) -> list[str]:
     least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / sizes["chain"]
     largest = max(float(np.nanmax(rhat[slow])) for _, rhat, slow in bad.values())
     elements = f"{count} of the {of} elements of {shown(bad)} mix" if of > 1 else f"{shown(bad)} mixes"
-    remedy = "Draw more"
+    remedy = f"Draw more{run.sum_out(bad)}"
     if largest > MODES:
         modes = [name for name, (_, rhat, slow) in bad.items() if (rhat[slow] > MODES).any()]
         remedy = f"The chains seem to be in different modes. {of_modes(run, modes, of > 1)}"
@@ -289,11 +308,14 @@ def of_modes(run: Run, names: list[str], several: bool) -> str:
             "the order of states only, constrain it (transform=pm.distributions.transforms.ordered)"
         )
     if not several:
-        return f"{text}Draw more, or sum {shown(names)} out: pmd.sample(collapse=True)"
-    return (
-        f"{text}If more draws do not join them, try another step, that moves sites together "
-        "(pmd.PathAuxiliary), or pmd.FlowStep, whose flow is fitted to these draws"
-    )
+        return f"{text}Draw more{run.sum_out(names)}"
+    step = run.remedies.several_sites(names)
+    if not step.startswith("pmd.FlowStep"):
+        step = (
+            f"another step, that moves sites together ({step}), or pmd.FlowStep, whose flow is fitted to "
+            "these draws"
+        )
+    return f"{text}If more draws do not join them, try {step}"
 
 
 def equally_probable(lp: np.ndarray) -> bool:
@@ -341,7 +363,9 @@ def still_elements(run: Run, name: str, found: Judged) -> list[str]:
     if found.movement.draws < FEWEST or not there.any():
         return said
     odd = remarkable(known, words, draws)
-    if still[there].all() and (why := why_still(repr(name), known, np.where(there, words, "fixed"), draws)):
+    if still[there].all() and (
+        why := why_still(name, known, np.where(there, words, "fixed"), draws, run.remedies)
+    ):
         stands = (
             "has the same value in all draws"
             if known is not None and known.summed
@@ -374,6 +398,7 @@ def check_convergence(
     model: pm.Model,
     leaving: Callable[[], dict[str, Leaving]] | None = None,
     finished: bool = False,
+    used: Mapping[str, str] | None = None,
 ) -> None:
     """Log the warnings that the draws of a run give cause for, one line each.
 
@@ -386,8 +411,9 @@ def check_convergence(
     finished
         Whether the draws are read from the folder of a run that had ended, which said already at length that
         labels are switched.
+    used : {discrete variable: the step that draws it, as `JaxStep.described` has it}
     """
-    run = Run(tree, model, leaving)
+    run = Run(tree, model, leaving, used)
     for check in CHECKS if tree["posterior"].sizes["draw"] > 1 else OF_ONE_DRAW:
         if finished and check is switched_labels:
             if switched := [*(name for group in run.orders for name in group), *run.within]:

@@ -42,6 +42,7 @@ from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.starts import check_initvals, check_supports, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
+from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
@@ -285,10 +286,16 @@ def sample(
     tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood)
     if compute_convergence_checks:
         with watched("Looking at the draws"):
-            check_convergence(tree, model, partial(leaving, run, dtype), finished)
+            check_convergence(tree, model, partial(leaving, run, dtype), finished, used_by(steps))
         for text in conclusions:
             _log.warning(text)
     return tree
+
+
+def used_by(steps: Sequence[Any]) -> dict[str, str]:
+    """{variable: the step that draws it, described}."""
+    ours = [s for s in steps if isinstance(s, JaxStep)]
+    return {str(v.name): s.described() for s in ours for v in s.vars}
 
 
 def leaving(run: Run, dtype: str) -> dict[str, Leaving]:

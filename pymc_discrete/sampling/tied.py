@@ -1,5 +1,6 @@
 """Ties (strong dependence between variables that slows mixing) in the draws of a run."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from xarray import DataTree
 
 from pymc_discrete.diagnostics.summary import labels_in_draws
-from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties
+from pymc_discrete.steps.remedies import Remedies
+from pymc_discrete.steps.ties import FEWEST, LARGEST_RHAT, MOST, called, ties, weighted_sums
 from pymc_discrete.targets.graph.support import fixed_sums, is_nominal
 from pymc_discrete.targets.structure.equations import equations_of
 
@@ -63,7 +65,7 @@ def too_large(rhat: np.ndarray) -> np.ndarray:
     return np.where(rhat > LARGEST_RHAT, FEWEST - 1 + 1 / rhat, np.inf)
 
 
-def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
+def tied(tree: DataTree, model: pm.Model, slow: Slow, remedies: Remedies) -> list[str]:
     """Warnings about ties among the counts of a model, and between counts and continuous variables.
 
     The counts are the discrete scalars and the sums of discrete vectors; of a vector whose sum is not tied
@@ -84,18 +86,39 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow) -> list[str]:
         if not is_nominal(model, str(rv.name)) or draws[str(rv.name)].max() < 2
     ]
     sums = {called(name, axes[name]): total(draws[name]) for name in counted}
+    variable = {series: name for name in counted for series in [called(name, axes[name])]}
 
     def slowest(names: list[str]) -> dict[str, np.ndarray]:
         worst = sorted((score, name, i) for name in names for score, i in slow.worst(name))[:MOST]
+        variable.update({called(name, axes[name], i): name for _, name, i in worst})
         return {called(name, axes[name], i): element(draws[name], i) for _, name, i in worst}
 
+    def advice(series: Sequence[str], two_valued: bool) -> str:
+        names = list(dict.fromkeys(variable[s] for s in series))
+        return remedies.of_tie([name for name in names if name in counted], two_valued)
+
     others = slowest([str(rv.name) for rv in free if rv.dtype.startswith("float")])
-    all_ties = ties(sums, others)
+    all_ties = ties(sums, others, advice=advice)
     named = {name for tie in all_ties for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
     elements = slowest([name for name in vectors if called(name, axes[name]) not in named])
-    of_fixed_sums = slowest([str(rv.name) for rv in discrete if fixed_sums(rv) is not None])
-    all_ties += ties(elements, others, of_fixed_sums)
+    rows = {
+        called(str(rv.name), axes[str(rv.name)], i): (rv.name, i // rv_shape[-1])
+        for rv in discrete
+        if fixed_sums(rv) is not None
+        for rv_shape in [draws[str(rv.name)].shape[2:]]
+        for i in range(int(np.prod(rv_shape)))
+    }
+    all_ties += ties(elements, others, rows, advice)
+    if not all_ties:
+        numbers = [rv for rv in free if rv.dtype.startswith("int") and not is_nominal(model, str(rv.name))]
+        all_of = {
+            called(name, axes[name], i): element(draws[name], i)
+            for name in [str(rv.name) for rv in numbers if rv.name not in summed]
+            for i in range(min(int(np.prod(draws[name].shape[2:])), MOST))
+        }
+        variable.update({s: str(rv.name) for rv in numbers for s in all_of if s.startswith(f"'{rv.name}")})
+        all_ties += weighted_sums(all_of, others, advice)
     return [tie.text for tie in all_ties[:SHOWN]]
 
 

@@ -388,7 +388,16 @@ class DiscreteStep(JaxStep):
             # the chain makes more draws than `setup_chain` announced
             return
         if self.watch is None:
-            self.watch = Watch(self.target.space, self.model, self.joint, self.complete, self.draws, x, point)
+            self.watch = Watch(
+                self.target.space,
+                self.model,
+                self.joint,
+                self.complete,
+                self.draws,
+                x,
+                point,
+                self.described(),
+            )
         self.watch.note(x, point)
         if self.watch.seen == self.draws:
             for text in self.watch.conclusions(self.target, point):

@@ -15,6 +15,7 @@ from pytensor.tensor.random.op import RandomVariable
 from scipy.special import logsumexp
 
 from pymc_discrete.steps.evidence import Conditionals, Held, held, outside_of
+from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.support import known, parameters
 from pymc_discrete.targets.linear_constraint import LinearConstraint
@@ -291,18 +292,21 @@ def remarkable(known: Leaving | None, words: np.ndarray, draws: int) -> np.ndarr
     return constant & (known.is_alone | ~(rare | known.joint))
 
 
-def why_still(name: str, known: Leaving | None, words: np.ndarray, draws: int) -> str | None:
+def why_still(
+    name: str, known: Leaving | None, words: np.ndarray, draws: int, remedies: Remedies
+) -> str | None:
     """Why a variable has the same values in all draws, as part of a message; None if it is no problem.
 
     Parameters
     ----------
     words : (elements,), as `words_of_still` gives them
     draws : number of draws of all chains
+    remedies : Remedies
     """
     if (words == "stuck").any():
+        try_this = " or ".join(filter(None, [remedies.by_site([name]), "differences='exact'"]))
         return (
-            "though given everything else other values are probable: the step cannot move it. Try "
-            "pmd.BlockGibbs, or differences='exact'"
+            f"though given everything else other values are probable: the step cannot move it. Try {try_this}"
         )
     odd = remarkable(known, words, draws)
     if not odd.any() or known is None:
@@ -310,7 +314,7 @@ def why_still(name: str, known: Leaving | None, words: np.ndarray, draws: int) -
     if known.probability is None:
         return "either the data leave one value only, or the step cannot move it"
     if (known.is_alone & odd).any():
-        return held_outside(name, known)
+        return held_outside(repr(name), known)
     if known.together:
         return (
             f"given everything else, {known.together} (with a probability of {RARE:g} or more). Either the "
@@ -321,8 +325,8 @@ def why_still(name: str, known: Leaving | None, words: np.ndarray, draws: int) -
     return (
         f"given everything else, other values have a probability below {RARE:g}. Either the data leave "
         "one value only, or several sites must change together: see whether other initvals= end "
-        "elsewhere. pmd.BlockGibbs moves sites along known sums (docs/linear_constraints.md), and paths "
-        "of several moves change more at once: pmd.PathAuxiliary(path_length=5, recompute=True)"
+        "elsewhere. pmd.BlockGibbs moves sites along known sums (docs/linear_constraints.md), and paths of "
+        f"several moves change more at once: {remedies.several_sites([name])}"
     )
 
 

@@ -7,7 +7,7 @@ small, and the two are correlated.
 A *series* is a scalar quantity followed along the draws.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ CORRELATED = 0.9  # correlation above which two series are tied
 FEWEST = 100  # a series is slow with fewer effective draws per chain, as in PyMC's own checks
 LARGEST_RHAT = 1.01  # a series is slow with a larger R-hat
 MOST = 50  # largest number of series of each kind that are compared with one another
+NAMED_IN_SUM = 6  # largest number of counts in a weighted sum that is looked for
 NAMED = 3  # largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."
 FIXED_SUM = (
@@ -111,8 +112,21 @@ def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
     return sorted(chosen), share(chosen)
 
 
+def usual_advice(names: Sequence[str], two_valued: bool) -> str:
+    """What to do about a tie of series of these names, as a sentence."""
+    if two_valued:
+        return (
+            "Where labels may swap or groups of sites turn together, "
+            "pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
+        )
+    return "Summed out they do not: pmd.sample(collapse=True), or step=pmd.CollapsedNUTS()."
+
+
 def ties(
-    counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray], of_fixed_sums: Collection[str] = ()
+    counts: Mapping[str, np.ndarray],
+    others: Mapping[str, np.ndarray],
+    of_fixed_sums: Mapping[str, Hashable] | None = None,
+    advice: Callable[[Sequence[str], bool], str] = usual_advice,
 ) -> list[Tie]:
     """The ties of slowly mixing counts to one another and to continuous series.
 
@@ -120,8 +134,11 @@ def ties(
     ----------
     counts : {name in a message: (chains, draws)}, series that count something
     others : {name in a message: (chains, draws)}, continuous series
-    of_fixed_sums : names of those counts that are parts of vectors with fixed sums
+    of_fixed_sums : {name: its vector}, of those counts that are parts of vectors with fixed sums, between
+        which there is a correlation by construction
+    advice : what to do about a tie of series of some names, of two values each or not, as a sentence
     """
+    of_fixed_sums = of_fixed_sums or {}
     counts = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
     if not counts:
         return []
@@ -143,8 +160,9 @@ def ties(
             other: float(r)
             for other, r in zip([*names, *others], correlation, strict=True)
             if abs(r) > CORRELATED
+            and (name not in of_fixed_sums or of_fixed_sums[name] != of_fixed_sums.get(other))
         }
-        partners.pop(name)
+        partners.pop(name, None)
         if name in tied or not partners:
             continue
         strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED]
@@ -153,13 +171,12 @@ def ties(
             other in counts and len(np.unique(counts[other])) <= 2 for other in [name, *strongest]
         )
         why = (
-            "one can hardly change while the others stay. Where labels may swap or groups of sites turn "
-            "together, pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
+            f"one can hardly change while the others stay. {advice([name, *strongest], True)}"
             if two_valued
             else FIXED_SUM
             if name in of_fixed_sums
-            else "each is drawn given the others, so that they go along a ridge in small steps. Summed "
-            "out they do not: pmd.sample(collapse=True), or step=pmd.CollapsedNUTS()."
+            else "each is drawn given the others, so that they go along a ridge in small steps. "
+            f"{advice([name, *strongest], False)}"
         )
         text = (
             f"{name[0].upper()}{name[1:]} is tied to {shown}, and has {ess_of_name:.0f} effective draws of "
@@ -182,3 +199,69 @@ def ties(
             )
             reported.append(Tie(group, text))
     return reported
+
+
+def weighted_sums(
+    counts: Mapping[str, np.ndarray],
+    others: Mapping[str, np.ndarray],
+    advice: Callable[[Sequence[str], bool], str] = usual_advice,
+) -> list[Tie]:
+    """The ties of slowly mixing continuous series to weighted sums of counts.
+
+    The weights are those of a regression on up to `NAMED_IN_SUM` counts, found one by one. It is counted how
+    many the effective draws allow: of series that move slowly, some sum fits by chance.
+
+    Parameters
+    ----------
+    counts, others, advice : as in `ties`
+    """
+    moving = {name: a for name, a in counts.items() if (a != a[:, :1]).any(axis=1).all()}
+    names = [*moving][:MOST]
+    if len(names) < 2 or not others:
+        return []
+    x = centred(np.stack([moving[name] for name in names], axis=-1))
+    series = np.stack([np.asarray(a, float) for a in [*others.values()][:MOST]], axis=-1)
+    ess = effective(series)
+    found = []
+    for i in np.flatnonzero(is_slow(series, ess)):
+        y = centred(series[..., i : i + 1])[:, 0]
+        chosen, share = regression(x, y, NAMED_IN_SUM)
+        freedom = ess[i] - len(chosen) - 1
+        adjusted = 1.0 - (1.0 - share) * (ess[i] - 1) / freedom if freedom > 0 else 0.0
+        if adjusted > CORRELATED**2:
+            other, parts = [*others][i], [names[k] for k in chosen]
+            several = f"a weighted sum of {', '.join(parts[:-1])} and {parts[-1]}"
+            found.append(
+                Tie(
+                    (other, *parts),
+                    f"{other[0].upper()}{other[1:]} is tied to {several if len(parts) > 1 else parts[0]} "
+                    f"(correlation {np.sqrt(share):.2f}), and has {ess[i]:.0f} effective draws of {series[..., i].size}: "
+                    f"each is drawn given the others, so that they go along a ridge in small steps. "
+                    f"{advice([other, *parts], False)} {PAGE}",
+                )
+            )
+    return found
+
+
+def centred(draws: np.ndarray) -> np.ndarray:
+    """(chains * draws, series), each less its mean within the chain."""
+    a = np.asarray(draws, float)
+    return (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
+
+
+def regression(x: np.ndarray, y: np.ndarray, most: int) -> tuple[list[int], float]:
+    """The columns of x (n, m) that together explain most of y (n,), found one by one, and their share of it.
+
+    No more are taken than are needed for a correlation above `CORRELATED`.
+    """
+    chosen: list[int] = []
+    left, share = y, 0.0
+    norms = np.sqrt((x**2).sum(axis=0))
+    while len(chosen) < min(most, x.shape[1]) and share <= CORRELATED**2:
+        fit = np.abs(x.T @ left) / np.where(norms == 0, np.inf, norms)
+        fit[chosen] = -1.0
+        chosen.append(int(fit.argmax()))
+        weights = np.linalg.lstsq(x[:, chosen], y, rcond=None)[0]
+        left = y - x[:, chosen] @ weights
+        share = 1.0 - float(left @ left) / max(float(y @ y), 1e-300)
+    return chosen, share

@@ -5,10 +5,13 @@ whether they are tied to one another or to continuous variables. Diagnostics tha
 labels that differ between chains) are beyond a step.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pymc as pm
 from pymc.blocking import PointType
 
+from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.steps.standing import leaving, why_still, words_of_still
 from pymc_discrete.steps.ties import MOST, called, ties
 from pymc_discrete.targets.names import labels_in, shown
@@ -33,6 +36,7 @@ class Watch:
     draws : number of draws that the chain will have
     x : (d,) int, the first draw
     point : the model's point at the first draw
+    used : the step, as `JaxStep.described` has it
     """
 
     def __init__(
@@ -44,9 +48,11 @@ class Watch:
         draws: int,
         x: np.ndarray,
         point: PointType,
+        used: str = "",
     ):
         self.draws, self.seen, self._joint, self._complete = draws, 0, joint, complete
         self._model = model
+        self._remedies = Remedies(model, {m.name: used for m in space.members})
         self._first, self._still = np.array(x), np.ones(len(x), bool)
         members = [m for m in space.members if m.size]
         self._starts = np.array([m.start for m in members])
@@ -62,6 +68,7 @@ class Watch:
             called(members[n].name, labels_in(model, members[n].name, members[n].shape))
             for n in self._counted
         ]
+        self._variables = {s: members[n].name for s, n in zip(self._count_names, self._counted, strict=True)}
         self._elements: list[tuple[str, np.ndarray]] = []
         self._element_names: list[str] = []
         size, passed = max(sum(np.size(point[v.name]) for v in model.continuous_value_vars), 1), 0
@@ -93,7 +100,14 @@ class Watch:
         series = dict(zip(names, self._kept.T[:, None], strict=True))
         counts = {name: series[name] for name in self._count_names}
         elements = {name: series[name] for name in self._element_names}
-        return self._never_moved(target, point) + [tie.text for tie in ties(counts, elements)[:SHOWN]]
+        return self._never_moved(target, point) + [
+            tie.text for tie in ties(counts, elements, advice=self._advice)[:SHOWN]
+        ]
+
+    def _advice(self, series: Sequence[str], two_valued: bool) -> str:
+        """What to do about a tie, for `ties`."""
+        names = [self._variables[name] for name in series if name in self._variables]
+        return self._remedies.of_tie(names, two_valued)
 
     def _never_moved(self, target: Target, point: PointType) -> list[str]:
         still = {m.name: self._still[m.start : m.start + m.size] for m in target.space.members if m.size}
@@ -105,7 +119,7 @@ class Watch:
             if not known.several.any() or not still[name][known.several].all():
                 continue
             words = words_of_still(known, still[name], self.draws)
-            why = why_still(repr(name), known, words, self.draws)
+            why = why_still(name, known, words, self.draws, self._remedies)
             if why is not None:
                 by_reason.setdefault(why, []).append(name)
         return [

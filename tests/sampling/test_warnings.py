@@ -17,8 +17,9 @@ from pymc_discrete.diagnostics.verdicts import VERDICTS
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.nuts import OPTIONS, Edge, NutsBlock
 from pymc_discrete.sampling.points import Points
-from pymc_discrete.steps.standing import Leaving, leaving
-from pymc_discrete.steps.ties import ties
+from pymc_discrete.steps.remedies import Remedies
+from pymc_discrete.steps.standing import Leaving, leaving, why_still, words_of_still
+from pymc_discrete.steps.ties import ties, weighted_sums
 from pymc_discrete.targets.names import merged_texts, shown
 from tests.tools.running import FAST, QUIET
 
@@ -637,6 +638,97 @@ def test_what_never_moves_is_reported_by_both_samplers(build, said, log):
         assert set(pmd.summary(idata)["verdict"]) == {"constant"}
 
 
+# ---------------------------------------------------------------- remedies
+def counts_and_detection():
+    p, N = pm.Uniform("p"), pm.Poisson("N", 20.0, shape=2)
+    pm.Binomial("y", n=N, p=p, observed=[15, 12])
+
+
+def counts_that_join_all():
+    """A sum over all counts at once is too much work."""
+    p, N = pm.Uniform("p"), pm.Poisson("N", 20.0, shape=40)
+    pm.Normal("y", p * N.sum() + (N[1:] * N[:-1] ** 2).sum(), 1.0, observed=700.0)
+
+
+@pytest.mark.parametrize(("build", "possible"), [(counts_and_detection, True), (counts_that_join_all, False)])
+def test_a_sum_is_recommended_where_it_is_possible(build, possible, log):
+    with pm.Model() as model:
+        build()
+    size = model["N"].type.shape[0]
+    slow = walk(0.98, 1, size)
+    draws = {"N": np.round(5 * slow + 30).astype(int), "p": 1 / (1 + np.exp(around(slow[..., 0], 0.05)))}
+    stats = {"lp": np.random.default_rng(1).normal(size=(CHAINS, DRAWS))}
+    check_convergence(from_dict({"posterior": draws, "sample_stats": stats}), model)
+    (slowly, *tied) = [line for line in log() if "'N' mix" in line or "tied to" in line]
+    assert tied
+    for line in (slowly, *tied[:1]):
+        assert ("pmd.sample(collapse=['N'])" in line) == possible
+
+
+def test_the_step_in_use_is_not_recommended():
+    with pm.Model() as model:
+        pm.Bernoulli("z", 0.5, shape=3)
+        path = pmd.PathAuxiliary(["z"], path_length=5, recompute=True)
+    others = "pmd.PathAuxiliary(path_length=5, recompute=True)"
+    assert Remedies(model, {}).several_sites(["z"]) == others
+    assert (
+        Remedies(model, {"z": pmd.BlockGibbs(["z"], model=model).described()}).several_sites(["z"]) == others
+    )
+    used = Remedies(model, {"z": path.described()})
+    assert "PathAuxiliary" not in used.several_sites(["z"])
+    assert "PathAuxiliary" not in used.of_tie(["z"], two_valued=True)
+    for step in (path, pmd.BlockGibbs(["z"], model=model)):
+        remedies = Remedies(model, {"z": step.described()})
+        for probability in (0.0, 0.3):
+            known_of = known(probability, 3)
+            words = words_of_still(known_of, np.ones(3, bool), DRAWS)
+            why = why_still("z", known_of, words, CHAINS * DRAWS, remedies)
+            assert why is not None
+            assert f"Try pmd.{type(step).__name__}" not in why
+            assert others not in why or step is not path
+
+
+@pytest.mark.parametrize(
+    ("through", "said"),
+    [
+        (pt.round, "through round"),
+        (pt.floor, "through floor"),
+        (lambda x: pt.cast(x, "int64"), "through integers"),
+        (lambda x: pt.switch(np.arange(5) < x, 1.0, 2.0).sum(), "through a comparison"),
+        (pt.exp, None),
+    ],
+)
+def test_what_has_no_gradient_is_named(through, said, log):
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 10)
+        pm.Normal("mu", x)
+        pm.Poisson("y", 1.0 + pt.abs(through(x)), observed=3)
+    slow = {name: walk(0.99, n)[..., 0] for n, name in enumerate(["x", "mu"])}
+    stats = {"lp": np.random.default_rng(1).normal(size=(CHAINS, DRAWS))}
+    check_convergence(from_dict({"posterior": slow, "sample_stats": stats}), model)
+    (line,) = [line for line in log() if line.startswith("Slow")]
+    assert ("pmd.ReparameterizedSlice(['x'])" in line) == (said is not None)
+    assert said is None or said in line
+
+
+def test_elements_have_the_names_of_the_table(log):
+    """Coordinates, where there are some."""
+    with pm.Model(coords={"who": ["a", "b"]}) as model:
+        pm.Normal("x", dims="who")
+        pm.Poisson("N", 5.0, dims="who")
+    slow = walk(0.98, 1, 2)
+    draws = {"x": around(slow, 0.05), "N": np.round(9 * slow + 40).astype(int)}
+    stats = {"lp": np.random.default_rng(1).normal(size=(CHAINS, DRAWS))}
+    dims = {"x": ["who"], "N": ["who"]}
+    tree = from_dict({"posterior": draws, "sample_stats": stats}, coords={"who": ["a", "b"]}, dims=dims)
+    check_convergence(tree, model)
+    said = " ".join(log())
+    assert "'x[a]'" in said
+    assert "'N[b]' is tied to 'x[b]'" in said
+    assert not re.search(r"\[\d\]", said)
+    assert {"N[a]", "N[b]"} == set(pmd.summary(tree).index)
+
+
 # ---------------------------------------------------------------- ties
 def walk(share, seed, size=1):
     """(chains, draws, size) autoregressive series."""
@@ -670,6 +762,36 @@ TIED = [
     ),
     ({f"'{n}'": np.round(10 * walk(0.98, seed)[..., 0]) for seed, n in enumerate("ab")}, {}, None),
 ]
+
+
+def test_counts_of_one_multinomial_are_not_tied_to_one_another():
+    """Their sum is known, and so is their correlation; to those of another one they may be tied."""
+    of_first = np.round(10 * SLOW_WALK)
+    counts = {"x[0]": of_first, "x[1]": 50 - of_first, "y[0]": np.round(10 * around(SLOW_WALK))}
+    rows = {"x[0]": "x", "x[1]": "x", "y[0]": "y"}
+    assert ties({k: counts[k] for k in ("x[0]", "x[1]")}, {}, rows) == []
+    (tie,) = ties(counts, {}, rows)
+    assert tie.text.startswith("Y[0] is tied to x[0]")
+    one_only = {"x[0]": counts["x[0]"], "y[0]": counts["y[0]"]}
+    assert ties(one_only, {}, rows)[0].names == tie.names[:2]
+
+
+def test_a_weighted_sum_of_counts_is_named():
+    """One unknown follows what animals that were taken for others add up to, and another one does not."""
+    rng = np.random.default_rng(5)
+    free = walk(0.9, 7, 8) * 60
+    free[..., 2] = 30 * SLOW_WALK - 2 * free[..., 5]  # each alone says little of 1 x[2] + 2 x[5]
+    counts = {f"'x[{i}]'": np.round(free[..., i]) for i in range(8)}
+    follows = np.exp(0.03 * (SLOW_WALK + 0.1 * rng.normal(size=SLOW_WALK.shape)))
+    (tie,) = weighted_sums(counts, {"'p'": follows, "'q'": walk(0.98, 11)[..., 0], "'r'": QUICK})
+    assert set(tie.names) == {"'p'", "'x[2]'", "'x[5]'"}
+    assert "'p' is tied to a weighted sum of" in tie.text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_slow_series_no_sum_fits_by_chance(seed):
+    counts = {f"{i}": np.round(10 * walk(0.97, 100 + seed, 30)[..., i]) for i in range(30)}
+    assert weighted_sums(counts, {"'q'": walk(0.98, 900 + seed)[..., 0]}) == []
 
 
 @pytest.mark.parametrize(("counts", "others", "said"), TIED)
