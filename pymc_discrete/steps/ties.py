@@ -231,15 +231,14 @@ def weighted_sums(
         if adjusted > CORRELATED**2:
             other, parts = [*others][i], [names[k] for k in chosen]
             several = f"a weighted sum of {', '.join(parts[:-1])} and {parts[-1]}"
-            found.append(
-                Tie(
-                    (other, *parts),
-                    f"{other[0].upper()}{other[1:]} is tied to {several if len(parts) > 1 else parts[0]} "
-                    f"(correlation {np.sqrt(share):.2f}), and has {ess[i]:.0f} effective draws of {series[..., i].size}: "
-                    f"each is drawn given the others, so that they go along a ridge in small steps. "
-                    f"{advice([other, *parts], False)} {PAGE}",
-                )
+            partner = several if len(parts) > 1 else parts[0]
+            text = (
+                f"{other[0].upper()}{other[1:]} is tied to {partner} (correlation {np.sqrt(share):.2f}), and "
+                f"has {ess[i]:.0f} effective draws of {series[..., i].size}: each is drawn given the "
+                "others, so that they go along a ridge in small steps. "
+                f"{advice([other, *parts], False)} {PAGE}"
             )
+            found.append(Tie((other, *parts), text))
     return found
 
 
