@@ -21,7 +21,6 @@ from pytensor.graph.traversal import toposort
 
 from pymc_discrete.collapse.marginal_op import SummedOut
 from pymc_discrete.collapse.marginalize import (
-    SUMMED_OUT,
     density_to_sum,
     unbounded,
     without,
@@ -44,6 +43,7 @@ from pymc_discrete.targets.structure_of_model import PREFIX, key_of_model
 from pymc_discrete.targets.target import Target
 from pymc_discrete.waiting import watched
 
+SUMMED_OUT = "~summed out"  # the potential of the collapsed model that is the sum
 STRETCHES = "~stretches"  # the variable of the collapsed model that holds which values are summed
 WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
@@ -107,7 +107,7 @@ class Collapsed:
             self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
             self.far = (self.stretched & (wanted > LONGEST)) | isinstance(sums, SumsOfParts)
-            self.model = without(model, self.density, self.sums, STRETCHES)
+            self.model = without(model, self.density, self.sums, SUMMED_OUT, STRETCHES)
             setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
             node = next(node for node in nodes if isinstance(node.op, SummedOut))

@@ -2,6 +2,7 @@
 
 import bisect
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.waiting import watched
 
-SUMMED_OUT = "summed out"  # the name of the potential
+SUMMED_OUT = "summed out"  # the name of the potential, unless the model has it
 
 
 @watched("Summing variables out")
@@ -77,13 +78,16 @@ def marginalize(
     if vars is None and not free(model, DISCRETE):
         raise ValueError("There is nothing to sum out: the model has no discrete free variable.")
     names = block_of(model, vars)
+    numbered = (SUMMED_OUT if n == 1 else f"{SUMMED_OUT} {n}" for n in itertools.count(1))
+    taken = {*model.named_vars} - {p.name for p in terms_that_read(model, names)[1]}
+    name = next(name for name in numbered if name not in taken)
     plain = without_transforms(model)
     density = density_to_sum(plain, names, truncate)
     refuse_unbounded(density)
     with model_settings():
-        kept = without(model, density, Sums(density))
+        kept = without(model, density, Sums(density), name)
     if truncate:
-        refuse_too_narrow(plain, kept, density, [value_name(plain, k) for k in truncate])
+        refuse_too_narrow(plain, kept, kept[name], density, [value_name(plain, k) for k in truncate])
     return kept
 
 
@@ -155,13 +159,16 @@ def refuse_unbounded(density: ModelDensity) -> None:
         )
 
 
-def refuse_too_narrow(plain: pm.Model, kept: pm.Model, density: ModelDensity, truncated: list[str]) -> None:
+def refuse_too_narrow(
+    plain: pm.Model, kept: pm.Model, total: Variable, density: ModelDensity, truncated: list[str]
+) -> None:
     """Refuse upper bounds with which the sum is zero at the start, if it is not with larger ones.
 
     Parameters
     ----------
     plain : without transforms
     kept : the model without the variables that are summed out
+    total : its potential that is the sum
     truncated : names of the variables with such a bound
 
     Raises
@@ -178,7 +185,7 @@ def refuse_too_narrow(plain: pm.Model, kept: pm.Model, density: ModelDensity, tr
         return bool(logp(point | {name: values + more for name, values in upper.items()}) > -np.inf)
 
     # compiled only where the bounds themselves are not possible, which need not mean that nothing is
-    if possible(0) or kept.compile_logp(vars=[kept[SUMMED_OUT]])(point_of(kept)) > -np.inf:
+    if possible(0) or kept.compile_logp(vars=[total])(point_of(kept)) > -np.inf:
         return
     enough = next((2**k for k in range(31) if possible(2**k)), None)
     if enough is None:
@@ -213,12 +220,15 @@ def terms_that_read(model: pm.Model, names: Sequence[str]) -> tuple[list[Variabl
     )
 
 
-def without(model: pm.Model, density: ModelDensity, sums: Sums, stretches: str | None = None) -> pm.Model:
+def without(
+    model: pm.Model, density: ModelDensity, sums: Sums, name: str, stretches: str | None = None
+) -> pm.Model:
     """The model with a potential in place of all terms that the block of a density enters.
 
     Parameters
     ----------
     density : of the model without transforms
+    name : of that potential
     stretches : the name of a new variable of integers, which values are summed of sites whose support is not
         summed whole, as `sums` takes them
     """
@@ -250,7 +260,7 @@ def without(model: pm.Model, density: ModelDensity, sums: Sums, stretches: str |
         data = []  # they are read anew for every run
     op = SummedOut(sums, stretches is not None, [np.array(v.get_value()) for v in data])
     total, *_ = op(*inputs, *(new.get(v, v) for v in data), return_list=True)
-    graph.add_output(model_potential(total, SUMMED_OUT), import_missing=True)
+    graph.add_output(model_potential(total, name), import_missing=True)
     for v in [*deterministics, *potentials, *dropped]:
         graph.remove_output(graph.outputs.index(new[v]))
     for v in dropped:

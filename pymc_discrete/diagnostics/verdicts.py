@@ -60,7 +60,7 @@ def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Leav
         facts = {k: v for k, v in tree["conditionals"][name].attrs.items() if k in FACTS}  # type: ignore[index]
         of_each = {}
         for fact in ("several", "certain", "alone"):
-            a = _group(tree, "conditionals", f"{name} {fact}")
+            a = _group(tree, "conditionals", f"{name} {fact}:")
             of_each[fact] = None if a is None else np.asarray(a, bool).ravel()
         several = of_each.pop("several")
         several = np.ones(leaving.shape[1], bool) if several is None else several

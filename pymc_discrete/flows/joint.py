@@ -106,7 +106,7 @@ def joint_target(model: pm.Model, space: Space, given: Sequence[str]) -> Target:
     raw = [densities[value] for value in values.values()]
     seen = {name: np.asarray(model.rvs_to_values[model[name]].eval(mode=MODE)) for name in given}
     shapes = {m.name: m.shape for m in space.members} | {name: a.shape for name, a in seen.items()}
-    typed = {v: pt.tensor(v.name, shape=shapes[str(v.name)], dtype=v.type.dtype) for v in values.values()}
+    typed = {v: pt.TensorType(v.type.dtype, shape=shapes[str(v.name)])(name=v.name) for v in values.values()}
     constants = {
         v: pt.constant(v.get_value()) if isinstance(v, SharedVariable) else promoted(v)
         for v in graph_inputs(raw)

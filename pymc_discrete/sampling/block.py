@@ -14,7 +14,7 @@ from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.space import Space
 
 # The name under which the number of tuning draws, () int, stands in a point beside the values of variables.
-TUNE = "~tuning draws of the run"
+TUNE = "/tuning draws of the run"
 
 
 class GradientNotFinite(SamplingError):

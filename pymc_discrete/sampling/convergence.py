@@ -436,8 +436,8 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
     xarray.Dataset
         For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
         another value than in the last draw of the chain, given everything else, nan where it is not known;
-        and (<dims>) bool "NAME several", whether it has several possible values, "NAME certain", whether the
-        odds of the others are the same wherever the rest of the model is, and "NAME alone", whether a
+        and (<dims>) bool "NAME several:", whether it has several possible values, "NAME certain:", whether
+        the odds of the others are the same wherever the rest of the model is, and "NAME alone:", whether a
         continuous variable enters its conditional only. The attributes of NAME are the rest of `Leaving`.
     """
     arrays = {}
@@ -453,7 +453,7 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
         )
         each = {"several": of.several, "certain": of.is_certain, "alone": of.is_alone}
         for fact, a in each.items():
-            arrays[f"{name} {fact}"] = last.isel(chain=0, drop=True).copy(data=a.reshape(last.shape[1:]))
+            arrays[f"{name} {fact}:"] = last.isel(chain=0, drop=True).copy(data=a.reshape(last.shape[1:]))
     return xr.Dataset(arrays)
 
 

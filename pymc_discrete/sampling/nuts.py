@@ -25,8 +25,8 @@ SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1
 
 
 # settings of the run, see `Block.settings`
-TARGET = "~target acceptance of NUTS"  # () float
-SCHEDULE = "~schedule of NUTS"  # (at least TUNE, 2) int: is a draw in a window, and does this end with it?
+TARGET = "/target acceptance of NUTS"  # () float
+SCHEDULE = "/schedule of NUTS"  # (at least TUNE, 2) int: is a draw in a window, and does this end with it?
 
 
 class Edge(NamedTuple):

@@ -86,7 +86,7 @@ class Recorder:
         typed = {v: pt.tensor(v.name, shape=shapes[v.name], dtype=v.type.dtype) for v in model.value_vars}
         values = {str(v.name): v for v in typed.values()}
         parts = {
-            m.name: pt.tensor(m.name, shape=m.shape, dtype=values[m.name].type.dtype)
+            m.name: pt.TensorType(values[m.name].type.dtype, shape=m.shape)(name=m.name)
             for members in points.vectors.values()
             for m in members
         }

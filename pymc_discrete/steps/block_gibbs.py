@@ -10,7 +10,6 @@ from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
 from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import JOINT
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -108,7 +107,7 @@ class BlockGibbs(DiscreteStep):
 
         for v in self.target.space.variables:
             if isinstance(v.constraint, LinearConstraint) and not len(v.constraint.moving):
-                names = shown(v.name.split(JOINT))
+                names = shown([v.name])
                 _log.info(f"BlockGibbs: {names} has one value that meets all equations: nothing is drawn.")
 
     def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:

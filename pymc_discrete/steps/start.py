@@ -14,7 +14,7 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.rounding import NOT_WORTH_IT, room
 from pymc_discrete.targets.linear_constraint import LinearConstraint, range_along
 from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import JOINT, UNBOUNDED, Space, Variable
+from pymc_discrete.targets.space import UNBOUNDED, Space, Variable
 from pymc_discrete.targets.target import Target
 
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
@@ -112,7 +112,7 @@ def check_constraint(v: Variable, values: np.ndarray) -> None:
         for row in np.flatnonzero(~v.constraint.met(values))[:1]:
             raise SamplingError(
                 f"{v.constraint.labels[row]} is {v.constraint.sums(values)[row]} at the start, and must be "
-                f"{v.constraint.totals[row]}. Leave {shown(v.name.split(JOINT))} out of initvals: a start "
+                f"{v.constraint.totals[row]}. Leave {shown([v.name])} out of initvals: a start "
                 "is found."
             )
         return

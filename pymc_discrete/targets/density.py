@@ -36,12 +36,13 @@ from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
+from pymc_discrete.targets.names import MADE
 from pymc_discrete.targets.parts.evaluate import JointMoves
 from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.recursions import with_matrices
-from pymc_discrete.targets.space import JOINT, SMALLEST, Space, masked
+from pymc_discrete.targets.space import SMALLEST, Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.equations import Equations
 from pymc_discrete.targets.structure.sums import all_summands
@@ -200,7 +201,7 @@ class ModelDensity(Density):
         written = model if structure is None else with_numbers(model, structure)
         kinds = {v.name: v.kind for v in each.variables if v.constraint is None} if join else None
         constrained = {
-            name for v in each.variables if v.constraint is not None for name in v.name.split(JOINT)
+            name for v in each.variables if v.constraint is not None for name in v.name.split(MADE)
         }
         self.graph = logp_graph(
             written,

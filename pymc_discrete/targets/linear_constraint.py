@@ -12,6 +12,7 @@ from scipy.sparse import coo_matrix, csr_matrix, hstack, identity
 from scipy.sparse.csgraph import connected_components
 
 from pymc_discrete.targets.lattice import basis_of, short_vectors
+from pymc_discrete.targets.names import shown
 
 UNLIMITED = 2**31 - 1  # a bound of at least this size is none
 LONGEST_SEARCH = 60.0  # seconds
@@ -99,19 +100,19 @@ class LinearConstraint:
         matrix, totals = integers(name, "coefficients", matrix), integers(name, "totals", totals)
         if matrix.ndim != 2 or totals.shape != matrix.shape[:1] or matrix.shape[1] != len(lower):
             raise ValueError(
-                f"The equations A x = y of {name!r} need A of shape (m, {len(lower)}) and y of shape (m,), "
-                f"got {matrix.shape} and {totals.shape}."
+                f"The equations A x = y of {shown([name])} need A of shape (m, {len(lower)}) and y of shape "
+                f"(m,), got {matrix.shape} and {totals.shape}."
             )
         if labels is None:
-            labels = [f"equation {row} of {name!r}" for row in range(len(totals))]
+            labels = [f"equation {row} of {shown([name])}" for row in range(len(totals))]
         names = tuple(labels)
         lower, upper = tightened(matrix, totals, names, lower, upper)
         found = solution(matrix, totals, lower, upper, np.zeros(len(lower)))
         if isinstance(found, str):
             listed = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
             raise ValueError(
-                f"No values of {name!r} that are integers between its bounds meet all equations at once "
-                f"({listed}): {found}. Mend what was seen, or the bounds of support=."
+                f"No values of {shown([name])} that are integers between its bounds meet all equations at "
+                f"once ({listed}): {found}. Mend what was seen, or the bounds of support=."
             )
         return cls(matrix, totals, names, lower, upper, found)
 
@@ -260,7 +261,7 @@ def integers(name: str, what: str, values: Any) -> np.ndarray:
     """
     array = np.asarray(values)
     if array.dtype.kind not in "iufb" or not (np.isfinite(array) & (array == np.floor(array))).all():
-        raise ValueError(f"The {what} of the equations of {name!r} must be integers, got {array!r}.")
+        raise ValueError(f"The {what} of the equations of {shown([name])} must be integers, got {array!r}.")
     return array.astype(np.int64)
 
 

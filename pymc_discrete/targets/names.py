@@ -9,6 +9,7 @@ import numpy as np
 # what PyMC calls the value of a transformed variable; the names of two of its transforms have underscores
 TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
+MADE = "/"  # is in the names that we make; PyMC refuses it in those of variables
 LISTED = 8  # largest number of entries that a list shows
 
 
@@ -18,11 +19,17 @@ def shown(names: Iterable[str | None], quoted: bool = True, what: str = "variabl
     Such as `'a', 'b'`, or `z0 ... z149 (150 variables)` for many that differ only in their numbers.
     `what` says what they are the names of.
     """
-    all_names = list(dict.fromkeys(untransformed(str(name)) for name in names))
+    known = [part for name in names for part in str(name).split(MADE) if part or not name]
+    all_names = list(dict.fromkeys(map(untransformed, known)))
     parts = [part for group in alike(all_names) for part in entries(group, quoted, what)]
     if len(parts) <= LISTED:
         return ", ".join(parts)
     return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(all_names)} {what} in all)"
+
+
+def made_name(names: Iterable[str]) -> str:
+    """The name of what several variables become together; `shown` says which they are."""
+    return MADE.join(names)
 
 
 def untransformed(name: str) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_discrete.targets.graph.logp_graph import INTEGRATED
 from pymc_discrete.targets.interactions import Interactions
+from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.parts.elements import elements_per_variable
 from pymc_discrete.targets.parts.gradient import Gradient
 from pymc_discrete.targets.parts.in_place import InPlace, Joined
@@ -209,7 +210,7 @@ class Plan:
             self.gradients.append(gradient)
             return
         if cost > BEARABLE:
-            names = ", ".join(repr(self.space.variables[n].name) for n in sorted(variables))
+            names = shown(self.space.variables[n].name for n in sorted(variables))
             raise ValueError(
                 f"No affordable differences for {names} in {name!r}: {gradient.blind}, so its gradient is "
                 f"blind, and evaluating every neighbour would take about {cost:.1e} operations a transition. "
@@ -238,7 +239,7 @@ class Plan:
         gradient = Gradient(terms, self.dependence, self.space)
         unseen = [v.name for n, v in enumerate(self.space.variables) if n not in gradient.variables]
         if gradient.blind or unseen:
-            names = ", ".join(map(repr, unseen or [v.name for v in self.space.variables]))
+            names = shown(unseen or [v.name for v in self.space.variables])
             why = gradient.blind or "the gradient does not reach it"
             raise ValueError(
                 f"The gradient is blind for {names}: {why}. Use differences='exact' (or 'auto')."

@@ -18,7 +18,7 @@ from pymc_discrete.targets.space import Variable as Sites
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.sums import all_summands
 
-SHARE, PENALTY = "~share", "~penalty"  # the inputs of a softened density, which follow those of the density
+SHARE, PENALTY = "/share", "/penalty"  # the inputs of a softened density, which follow those of the density
 # what a density computes at first use from its own terms, and its copy must not inherit
 COMPUTED = {name for name, a in vars(ModelDensity).items() if isinstance(a, cached_property)}
 NEAR = 16  # all values up to this distance are neighbours, since a state may be possible at one value only

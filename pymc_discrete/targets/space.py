@@ -15,6 +15,7 @@ from jax import Array
 from pymc_discrete.targets.constraints import Constraint, FixedSums, Permutations
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.names import made_name
 
 # In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
 # by offsets from the current value, except for variables in the argument `whole` of `Space.build`.
@@ -22,7 +23,6 @@ LARGEST_SUPPORT = 256
 # takes the place of a missing bound; a bound that the user gives may be larger, up to LARGEST_BOUND
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
-JOINT = ", "  # between the names of variables that equations join into one
 WIDTH = 8  # default of `Variable.width`
 SMALLEST = 8.0  # the offsets of a window "auto" reach at least so far
 
@@ -303,7 +303,7 @@ class Space:
             constraint: Constraint | LinearConstraint | None = None
             if equations is not None and names in equations:
                 matrix, totals, *labels = equations[names]
-                constraint = LinearConstraint.build(JOINT.join(names), matrix, totals, lower, upper, *labels)
+                constraint = LinearConstraint.build(made_name(names), matrix, totals, lower, upper, *labels)
                 unbounded = bool((np.maximum(-constraint.lower, constraint.upper) >= UNBOUNDED).any())
             elif sums is not None and name in sums:
                 constraint = FixedSums.build(name, sums[name], shape, lower, upper)
@@ -320,7 +320,7 @@ class Space:
             finite = widest <= LARGEST_SUPPORT or all_values
             variables.append(
                 Variable(
-                    JOINT.join(names),
+                    made_name(names),
                     shape,
                     lower,
                     upper,
@@ -346,7 +346,7 @@ class Space:
         by_name, shapes = {v.name: v for v in self.variables}, {m.name: m.shape for m in self.members}
         variables, members, start = [], [], 0
         for group, name in zip(groups, names, strict=True):
-            whole = by_name.get(JOINT.join(group))
+            whole = by_name.get(made_name(group))
             parts = [by_name[n] for n in group] if whole is None else [whole]
             for n in group:
                 members.append(Member(n, shapes[n], start))

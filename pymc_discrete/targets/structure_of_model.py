@@ -87,8 +87,6 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     known: dict[Variable, Hashable] = {value: ("value", n) for n, value in enumerate(model.value_vars)}
     numbers: dict[str, np.ndarray] = {}
     leaves: dict[Variable, str] = {}
-    if any(str(name).startswith(NUMBER) for name in model.named_vars):  # the names of numbers are taken
-        fixed = None
     for n, (leaf, value) in enumerate(numbers_of(model).items() if fixed is not None else ()):
         name = f"{getattr(model, PREFIX, NUMBER)}{n}"
         if fixed is not None and name not in fixed:

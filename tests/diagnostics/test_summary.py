@@ -222,7 +222,7 @@ def test_a_result_of_pmd_sample_tells_certain_and_fixed():
     assert list(table["verdict"]) == ["ok", "certain", "ok", "fixed"]
     known = idata["conditionals"]
     np.testing.assert_allclose(known["z"].sel(who="b"), 1e-12, rtol=1e-6)
-    np.testing.assert_array_equal(known["k several"], [True, False])
+    np.testing.assert_array_equal(known["k several:"], [True, False])
     # without them nothing is known of the values that were not seen
     del idata["conditionals"]
     assert list(pmd.summary(idata)["verdict"]) == ["ok", "constant", "ok", "constant"]

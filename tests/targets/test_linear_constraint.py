@@ -14,6 +14,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.steps.start import dispersed, solved
 from pymc_discrete.targets.linear_constraint import LinearConstraint, range_along
+from pymc_discrete.targets.names import made_name
 from pymc_discrete.targets.parts import in_place
 from tests.tools.oracle import oracle
 
@@ -176,7 +177,7 @@ def test_comparisons_join_no_counts():
     assert [s.sets.tolist() for s in target.coloured_sets] == [[0, 2], [1]]
     _, target = built(several_variables)
     (members,) = (v.name for v in target.space.variables if isinstance(v.constraint, LinearConstraint))
-    assert members == "x, k, n"
+    assert members == made_name(["x", "k", "n"])
     assert set(target.describe()) == {"x", "k", "n", "b"}
 
 

@@ -99,8 +99,9 @@ def logp_graph(
     }
     refuse_random(list(zip(labels, raw, strict=True)))
     shared = [(v, v.get_value()) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
+    # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
     typed = {
-        v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in model.value_vars
+        v: pt.TensorType(v.type.dtype, shape=np.shape(point[v.name]))(name=v.name) for v in model.value_vars
     }
     replace: dict[Variable, Variable] = typed | hold
     replace.update({v: pt.constant(value, name=v.name) for v, value in shared})

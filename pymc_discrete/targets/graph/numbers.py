@@ -24,7 +24,7 @@ from pymc_discrete.targets.graph.analysis import Analysis
 from pymc_discrete.targets.graph.jaxify import PYTENSOR
 from pymc_discrete.targets.graph.rebuild import known_size, rebuild
 
-NUMBER = "~number "  # the names of a model's numbers begin so
+NUMBER = "/number "  # the names of a model's numbers begin so
 AS_WRITTEN = Mode(linker="py", optimizer=None)
 
 

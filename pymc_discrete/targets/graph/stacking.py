@@ -27,7 +27,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.targets.graph.rebuild import rebuild
-from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.names import made_name, shown
 
 LEAST = 3  # smallest number of graphs of equal structure that are stacked; fewer are left as they are
 
@@ -462,8 +462,7 @@ class Stacked:
         self.groups = [[str(v.name) for v in members] for members in vectors_of_block]
         self.groups_of_others = [[str(v.name) for v in members] for members in others.values()]
         block = {
-            shown(names, quoted=False): members
-            for names, members in zip(self.groups, vectors_of_block, strict=True)
+            made_name(names): members for names, members in zip(self.groups, vectors_of_block, strict=True)
         }
         vectors = Vectors(block | dict(others))
         self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]

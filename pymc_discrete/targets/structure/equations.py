@@ -153,7 +153,7 @@ def with_constants(
     typed : {value variable: the one with a static shape}, of those that the graphs depend on
     """
     typed: dict[Variable, Variable] = {
-        v: pt.tensor(v.name, shape=np.shape(point[v.name]), dtype=v.type.dtype) for v in read
+        v: pt.TensorType(v.type.dtype, shape=np.shape(point[v.name]))(name=v.name) for v in read
     }
     shared = {v: pt.constant(v.get_value()) for v in graph_inputs(graphs) if isinstance(v, SharedVariable)}
 
