@@ -17,10 +17,11 @@ from pymc_discrete.targets.graph.bounds import hull
 from pymc_discrete.targets.graph.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
 from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.jaxify import jaxify
-from pymc_discrete.targets.graph.masks import Sliced, with_masks
+from pymc_discrete.targets.graph.masks import Sliced, with_fixed_sizes, with_masks
 from pymc_discrete.targets.graph.numbers import NUMBER, Derivation, hoisted, numbers_in
 from pymc_discrete.targets.graph.rebuild import known_size, rebuild
 from pymc_discrete.targets.graph.stacking import in_vectors
+from pymc_discrete.targets.graph.support import bounds_of_model
 from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.kept_for_models import KeptForModels
 from pymc_discrete.targets.model_settings import width_of_models
@@ -104,7 +105,8 @@ class Recorder:
         replaced |= {v: numbers[str(v.name)] for v in numbers_in(rest)}
         groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
         unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
-        made_in_jax = with_masks(rebuild(rest, replaced, known_size), unknown)
+        bounds_of = lambda: {parts.get(name, values[name]): b for name, b in bounds_of_model(model).items()}
+        made_in_jax = with_masks(with_fixed_sizes(rebuild(rest, replaced, known_size), bounds_of), unknown)
         for name, graph in zip(self._names, made_in_jax, strict=True):
             if isinstance(graph, Sliced):
                 raise NotImplementedError(

@@ -15,9 +15,9 @@ from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.suited import moved_together, steps_for, variables_without_jax
-from pymc_discrete.targets.blocks import block_of, model_of, value_name
+from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.graph.support import can_take
+from pymc_discrete.targets.graph.support import can_take, refused
 from pymc_discrete.targets.integrals.choice import chosen as chosen_coefficients
 from pymc_discrete.targets.names import shown
 from pymc_discrete.waiting import watched
@@ -82,6 +82,9 @@ class AutoStep(DiscreteStep):
         cls.check_options(options)
         model = model_of(options.pop("model", None), vars)
         names = block_of(model, vars, constrained=True)
+        for name in free(model, DISCRETE):  # a bare pm.sample() gives them PyMC's Metropolis
+            if name not in names and (why := refused(model, name, constrained=True)):
+                _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         first = None if vars is not None or asked else not_sampled(model, names, options)
         if first is None:

@@ -21,7 +21,8 @@ from rich.table import Column
 
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, raise_not_finite
-from pymc_discrete.targets.blocks import DISCRETE, block_of, model_of
+from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of
+from pymc_discrete.targets.graph.support import refused
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown, untransformed
 from pymc_discrete.targets.structure_of_model import Snapshot
@@ -80,6 +81,9 @@ class JaxStep(BlockedStep):
         # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)
         names = block_of(model, vars, cls.kind, constrained=cls.constrained)
+        for name in free(model, cls.kind) if vars is None else ():
+            if name not in names and (why := refused(model, name, cls.constrained)):
+                _log.info(f"{cls.__name__} leaves {name!r} to another step: it is {why}.")
         more = cls.also_moved(model, names, options)
         return super().__new__(cls, [values[name] for name in [*names, *more]], **options)
 

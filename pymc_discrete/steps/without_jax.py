@@ -47,5 +47,6 @@ def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
         register = ", or register a version with pytensor.link.jax.dispatch.jax_funcify" if op else ""
         raise NotImplementedError(
             f"{who} runs the whole model in JAX, and the model has {what}. Use pm.sample, with "
-            f"step=pmd.AutoStep(...) for the discrete variables that it does not touch{register}."
+            f"step=pmd.AutoStep(...) for the discrete variables that it does not touch, or write it with "
+            f"other Ops, the only way for counts of a Multinomial and permutations{register}."
         ) from error

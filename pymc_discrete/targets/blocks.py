@@ -60,9 +60,12 @@ def block_of(
     if vars is None:
         refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
         all_names = free(model, kind)
-        names = [n for n in all_names if not refused(model, n, constrained)]
+        reasons = {n: why for n in all_names if (why := refused(model, n, constrained))}
+        names = [n for n in all_names if n not in reasons]
+        if constrained and names:
+            refuse_left_out(reasons)
         if not names:
-            why = "; ".join(f"{n!r} is {refused(model, n, constrained)}" for n in all_names)
+            why = "; ".join(f"{n!r} is {reason}" for n, reason in reasons.items())
             why = why or f"it has no {kind} free variable"
             raise ValueError(
                 f"Nothing in the model for this step to sample: {why}. Leave the step out, or name the "
@@ -106,6 +109,21 @@ def block_of(
             raise ValueError(f"{name!r} is {reason}.")
         chosen.append(name)
     return chosen
+
+
+def refuse_left_out(reasons: dict[str, str]) -> None:
+    """Refuse to take all variables but those that no step of this package or of PyMC moves.
+
+    PyMC would give them a Metropolis that never accepts.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, why in reasons.items():
+        raise ValueError(
+            f"{name!r} is {why}. If it has a step of its own, name the variables of this one with vars=."
+        )
 
 
 def refuse_counts_as_floats(model: pm.Model, names: list[str]) -> None:

@@ -261,3 +261,21 @@ def test_sums_are_not_summed_out():
     with pytest.raises(ValueError, match="'x' is a constrained vector"):
         pmd.marginalize(model, "x")
     assert {v.name for v in pmd.marginalize(model).free_RVs} == {"x", "mu"}
+
+
+def test_counts_of_an_unknown_total_are_never_left_out_in_silence(caplog):
+    with pm.Model() as model:
+        n = pm.Poisson("n", 10.0)
+        pm.Multinomial("x", n=n, p=[0.2, 0.3, 0.5])
+    for step in (pmd.AutoStep, pmd.BlockGibbs, pmd.PathAuxiliary):
+        with pytest.raises(ValueError, match=r"'x' is a constrained.* means lam \* p\. If .* with vars=\."):
+            step(model=model)
+    with caplog.at_level("INFO", "pymc.discrete"):
+        pmd.AutoStep("n", model=model)
+    assert caplog.messages[0].startswith("AutoStep: no step moves 'x', which is a constrained vector")
+    caplog.clear()
+    with caplog.at_level("INFO", "pymc.discrete"):
+        pmd.DiscreteLangevin(model=model)
+    assert caplog.messages[0].startswith(
+        "DiscreteLangevin leaves 'x' to another step: it is a constrained vector"
+    )

@@ -64,6 +64,7 @@ GRAPHS = {
     "the order of each column": lambda x: (
         pt.constant(X[0])[pt.argsort(x.reshape((4, 5)), axis=0, stable=True)] * X[:4, :5]
     ).sum(),
+    "counts of values": lambda x: pt.tanh(0.3 * pt.bincount(x + 2 * x[0], minlength=4)).sum(),
     "a sparse matrix": lambda x: pt.tanh(ps.structured_dot(SPARSE, as_float(x)[:, None])).sum(),
     "a sparse matrix of integers, from the right": lambda x: (
         -pt.sqr(ps.dot(x[None], SPARSE.astype(int).T) - 1.0).sum()

@@ -37,7 +37,7 @@ SIZED = {
     "one-hot": lambda x, n: pt.eq(pt.arange(n)[:, None], pt.arange(6)) * x,
     "one-hot by ravel": lambda x, n: pt.unravel_index(pt.arange(n), (n, 2))[0] * x[:n],
     "rows of a batch": lambda x, n: batched(lambda v: pt.concatenate([pt.ones(n), v]) ** 2, x),
-    # "bincount": lambda x, n: pt.bincount(pt.cast(pt.gt(x, 0), "int64"), minlength=n) * 1.0,
+    "bincount": lambda x, n: pt.bincount(pt.cast(pt.gt(x, 0), "int64"), minlength=n) * 1.0,
 }  # fmt: skip
 
 

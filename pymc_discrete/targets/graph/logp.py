@@ -31,7 +31,7 @@ from pymc_discrete.targets.graph.guards import index_guards
 from pymc_discrete.targets.graph.labels import labels_first
 from pymc_discrete.targets.graph.lifting import lift
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
-from pymc_discrete.targets.graph.masks import masked, refusal_of_sizes
+from pymc_discrete.targets.graph.masks import masked, refusal_of_sizes, with_fixed_sizes
 from pymc_discrete.targets.graph.numbers import (
     NUMBER,
     Derivation,
@@ -44,6 +44,7 @@ from pymc_discrete.targets.graph.numbers import (
 from pymc_discrete.targets.graph.rebuild import known_size, opened, rebuild, rewrite, rewritten
 from pymc_discrete.targets.graph.sparse import refuse_sparse
 from pymc_discrete.targets.graph.stacking import Stacked
+from pymc_discrete.targets.graph.support import bounds_of_model
 from pymc_discrete.targets.names import shown
 
 
@@ -121,6 +122,10 @@ def logp_graph(
         if value.name in constrained
     }
     named = without_checks(labels, raw, replace, own)
+    by_name = {str(v.name): v for v in typed.values()}
+    known = lambda: {by_name[name]: b for name, b in bounds_of_model(model).items()}
+    of_fixed_sizes = with_fixed_sizes([t for _, t in named], known)
+    named = list(zip([name for name, _ in named], of_fixed_sizes, strict=True))
     named = fixed_in_size(named, list(block.values()), others)
     stacked = Stacked(
         named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}), united

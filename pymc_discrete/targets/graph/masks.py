@@ -7,7 +7,7 @@ treated in the same way. (PyTensor's own rewrite of it for JAX, `boolean_indexin
 with the last axis of a matrix instead of the first.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -31,8 +31,9 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
+from pymc_discrete.targets.graph.bounds import Bounds, IntegerBounds
 from pymc_discrete.targets.graph.numbers import Number
-from pymc_discrete.targets.graph.rebuild import remade
+from pymc_discrete.targets.graph.rebuild import rebuild, remade
 
 # {scalar function of a reduction: its neutral element}
 NEUTRAL = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
@@ -175,7 +176,8 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
         if first is not None and any(i in moving for i in node.inputs[first:]):
             raise NotImplementedError(
                 f"{node.op} makes a tensor whose size depends on a variable of the model "
-                f"({names_in(node.inputs[first:])}), and JAX compiles programs of fixed shapes. {REMEDY}"
+                f"({names_in(node.inputs[first:])}), and JAX compiles programs of fixed shapes. "
+                f"{INSTEAD.get(type(node.op), REMEDY)}"
             )
         new: Sequence[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
@@ -288,6 +290,40 @@ REMEDY = (
     "Write a switch over all elements in its place: pt.switch(np.arange(n) < k, a, b) for a slice, "
     "pt.switch(z > 0, a, b) for a selection."
 )
+
+# what to write in place of an Op whose size depends on a variable; `REMEDY` for all others
+INSTEAD = {
+    Alloc: "pt.bincount needs a minlength= above all values that the variable can take; pt.eq(z[:, None], "
+    "np.arange(n)).sum(axis=0) counts the values below n of any variable.",
+    Repeat: "For n elements in all write values[pt.clip(pt.ge(np.arange(n)[:, None], pt.cumsum(counts)).sum("
+    "axis=1), 0, len(values) - 1)], and hold counts.sum() to n, for repeats by counts.",
+    Unique: "pt.eq(z[:, None], np.arange(n)).any(axis=0) says which of the values below n there are.",
+}
+
+
+def with_fixed_sizes(outputs: list[Variable], bounds: Callable[[], dict[Variable, Bounds]]) -> list[Variable]:
+    """Graphs in which sizes are constants that depend on variables, and yet have one value only.
+
+    So has the length of `pt.bincount(z, minlength=n)`, where no value of z is above n - 1.
+
+    Parameters
+    ----------
+    bounds : gives those of the discrete variables; it is called only if a size depends on a variable
+    """
+    known: list[IntegerBounds] = []
+
+    def fixed(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        first = SIZED_BY.get(type(node.op)) if isinstance(node.op, Alloc | ARange) else None
+        if first is None or all(isinstance(i, Constant) for i in inputs[first:]):
+            return None
+        if not known:
+            known.append(IntegerBounds(bounds()))
+        sizes = [known[0].of(i) for i in node.inputs[first:]]
+        if any(low != high or not np.isfinite(low) for low, high in sizes):
+            return None
+        return remade(node, [*inputs[:first], *(pt.constant(int(low), dtype="int64") for low, _ in sizes)])
+
+    return rebuild(outputs, {}, fixed)
 
 
 def sliced(node: Apply, inputs: list[Variable | Sliced], slices: dict[int, slice]) -> Variable | Sliced:

@@ -162,6 +162,12 @@ def bounds_of(rv: Variable) -> Bounds | None:
     return bounds_by_rule(rv)
 
 
+def bounds_of_model(model: pm.Model) -> dict[str, tuple[float, float]]:
+    """{name of a discrete value variable: bounds of all of its elements}, infinite where none are known."""
+    values = {str(v.name): model.values_to_rvs[v] for v in model.discrete_value_vars}
+    return {name: extent(bounds_of(rv) or (None, None)) for name, rv in values.items()}
+
+
 def bounds_by_rule(rv: Variable) -> Bounds | None:
     """As `bounds_of`, for a variable with a rule, whose parents' bounds have been found."""
     before = found(rv)
