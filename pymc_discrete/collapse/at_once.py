@@ -28,23 +28,31 @@ _kept: Kept[Sums | None] = Kept(MODELS)
 
 
 def sums_at_once(density: Density) -> Sums | None:
-    """The sums by which all sites of a density can be drawn at once; None where that is too dear, or no gain.
+    """The sums by which all sites are best drawn at once; None where that is too dear, or no gain.
 
-    Not for trees, whose draws `tree_gibbs` makes with less work, nor in single precision.
+    Not for trees, whose draws `tree_gibbs` makes with less work.
+    """
+    tree = isinstance(density, ModelDensity) and density.interactions.tree
+    return None if tree else affordable_sums(density)
+
+
+def affordable_sums(density: Density) -> Sums | None:
+    """The sums by which all sites of a density can be drawn at once; None where that is too dear.
+
+    None where nothing interacts, too, and in single precision.
     """
     if not isinstance(density, ModelDensity) or floats_are_32_bit():
         return None
     space, plan = density.space, density.plan
     apart = not space.windowed.any() and not space.constrained.any()
-    sparse = density.exact and not plan.dense and not plan.swept
-    if not apart or not sparse or density.interactions.tree:
+    if not apart or not density.exact or plan.dense or plan.swept:
         return None
     with model_settings():
         return _kept.get((density,), lambda: found(density))
 
 
 def found(density: ModelDensity) -> Sums | None:
-    """As `sums_at_once`, for sites with a finite support each in terms of few sites each."""
+    """As `affordable_sums`, for sites with a finite support each in terms of few sites each."""
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
         groups = [g for g in Sparse(density, counts).groups if isinstance(g, Elements)]

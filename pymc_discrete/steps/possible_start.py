@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 from jax import Array
@@ -12,6 +13,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.collapse.at_once import affordable_sums
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.search import search
 from pymc_discrete.reuse import PROGRAMS, Kept
@@ -82,7 +84,18 @@ def refuse_nan(model: pm.Model) -> None:
 
 
 def searching(density: ModelDensity) -> Callable[..., Any] | None:
-    """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it is too dear."""
+    """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it is too dear.
+
+    Where all sites can be drawn at once, it is such a draw, which is possible if any state is.
+    """
+    what = f"the search for a possible start of {shown(density.names)}"
+    if sums := affordable_sums(density):
+
+        def drawn(seed: Array, x: Array, inputs: Any) -> tuple[Array, Array]:
+            total, y = sums.total_and_draw(key_of_words(seed), density.without_parts(inputs))
+            return y, total > -jnp.inf
+
+        return announcing(jitted(drawn, SELDOM), what)
     try:
         soft = softened(density)
     except (NeedsValues, NotImplementedError, ValueError):
@@ -93,4 +106,4 @@ def searching(density: ModelDensity) -> Callable[..., Any] | None:
     def searched(seed: Array, x: Array, inputs: Any) -> tuple[Array, Array]:
         return search(key_of_words(seed), x, lambda *levels: Target(soft).with_inputs([*inputs, *levels]))
 
-    return announcing(jitted(searched, SELDOM), f"the search for a possible start of {shown(density.names)}")
+    return announcing(jitted(searched, SELDOM), what)

@@ -325,3 +325,17 @@ def test_summed_out_counts_start():
     assert point["N"] >= 900
     idata = pmd.sample(5, tune=5, chains=1, model=model, collapse=True, random_seed=1, **QUIET)
     assert (idata["posterior"]["N"] >= 900).all()
+
+
+def test_the_only_state_of_a_chain_is_drawn(monkeypatch):
+    """Each state follows from the one before, and the last is known: a draw of the whole chain finds it."""
+    monkeypatch.setattr("pymc_discrete.steps.possible_start.softened", None)  # nothing is searched
+    with pm.Model() as model:
+        z = pm.Categorical("z", np.ones(5) / 5, shape=12)
+        follows = pt.eq(z[1:], (z[:-1] + 1) % 5)
+        pm.Potential("steps", pt.switch(follows, 0.0, -np.inf).sum())
+        pm.Potential("end", pt.switch(pt.eq(z[-1], 2), 0.0, -np.inf))
+    density = pmd.target_from_model(model).density
+    x, inputs, _ = density.split(model.initial_point())
+    found = possible_start(density, x, inputs, np.random.default_rng(0))
+    np.testing.assert_array_equal(found, (np.arange(12) + 1) % 5)
