@@ -7,6 +7,7 @@ gallery are notebooks in Markdown, which are run when the site is built.
 import os
 from importlib.metadata import metadata
 from pathlib import Path
+from typing import Any
 
 project = "pymc-discrete"
 author = "The pymc-discrete developers"
@@ -20,6 +21,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx_copybutton",
     "sphinx-mathjax-offline",  # formulas need no other site
 ]
 root_doc = "index"  # which shows the README
@@ -36,11 +38,13 @@ myst_enable_extensions = ["dollarmath"]
 suppress_warnings = ["myst.header"]
 
 # A page of the gallery is run where its code is not that of a run before; after a change of the package,
-# remove this folder to run all of them again. An error in a cell is an error of the build.
+# remove this folder to run all of them again. A cell that fails, or takes longer than the limit, is a
+# warning, and with -W an error of the build, after all other pages were built.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).parents[1] / ".jupyter_cache")
-nb_execution_raise_on_error = True
-nb_execution_timeout = 300
+nb_execution_raise_on_error = False
+nb_execution_show_tb = True
+nb_execution_timeout = 900  # seconds of a cell; most take a few, and more where other work is done beside
 # the lines that samplers log, of one cell in one piece
 nb_merge_streams = True
 # progress bars are not shown, and need no widgets
@@ -59,9 +63,41 @@ html_theme_options = {
     "github_url": urls["Homepage"],
     "google_analytics_id": "",  # the theme's own counts visits of PyMC's pages
     "logo": {"text": "pymc-discrete"},
-    "navbar_end": ["theme-switcher", "navbar-icon-links"],
-    "secondary_sidebar_items": ["page-toc"],
+    "navbar_start": ["navbar-logo"],
+    "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
+    "secondary_sidebar_items": ["page-toc", "edit-this-page"],
+    "show_version_warning_banner": True,
+    # the versions whose pages are published; a release adds itself
+    "switcher": {
+        "json_url": f"{html_baseurl}_static/switcher.json",
+        "version_match": "dev" if ".dev" in version else version,
+    },
+    "check_switcher": False,  # the file is published with the site
+    "use_edit_page_button": True,
+    "use_search_override": False,  # the theme's second field searches PyMC's pages
 }
+owner, repository = urls["Homepage"].split("/")[-2:]
+html_context = {
+    "github_user": owner,
+    "github_repo": repository,
+    "github_version": "main",
+    "doc_path": "",
+}
+# pages that are a section by themselves, beside which there is nothing to list
+html_sidebars = {page: [] for page in ("index", "docs/which_sampler", "search", "genindex")}
+html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 html_static_path = ["_static"]
-html_css_files = ["gallery.css", "reference.css", "tables.css"]
+html_css_files = ["code.css", "gallery.css", "reference.css", "tables.css"]
 html_show_sourcelink = False
+
+
+def leave_out_of_search(app: Any, env: Any) -> None:
+    """Tables of single runs of the benchmarks name every model, and would come first."""
+    for page in env.found_docs:
+        if page.startswith("benchmarks/results/"):
+            env.metadata[page]["nosearch"] = True
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("env-updated", leave_out_of_search)

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,3 +48,32 @@ def test_all_addresses_of_the_project_are_those_of_pyproject():
 def test_the_reference_has_every_public_name():
     listed = {line.strip() for line in (ROOT / "docs/api.md").read_text().splitlines()}
     assert set(pmd.__all__) - {"__version__"} <= listed
+
+
+def toctree(page):
+    """The pages that a page lists in its tables of contents, without suffixes."""
+    text = (ROOT / f"{page}.md").read_text()
+    entries = "\n".join(re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL)).splitlines()
+    return [re.sub(r".*<(.*)>", r"\1", e.strip()) for e in entries if e.strip() and not e.startswith(":")]
+
+
+def test_pages_that_are_a_section_by_themselves_have_no_list_of_it():
+    conf = script("conf")
+    alone = {page for page in toctree("index") if not toctree(page) and page != "docs/api"}
+    assert alone == {page for page in conf.html_sidebars if page.startswith("docs/")}
+
+
+def test_a_page_that_fails_is_an_error_of_the_build_and_not_its_end():
+    assert not script("conf").nb_execution_raise_on_error
+    for file in (".ci/run", ".github/workflows/docs.yml"):
+        builds = re.findall(r"sphinx-build (?!-b linkcheck).*", (ROOT / file).read_text())
+        assert builds
+        assert all("-W --keep-going" in line for line in builds)
+
+
+def test_results_of_single_runs_are_left_out_of_the_search():
+    """Of what the site has in folders of results, all is; and nothing else."""
+    env = SimpleNamespace(found_docs={"benchmarks/results/gpu/a", "benchmarks/README", "docs/plots"})
+    env.metadata = {page: {} for page in env.found_docs}
+    script("conf").leave_out_of_search(None, env)
+    assert [page for page, fields in env.metadata.items() if fields] == ["benchmarks/results/gpu/a"]
