@@ -309,7 +309,7 @@ def test_refused_at_the_first_step(model_of, start, message):
 
 def test_without_a_model():
     with pytest.raises(TypeError, match=r"no model: call this within `with model:`, or pass model="):
-        pmd.GibbsWithGradients()
+        pmd.sample()
 
 
 def in_context():

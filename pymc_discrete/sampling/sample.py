@@ -47,6 +47,7 @@ from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
 from pymc_discrete.targets.graph.initial import point_of
+from pymc_discrete.version import __version__
 from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
@@ -270,6 +271,8 @@ def sample(
         "thin": thin,
         "random_seed": seed,
         "sampler": "pymc_discrete.sample",
+        "sampler_version": __version__,
+        "interrupted": int(done < draws),
         "dtype": dtype,
         "target_accept": target_accept,
         "steps": "; ".join(b.described() for b in blocks),

@@ -80,7 +80,7 @@ class AutoStep(DiscreteStep):
     @watched("Choosing the steps")
     def __new__(cls, vars: Any = None, **options: Any) -> Any:
         cls.check_options(options)
-        model = model_of(options.pop("model", None), vars)
+        model = model_of(options.pop("model", None), vars, cls.__name__)
         names = block_of(model, vars, constrained=True)
         for name in free(model, DISCRETE):  # a bare pm.sample() gives them PyMC's Metropolis
             if name not in names and (why := refused(model, name, constrained=True)):

@@ -76,7 +76,7 @@ class JaxStep(BlockedStep):
                 "only."
             )
         cls.check_options(options)
-        model = model_of(options.get("model"), vars)
+        model = model_of(options.get("model"), vars, cls.__name__)
         values = {v.name: v for v in model.value_vars}
         # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)

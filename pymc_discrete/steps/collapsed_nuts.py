@@ -86,7 +86,7 @@ class CollapsedNUTS(NutsInJax):
             raise ValueError("CollapsedNUTS moves all of its variables together: leave out blocked=False.")
         if options.get("integrate") is not None:
             return IntegratedNUTS(vars, **options)
-        model = model_of(options.get("model"), vars)
+        model = model_of(options.get("model"), vars, cls.__name__)
         values = {str(v.name): v for v in model.value_vars}
         continuous, discrete = cls.names_of(model, vars)
         return super().__new__(cls, [values[name] for name in [*continuous, *discrete]], **options)

@@ -63,7 +63,7 @@ class CustomStep:
         *,
         model: pm.Model | None = None,
     ):
-        self.model = model_of(model, vars)
+        self.model = model_of(model, vars, type(self).__name__)
         for name, function in (("step", step), ("init", init)):
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, got {function!r}.")

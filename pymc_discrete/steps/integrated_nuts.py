@@ -50,7 +50,7 @@ class IntegratedNUTS(NutsInJax):
     }
 
     def __new__(cls, vars: Any = None, **options: Any) -> Any:
-        model = model_of(options.get("model"), vars)
+        model = model_of(options.get("model"), vars, "CollapsedNUTS")
         continuous, discrete, integrated = cls.divided(model, vars, options["integrate"])
         if not continuous:
             shared = {name: options[name] for name in ("rng", "initial_point") if name in options}

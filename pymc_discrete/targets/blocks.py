@@ -13,12 +13,13 @@ from pymc_discrete.targets.names import untransformed
 DISCRETE, CONTINUOUS = "discrete", "continuous"
 
 
-def model_of(model: Any, vars: Any = None) -> pm.Model:
+def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:
     """The model that a user passed as `model`, by default that of the context.
 
     Parameters
     ----------
     vars : what the user passed for variables, which may be a model by mistake
+    step : the name of the step that is made for the model, if one is
 
     Raises
     ------
@@ -34,6 +35,12 @@ def model_of(model: Any, vars: Any = None) -> pm.Model:
     try:
         return modelcontext(model)
     except TypeError as error:
+        if step:
+            raise TypeError(
+                f"There is no model for pmd.{step}: make the step within `with model:`, or pass model= to "
+                f"the step itself, pmd.{step}(..., model=model). The model= of pm.sample or pmd.sample does "
+                "not reach a step that is made before."
+            ) from error
         raise TypeError("There is no model: call this within `with model:`, or pass model=...") from error
 
 

@@ -198,6 +198,8 @@ def test_interruption_returns_what_was_drawn(caplog):
     assert seen == [((2, 10, 2), 10), ((2, 10, 2), 20)]
     assert idata["posterior"]["mu"].shape == (2, 20, 2)
     assert "Interrupted after 20" in caplog.text
+    assert idata["posterior"].attrs["interrupted"] == 1
+    assert idata["posterior"].attrs["sampler_version"] == pmd.__version__
 
 
 def test_lp_is_the_model_s():

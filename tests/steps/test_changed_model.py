@@ -67,6 +67,20 @@ def test_of_an_unchanged_model_nothing_is_built_anew():
     assert step.density is density
 
 
+ALL_STEPS = [*dict.fromkeys(getattr(step, "func", step) for step in STEPS.values()), pmd.PerturbAndMaxProduct]
+
+
+@pytest.mark.parametrize("step", [*ALL_STEPS, functools.partial(pmd.CustomStep, step=lambda *args: args)])
+def test_a_step_without_a_model(step):
+    """The error says that it is the step's call that lacks it, also where pmd.sample has model=."""
+    name = getattr(step, "func", step).__name__
+    message = (
+        rf"no model for pmd.{name}: .*pmd.{name}\(..., model=model\).* model= of pm.sample or pmd.sample"
+    )
+    with pytest.raises(TypeError, match=message):
+        pmd.sample(model=a_model(), step=step(["z"]))
+
+
 def new_variable(model):
     with model:
         pm.Normal("w", model["z"].sum(), 1.0)
