@@ -37,6 +37,7 @@ _log = logging.getLogger("pymc.discrete")
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
 AT_ONCE = 2**24
 SHORTEST = 4  # fewest draws of a chain of which something is said
+INFINITE = 1e100  # no quantity of a model is as large
 SHOWN = 3  # largest number of chains that a message names one by one
 
 
@@ -164,6 +165,25 @@ class Run:
                 ess, rhat = (found.columns[c] for c in ("ess", "rhat"))
                 self._slow.add(name, ess / sizes["chain"], rhat)
         return self._slow
+
+
+def infinite_draws(run: Run) -> list[str]:
+    """A warning of variables whose draws went to infinity, where only a flat prior says anything of them."""
+    posterior = run.tree["posterior"]
+    names = [str(rv.name) for rv in run.model.free_RVs if rv.name in posterior.data_vars]
+    continuous = [name for name in names if posterior[name].dtype.kind == "f"]
+    gone = [
+        name
+        for name in continuous
+        if any((np.abs(part) > INFINITE).any() for part in some_elements(posterior[name].data, AT_ONCE))
+    ]
+    if not gone:
+        return []
+    return [
+        f"Draws of {shown(gone)} are infinite, or next to it: the posterior cannot be normalised, and no "
+        "draws are right. A flat prior needs data that bound the variable whatever the other unknowns are, "
+        "and a state or component to which no observation belongs has none. Give a proper prior."
+    ]
 
 
 def still_trajectories(run: Run) -> list[str]:
@@ -382,6 +402,7 @@ def still_elements(run: Run, name: str, found: Judged) -> list[str]:
 # The checks are made in this order, so that a finding comes before the warnings that it may explain. To add a
 # check, write a function of a `Run` and list it here.
 CHECKS: tuple[Callable[[Run], Sequence[str | SamplerWarning]], ...] = (
+    infinite_draws,
     still_trajectories,
     switched_labels,
     warnings_of_pymc,
