@@ -27,7 +27,8 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse.collapsed import SHORTEST, Collapsed
+from pymc_discrete.collapse.elements import refuse_many_states
 from pymc_discrete.collapse.marginalize import reads
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import target_of
@@ -97,7 +98,10 @@ def chosen(
             wanted += more
         wanted = [name for name in names if name in wanted]
         strong = bool(counts or labels)
-        collapsed, why = summed(model, wanted, DEAREST if strong else DEAREST_OF_WEIGHTS, summed_by)
+        limit = DEAREST if strong else DEAREST_OF_WEIGHTS
+        # what cannot be summed out is refused before another density is made
+        why = many_states(density) if wanted == density.names else ""
+        collapsed, why = (None, why) if why else summed(model, wanted, limit, summed_by)
         if collapsed is not None:
             rest = [name for name in wanted if name not in found]
             depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
@@ -108,6 +112,16 @@ def chosen(
     if why:
         _log.info(f"Not summed out: {tied}{why}")
     return None
+
+
+def many_states(density: ModelDensity) -> str:
+    """Why the variables of a density cannot be summed out, if terms join many of their sites."""
+    space = density.space
+    try:
+        refuse_many_states(density, np.minimum(space.upper - space.lower + 1, SHORTEST))
+    except NotImplementedError as error:
+        return f". {str(error).splitlines()[0]}"
+    return ""
 
 
 def summed(model: pm.Model, names: list[str], dearest: float, summed_by: str) -> tuple[Collapsed | None, str]:
@@ -162,7 +176,7 @@ def tied_counts(
                     and not gaussian(v, term, density)
                 ):
                     found[name] = sorted({*found.get(name, []), *partners})
-    return found
+    return {name: found[name] for name in density.names if name in found}
 
 
 def tied_labels(

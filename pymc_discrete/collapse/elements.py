@@ -49,6 +49,29 @@ class Whole(NamedTuple):
     widths: tuple[int, ...]
 
 
+def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
+    """Refuse to sum all states where a term joins many sites.
+
+    Parameters
+    ----------
+    counts : (d,) int, the number of values of each site
+
+    Raises
+    ------
+    NotImplementedError
+    """
+    dense, states = density.plan.dense, float(np.prod(counts.astype(float)))
+    if dense and states > STATES:
+        op = density.plan.dependence.cause(dense[0].var)
+        why = f", through the Op {op}" if op else ""
+        raise NotImplementedError(
+            f"{shown(density.names)} cannot be summed out: the term {dense[0].name!r} joins too many of "
+            f"their sites{why}, and they have {states:.2g} states together, of which at most {STATES} "
+            "would be summed one by one. Sum out fewer variables, write the term as a sum over sites, or "
+            "sample these variables by a discrete step."
+        )
+
+
 class Sparse:
     """The terms of a block as tables of a few sites each.
 
@@ -75,25 +98,14 @@ class Sparse:
         self.moving = space.upper - space.lower >= self.counts
         self.longest = int(self.counts.max(initial=1)) if self.moving.any() else 0
         plan = density.plan
-        self.groups: list[Elements | Whole] = [self._whole(plan.dense)] if plan.dense else []
+        self.groups: list[Elements | Whole] = []
+        if plan.dense:
+            refuse_many_states(density, self.counts)
+            self.groups.append(Whole(np.arange(len(self.counts))[None], tuple(self.counts.tolist())))
         self.fixed: list[Elements] = []
         for term in [] if plan.dense else plan.sparse:
             for group in self._groups(term, plan.dependence.sparse(term.var)):
                 (self.groups if group.widths else self.fixed).append(group)
-
-    def _whole(self, dense: list[Term]) -> Whole:
-        states = float(np.prod(self.counts.astype(float)))
-        if states > STATES:
-            term = dense[0]
-            op = self.density.plan.dependence.cause(term.var)
-            why = f", through the Op {op}" if op else ""
-            raise NotImplementedError(
-                f"{shown(self.density.names)} cannot be summed out: the term {term.name!r} joins too many of "
-                f"their sites{why}, and they have {states:.2g} states together, of which at most {STATES} "
-                "would be summed one by one. Sum out fewer variables, write the term as a sum over sites, or "
-                "sample these variables by a discrete step."
-            )
-        return Whole(np.arange(len(self.counts))[None], tuple(self.counts.tolist()))
 
     def _groups(self, term: Term, sites: np.ndarray) -> Iterable[Elements]:
         """The elements of a term, those of as many sites with as many values each in one group."""

@@ -31,6 +31,7 @@ from pymc_discrete.targets.graph.guards import index_guards
 from pymc_discrete.targets.graph.labels import labels_first
 from pymc_discrete.targets.graph.lifting import lift
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
+from pymc_discrete.targets.graph.long_sums import with_long_sums
 from pymc_discrete.targets.graph.masks import masked, refusal_of_sizes, with_fixed_sizes
 from pymc_discrete.targets.graph.numbers import (
     NUMBER,
@@ -127,6 +128,8 @@ def logp_graph(
     of_fixed_sizes = with_fixed_sizes([t for _, t in named], known)
     named = list(zip([name for name, _ in named], of_fixed_sizes, strict=True))
     named = fixed_in_size(named, list(block.values()), others)
+    sums = with_long_sums([t for _, t in named], list(typed.values()))
+    named = list(zip([name for name, _ in named], sums, strict=True))
     stacked = Stacked(
         named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}), united
     )
