@@ -198,7 +198,9 @@ class Writer(Program):
         return self.keep(expr._replace(text=name))
 
     def keep(self, expr: Expr) -> Expr:
-        self.pool.append(expr)
+        """What lines below may use: PyTensor broadcasts a length of 1 only where it knows that it is 1."""
+        if expr.shape != (1,) or self.scope[expr.text].type.shape == (1,):
+            self.pool.append(expr)
         return expr
 
     def among(self, ok: Callable[[Expr], bool]) -> Expr | None:
