@@ -392,6 +392,11 @@ def still_elements(run: Run, name: str, found: Judged) -> list[str]:
             else "never moved in any chain, and all agree"
         )
         said.append(f"{stands}: {why}.")
+    elif (probable := still & (words == "stuck")).any():
+        said.append(
+            f"has elements that never moved in any chain, {names_of(run, name, probable)}: "
+            f"{why_still(name, known, np.where(probable, words, 'fixed'), draws, run.remedies)}."
+        )
     elif known is not None and (held := odd & known.is_alone).any():
         said.append(
             f"has elements that never moved, {names_of(run, name, held)}: {held_outside(repr(name), known)}."

@@ -5,12 +5,13 @@ rest of the model may go. Here the rest is taken elsewhere, and the conditionals
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from pymc.blocking import PointType
 from scipy.special import logsumexp
 
+from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
@@ -18,7 +19,7 @@ CONTEXTS, EACH = (
     32,
     16,
 )  # how many states of the rest are compared, at least in all and for each value of a site
-LARGEST_WORK = 2**28  # most differences that are evaluated for that, from the first round on
+LARGEST_WORK = 2**33  # most operations that are spent on that, a few seconds
 VALID = 4  # in at least one of so many states of the rest the value of the site must be possible
 # how far variables outside of the block are taken, in units of their size
 FAR = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
@@ -78,7 +79,8 @@ def held(of: Conditionals, points: Sequence[PointType], sites: np.ndarray, rare:
     d, certain = space.d, np.zeros(space.d, bool)
     if of.complete and not space.constrained.any() and sites.any():
         contexts = max(CONTEXTS, EACH * min(space.K, CONTEXTS))
-        for _ in range(int(np.clip(LARGEST_WORK // (contexts * d * space.K), 1, ROUNDS))):
+        work = contexts * cast(ModelDensity, of.at(points[0])[1].density).cost(one_site=False)
+        for _ in range(int(min(LARGEST_WORK // work, ROUNDS))):
             found = sites & ~certain & same_everywhere(of, points, certain, contexts, rng)
             certain |= found
             if not found.any():

@@ -68,6 +68,16 @@ class Leaving(NamedTuple):
     summed: bool = False
 
     @property
+    def least(self) -> np.ndarray:
+        """(elements,) float, the least probability of another value of all chains, infinite if unknown.
+
+        The rest of the model may have left an element free for a moment where one of the chains ended.
+        """
+        if self.probability is None:
+            return np.full(len(self.several), np.inf)
+        return np.where(np.isnan(self.probability), np.inf, self.probability).min(axis=0)
+
+    @property
     def is_certain(self) -> np.ndarray:
         """`certain`, False where it is not known."""
         return np.zeros(len(self.several), bool) if self.certain is None else self.certain
@@ -265,8 +275,8 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
     if known is None:
         return found
     if known.probability is not None:
-        expected = np.nansum(known.probability, axis=0) * draws
         judged = ~np.isnan(known.probability).all(axis=0)
+        expected = np.where(judged, known.least, 0.0) * len(known.probability) * draws
         found[judged & known.is_certain] = "certain"
         several = known.several & judged
         # of many elements that never moved some should have
@@ -288,7 +298,7 @@ def remarkable(known: Leaving | None, words: np.ndarray, draws: int) -> np.ndarr
     if known is None or known.probability is None:
         return constant & (known is None or not known.summed)
     p = np.nanmean(np.where(np.isnan(known.probability), 1.0, known.probability), axis=0)
-    rare = (p >= RARE) & (p * draws < CHANCE)  # so that none was to be expected
+    rare = (p >= RARE) & (known.least * draws < CHANCE)  # so that none was to be expected
     return constant & (known.is_alone | ~(rare | known.joint))
 
 

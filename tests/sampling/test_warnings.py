@@ -491,6 +491,25 @@ ROWS = {
         r"'k' is stuck: it never moved in 1 of 4 chains \(2\)",
         1,
     ),
+    "one of several at a rare value at the end": Row(
+        np.stack([in_chain(ZEROS, 1, 0), coins(1), coins(1)], axis=2),
+        known(1e-3, 3),
+        "ok ok ok",
+        "",
+    ),
+    "the step cannot move one": Row(
+        np.stack([ZEROS, coins(4)], axis=2),
+        known(0.3, 2),
+        "stuck ok",
+        r"'k' has elements that never moved in any chain, 'k\[a\]': though given everything else",
+        1,
+    ),
+    "free for a moment where a chain ended": Row(
+        np.stack([ZEROS, coins(4)], axis=2),
+        known(np.array([[0.3], [1e-9], [1e-9], [1e-9]]), 2),
+        "constant ok",
+        "",
+    ),
     "a chain left its first value once": Row(
         in_chain(ZEROS, 1, slice(0, 4)), None, "slow", "'k' changed only 1 time in all chains", 1
     ),
