@@ -1,6 +1,7 @@
 """Checks of arguments, for every layer: an error names the argument, what it must be, and what it is."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -32,7 +33,8 @@ def check_count(name: str, value: Any, least: int) -> None:
 def check_auto_or_count(name: str, value: Any, unit: str) -> None:
     """Raise a ValueError unless `value` is "auto" or a positive integer; `unit` is what it counts."""
     if not is_word(value, "auto") and not is_count(value, 1):
-        raise ValueError(f"{name} must be 'auto' or an integer of at least 1, {unit}, got {value!r}.")
+        meant = suggested(value, ["auto"])
+        raise ValueError(f"{name} must be 'auto' or an integer of at least 1, {unit}, got {value!r}.{meant}")
 
 
 def check_not_negative(name: str, value: Any) -> None:
@@ -45,11 +47,19 @@ def check_not_negative(name: str, value: Any) -> None:
         )
 
 
+def suggested(given: Any, known: Iterable[str]) -> str:
+    """Which of the `known` words a misspelt one may be, as the end of a message; else nothing."""
+    words = {word.lower(): word for word in known}
+    near = get_close_matches(given.lower(), words, 1) if isinstance(given, str) else []
+    return f" Did you mean {words[near[0]]!r}?" if near else ""
+
+
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Raise a ValueError unless `value` is one of the strings `choices`."""
     choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+        meant = suggested(value, choices)
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.{meant}")
 
 
 def check_switch(name: str, value: Any) -> None:
@@ -73,7 +83,18 @@ def check_entries(name: str, given: Any, known: Iterable[str]) -> None:
         raise TypeError(f"{name} must be a dictionary with some of {', '.join(known)}, got {given!r}.")
     for key in given or {}:
         if key not in known:
-            raise ValueError(f"{name} has no entry {key!r}; it has {', '.join(known)}.")
+            meant = suggested(key, known)
+            raise ValueError(f"{name} has no entry {key!r}; it has {', '.join(known)}.{meant}")
+
+
+def check_options(name: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError for the first of the `given` options that is not `known`; `name` is what has them."""
+    known = tuple(known)
+    for option in given:
+        if option not in known and not option.startswith("_"):
+            raise TypeError(
+                f"{name} has no option {option!r}; it has {', '.join(known)}.{suggested(option, known)}"
+            )
 
 
 # the ways to find differences that a user may ask for

@@ -22,7 +22,7 @@ from pymc_discrete.sampling.nuts import OPTIONS
 from pymc_discrete.sampling.options import nuts_options
 from pymc_discrete.sampling.precision import check_precision, precision
 from pymc_discrete.sampling.program import ChainState, Program
-from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.sampling.progress import Progress, check_bar
 from pymc_discrete.sampling.seeds import new_seed, seed_of
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
@@ -122,6 +122,7 @@ def log_evidence(
     ...     found = pmd.log_evidence()  # doctest: +SKIP
     """
     check_count("chains", chains, 2)
+    check_bar(progressbar)
     if not is_word(temperatures, "auto"):
         check_count("temperatures", temperatures, 2)
     check_switch("exact", exact)

@@ -20,6 +20,7 @@ from pymc_discrete.flows.paths import PATHS
 from pymc_discrete.flows.sources import SOURCES
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.learning.fit import fit
+from pymc_discrete.sampling.progress import check_bar
 from pymc_discrete.sampling.seeds import new_seed, seed_of
 from pymc_discrete.targets.blocks import model_of
 from pymc_discrete.targets.space import Space
@@ -107,6 +108,7 @@ def fit_flow(
     for name, value in (("steps", steps), ("iterations", iterations), ("batch", batch)):
         check_count(name, value, 1)
     check_count("pairs", pairs, 2)
+    check_bar(progressbar)
     check_choice("path", path, PATHS)
     check_choice("source", source, SOURCES)
     model = model_of(model, vars)

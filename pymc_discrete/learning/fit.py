@@ -21,7 +21,7 @@ from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
 from pymc_discrete.sampling.fingerprint import checksum
 from pymc_discrete.sampling.lock import held
-from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.sampling.progress import Progress, check_bar
 from pymc_discrete.targets.jax_settings import default_settings
 
 KINDS = {
@@ -198,6 +198,7 @@ def fit(
         ("seed", seed, 0),
     ):
         check_count(name, value, least)
+    check_bar(progressbar)
     penalties = {"l1": l1, "group_l1": group_l1}
     for name, penalty in {**penalties, "energy_l2": energy_l2}.items():
         check_not_negative(name, penalty)

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Sequence
-from difflib import get_close_matches
 from os import PathLike
 from typing import Any
 
 import pymc as pm
 
-from pymc_discrete.checks import check_choice, check_count, check_entries, check_switch, is_number
+from pymc_discrete.checks import check_choice, check_count, check_entries, check_switch, is_number, suggested
+from pymc_discrete.sampling.progress import check_bar
 from pymc_discrete.targets.names import shown
 
 DTYPES = ("float64", "float32")
@@ -28,7 +28,7 @@ REFUSED = {
     "jitter_max_retries": "Starts are drawn again until they are possible; leave it out.",
     "trace": "Draws go to memory, or to a folder with checkpoint=.",
     "keep_warning_stat": "There is no such statistic; leave it out.",
-    "progressbar_theme": "progressbar= is True or False.",
+    "progressbar_theme": "The bar has PyMC's own colours; leave it out.",
     "quiet": "Pass progressbar=False, and silence the logger 'pymc'.",
     "backend": "The backend is JAX; leave it out.",
     "compile_kwargs": "The model is compiled by JAX; leave it out.",
@@ -42,8 +42,7 @@ def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
             raise TypeError(f"pmd.sample has no {name}=. {REFUSED[name]}")
         if name in inspect.signature(pm.sample).parameters:
             raise TypeError(f"pmd.sample has no {name}=; pm.sample does.")
-        near = get_close_matches(name, known, 1)
-        meant = f" Did you mean {near[0]}=?" if near else ""
+        meant = suggested(name, known)
         raise TypeError(
             f"pmd.sample has no option {name!r}.{meant} Options of a step are given to the step: "
             "step=pmd.AutoStep(...)."
@@ -59,6 +58,7 @@ def check(
     callback: Any,
     checkpoint: Any,
     model: Any,
+    progressbar: Any,
 ) -> None:
     """Refuse invalid arguments of `sample` before any computation.
 
@@ -78,6 +78,7 @@ def check(
     if not is_number(target_accept) or not 0 < float(target_accept) < 1:
         raise ValueError(f"target_accept must be between 0 and 1, got {target_accept!r}.")
     check_choice("dtype", dtype, DTYPES)
+    check_bar(progressbar)
     if not return_inferencedata:
         raise ValueError(
             "return_inferencedata must be True: pmd.sample keeps no MultiTrace. The DataTree holds the same "

@@ -4,6 +4,7 @@ import io
 from contextlib import ExitStack
 from typing import Any, Self
 
+import numpy as np
 from pymc.progress_bar import CustomProgress, default_progress_theme
 from rich.console import Console
 from rich.live import Live
@@ -19,18 +20,33 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from pymc_discrete.checks import suggested
 from pymc_discrete.steps.compiling import being_compiled
 from pymc_discrete.waiting import watched
 
+# what `pm.sample` takes for progressbar= beside True and False; there is one bar here, and all show it
+BARS = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
+# The bar itself is shown in terminals that are wider than this, up to so many columns: the text comes first.
+TEXT, WIDEST = 90, 40
 # how the bar stands in the page of a notebook
 HTML = '<pre style="white-space: pre; overflow-x: auto; line-height: normal">{code}</pre>'
 
 
+def check_bar(progressbar: Any) -> None:
+    """Raise a ValueError unless `progressbar` is what `pm.sample` takes for it."""
+    if isinstance(progressbar, bool | np.bool_) or (isinstance(progressbar, str) and progressbar in BARS):
+        return
+    raise ValueError(
+        f"progressbar must be True, False, or, as in pm.sample, one of {', '.join(map(repr, BARS))}, got "
+        f"{progressbar!r}.{suggested(progressbar, BARS)}"
+    )
+
+
 class Doing(ProgressColumn):
-    """What is being compiled, with the seconds, or else the text of the task."""
+    """What is being compiled, with the seconds, or else the text of the task; cut where it is too long."""
 
     def render(self, task: Task) -> Text:
-        return Text(being_compiled() or task.fields["text"])
+        return Text(being_compiled() or task.fields["text"], no_wrap=True, overflow="ellipsis")
 
 
 def on_paper(width: int) -> Console:
@@ -101,7 +117,7 @@ class Progress:
             console = on_paper(console.width)
         self._bar = CustomProgress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            *([BarColumn(min(WIDEST, console.width - TEXT))] if console.width > TEXT else []),
             TaskProgressColumn(),
             Doing(),
             TimeRemainingColumn(),

@@ -69,7 +69,7 @@ def sample(
     var_names: Sequence[str] | None = None,
     thin: int = 1,
     discard_tuned_samples: bool = True,
-    progressbar: bool = True,
+    progressbar: bool | str = True,
     devices: Sequence[jax.Device] | None = None,
     dtype: str = "float64",
     chunk: int | str = "auto",
@@ -125,7 +125,8 @@ def sample(
         acceptances, sums of n_steps, whether any diverged.
     discard_tuned_samples : bool
         False keeps the tuning draws in the groups warmup_posterior and warmup_sample_stats.
-    progressbar : bool
+    progressbar : bool or str
+        Words that `pm.sample` takes, such as "split", show the one bar that there is.
     devices : list of jax.Device, optional
         The devices that the chains are spread over; by default as many of `jax.devices()` as divide the
         chains evenly, those of all processes where `jax.distributed` was initialised. If a CPU is the only
@@ -192,7 +193,7 @@ def sample(
         int(n) if isinstance(n, np.integer) else n for n in (draws, tune, chains, thin)
     )
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
-    check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model)
+    check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model, progressbar)
     nuts = nuts_options(nuts, OPTIONS)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)

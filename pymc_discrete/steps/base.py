@@ -19,6 +19,7 @@ from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_discrete.checks import check_options
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, raise_not_finite
 from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of
@@ -122,10 +123,7 @@ class JaxStep(BlockedStep):
         TypeError
             For the first unknown option.
         """
-        known = cls.option_names()
-        for name in options:
-            if name not in known and not name.startswith("_"):
-                raise TypeError(f"{cls.__name__} has no option {name!r}; it has {', '.join(known)}.")
+        check_options(cls.__name__, options, cls.option_names())
 
     @classmethod
     def option_names(cls) -> list[str]:

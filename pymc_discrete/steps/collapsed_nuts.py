@@ -1,6 +1,7 @@
 """`CollapsedNUTS`: PyMC's NUTS with discrete variables summed out, within `pm.sample`."""
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.util import get_random_generator
 
+from pymc_discrete.checks import check_options
 from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.fork import refuse_after_fork
@@ -82,6 +84,8 @@ class CollapsedNUTS(NutsInJax):
     """
 
     def __new__(cls, vars: Any = None, **options: Any) -> Any:
+        names = inspect.signature(CollapsedNUTS.__init__).parameters
+        check_options("CollapsedNUTS", options, [n for n in names if n not in ("self", "vars")])
         if not options.get("blocked", True):
             raise ValueError("CollapsedNUTS moves all of its variables together: leave out blocked=False.")
         if options.get("integrate") is not None:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pymc as pm
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.checks import check_options
 from pymc_discrete.targets.blocks import known_names, model_of, unknown, value_name
 
 CUSTOM = "custom"
@@ -62,7 +63,9 @@ class CustomStep:
         init: Callable[[dict[str, Any]], Any] | None = None,
         *,
         model: pm.Model | None = None,
+        **options: Any,
     ):
+        check_options("CustomStep", options, ("vars", "step", "init", "model"))
         self.model = model_of(model, vars, type(self).__name__)
         for name, function in (("step", step), ("init", init)):
             if function is not None and not callable(function):

@@ -17,7 +17,7 @@ from xarray import DataTree
 from pymc_discrete.checks import check_count
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.random import key_of
-from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.sampling.progress import Progress, check_bar
 from pymc_discrete.sampling.seeds import seed_of
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, model_of
@@ -220,6 +220,7 @@ def fit_energy_posterior(
         ("n_steps", 1 if n_steps == "auto" else n_steps),
     ):
         check_count(name, value, 2 if name == "chains" else 1)
+    check_bar(progressbar)
     model = model_of(model)
     with all_in_jax("pmd.fit_energy_posterior"):
         names, density, start = block_of_all(model)

@@ -2,15 +2,19 @@
 
 import io
 import re
+from typing import get_args
 
 import nbclient
 import nbformat
+import numpy as np
 import pymc as pm
 import pytest
+from pymc.progress_bar import default_progress_theme
+from pymc.progress_bar.progress import ProgressBarOptions
 from rich.console import Console
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.progress import Progress
+from pymc_discrete.sampling.progress import Progress, check_bar
 from pymc_discrete.steps.compiling import announced, being_compiled
 
 
@@ -43,6 +47,55 @@ def test_the_bar_of_a_run(monkeypatch):
     assert re.search(r"preparing the model|compiling", text)
     assert re.search(r"compiling the chains: NUTS for 'mu'; BlockGibbs for 'z'.*, \d+ s", text)
     assert re.search(r"sampling, [\d,]+ draws/s, 0 divergences, accept", text)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_bar_has_one_line(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    bar = Progress(2_000_000, 128, shown=True)
+    paper = Console(file=io.StringIO(), width=width, theme=default_progress_theme)
+    with bar:
+        bar.divergences = 10_000
+        bar.advance(1000, 0.01, {"diverging": np.zeros(2), "acceptance_rate": np.ones(2)}, tuning=False)
+        with paper.capture() as captured:
+            paper.print(bar._bar.get_renderable())
+    lines = captured.get().rstrip().splitlines()
+    assert len(lines) == 1
+    assert "128 chains" in lines[0]
+    assert "sampling, 12,800,000 draws/s" in lines[0] or width < 80
+
+
+def test_what_the_bar_is_asked_for():
+    for word in (True, False, np.True_, *get_args(ProgressBarOptions)):
+        check_bar(word)
+    with pm.Model() as model:
+        pm.Bernoulli("z", 0.3)
+    for call in (pmd.sample, pmd.fit_flow, pmd.log_evidence):
+        with pytest.raises(
+            ValueError, match=r"progressbar must be True, False, or, as in pm\.sample, one of"
+        ):
+            call(model=model, progressbar="fancy")
+    with pytest.raises(ValueError, match=r"got 'splt'\. Did you mean 'split'\?"):
+        check_bar("splt")
+
+
+def test_misspelt_options():
+    with pm.Model():
+        pm.Bernoulli("z", 0.3)
+        for call, message in (
+            (lambda: pmd.sample(chians=2), r"no option 'chians'\. Did you mean 'chains'\?"),
+            (lambda: pmd.sample(dtype="flaot32"), r"Did you mean 'float32'\?"),
+            (lambda: pmd.sample(nuts={"max_tree_depth": 5}), r"Did you mean 'max_treedepth'\?"),
+            (lambda: pmd.BlockGibbs(transition=2), r"Did you mean 'transitions'\?"),
+            (lambda: pmd.BlockGibbs(transitions="atuo"), r"Did you mean 'auto'\?"),
+            (lambda: pmd.BlockGibbs(differences="Exact"), r"Did you mean 'exact'\?"),
+            (lambda: pmd.PathAuxiliary(balancng="sqrt"), r"Did you mean 'balancing'\?"),
+            (lambda: pmd.AutoStep(windw=2), r"Did you mean 'window'\?"),
+            (lambda: pmd.CollapsedNUTS(target_acept=0.9), r"Did you mean 'target_accept'\?"),
+            (lambda: pmd.CustomStep("z", step=len, intit=len), r"Did you mean 'init'\?"),
+        ):
+            with pytest.raises((TypeError, ValueError), match=message):
+                call()
 
 
 def test_a_saved_notebook_has_the_last_state_of_the_bar():
