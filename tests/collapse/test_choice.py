@@ -272,3 +272,18 @@ def test_with_32_bits_nothing_is_summed_out(caplog):
     assert any("Not summed out: 'N'" in t and 'dtype="float64"' in t for t in messages(caplog))
     with pytest.raises(ValueError, match=r"got 'N'. To sum out 'N' alone: collapse=..N"):
         check_collapse("N", "float64", model)
+
+
+def test_what_joins_too_many_sites_is_refused_before_it_is_made(monkeypatch, caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        left, counts = 300, []
+        for t in range(10):
+            counts.append(f"caught{t}")
+            left = left - pm.Binomial(f"caught{t}", left, p)
+            pm.Binomial(f"seen{t}", left, 0.1, observed=20 - t)
+    monkeypatch.setattr(choice, "Collapsed", None)
+    assert choice.chosen(model, counts, ["p_logodds__"], model.initial_point()) is None
+    (said,) = [t for t in messages(caplog) if t.startswith("Not summed out")]
+    assert "joins too many" in said
