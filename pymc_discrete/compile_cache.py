@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 import platform
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,6 +53,12 @@ def use_disk_cache() -> None:
     try:
         # JAX runs the programs in this folder, so nobody else may write to it
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if why := open_to_others(path):
+            _log.warning(
+                f"No compiled programs are kept on disk: {why}, and programs that are there would be run. "
+                f"Mend that, or name another folder by {SETTING}."
+            )
+            return
         trim(path, LIMIT)
     except OSError as error:
         _log.debug(f"No compiled programs are kept on disk: {error}")
@@ -62,6 +69,22 @@ def use_disk_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", str(path))
     if jax.config.jax_persistent_cache_min_compile_time_secs == DEFAULT_SHORTEST:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST)
+
+
+def open_to_others(path: Path) -> str:
+    """Why another user may write to a folder, or have written to it; nothing if none may."""
+    if not hasattr(os, "getuid"):  # on Windows a folder of the user's is the user's
+        return ""
+    status = path.stat()
+    if status.st_uid != os.getuid():
+        return f"{path} belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"other users may write to {path}"
+    for above in path.resolve().parents:
+        mode = above.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:  # with this bit nobody may rename it, as in /tmp
+            return f"other users may write to {above}, and put another folder in its place"
+    return ""
 
 
 def trim(path: Path, limit: int) -> None:

@@ -1,10 +1,12 @@
 """Compiled programs on disk, in processes of their own."""
 
 import os
+import re
 
+import jax
 import pytest
 
-from pymc_discrete.compile_cache import trim
+from pymc_discrete.compile_cache import SETTING, open_to_others, trim, use_disk_cache
 from tests.tools.processes import output_of, run_python, start_python
 
 RUN = """
@@ -79,3 +81,39 @@ def test_the_oldest_files_are_deleted_beyond_the_limit(tmp_path):
     (tmp_path / "of XLA").mkdir()
     trim(tmp_path, 250)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["3-cache", "4-cache", "of XLA"]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="users and modes are those of POSIX")
+@pytest.mark.parametrize(
+    ("mode", "of", "why"),
+    [
+        (0o700, ".", ""),
+        (0o755, ".", ""),
+        (0o770, ".", "other users may write to .*cache"),
+        (0o707, ".", "other users may write to .*cache"),
+        (0o777, "..", "other users may write to .*above, and put another folder in its place"),
+        (0o1777, "..", ""),
+    ],
+)
+def test_a_folder_that_others_can_write_to(tmp_path, mode, of, why):
+    folder = tmp_path / "above" / "cache"
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / of).resolve().chmod(mode)
+    assert re.fullmatch(why, open_to_others(folder))
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="users and modes are those of POSIX")
+def test_a_folder_of_another_user(tmp_path, monkeypatch, caplog):
+    """It is not used, and one line says so."""
+    monkeypatch.setenv(SETTING, str(tmp_path))
+    user, before = os.getuid(), jax.config.jax_compilation_cache_dir
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        use_disk_cache()
+        assert not jax.config.jax_compilation_cache_dir
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    (record,) = caplog.records
+    said = "belongs to another user, and programs .* would be run.* PYMC_DISCRETE_CACHE"
+    assert re.search(said, record.message)
