@@ -1,6 +1,7 @@
 """What pages say of the code is what the code says."""
 
 import importlib.util
+import json
 import re
 import tomllib
 from types import SimpleNamespace
@@ -61,6 +62,24 @@ def test_pages_that_are_a_section_by_themselves_have_no_list_of_it():
     conf = script("conf")
     alone = {page for page in toctree("index") if not toctree(page) and page != "docs/api"}
     assert alone == {page for page in conf.html_sidebars if page.startswith("docs/")}
+
+
+def test_every_page_of_the_gallery_has_a_picture_in_its_index():
+    text = (ROOT / "docs/gallery/index.md").read_text()
+    rows = re.findall(r"^\| \[!\[\]\((\S+)\)\]\((\w+)\.md\) \| \[.*?\]\((\w+)\.md\)", text, re.MULTILINE)
+    assert [page for _, page, _ in rows] == [page for _, _, page in rows] == toctree("docs/gallery/index")
+    assert [*script("draw_gallery").FIGURES] == toctree("docs/gallery/index")
+    for picture, _, _ in rows:
+        assert (ROOT / "docs/gallery" / picture).stat().st_size < 60_000
+
+
+def test_the_menu_of_versions():
+    found = script("versions").entries(["0.2.0", "0.10.0", "0.9.1"])
+    assert [one["version"] for one in found] == ["dev", "0.10.0", "0.9.1", "0.2.0"]
+    assert [one["version"] for one in found if one.get("preferred")] == ["0.10.0"]
+    assert found[2]["url"].endswith(".github.io/pymc-discrete/0.9.1/")
+    # before a release the site has what it writes
+    assert json.loads((ROOT / "docs/_static/switcher.json").read_text()) == script("versions").entries([])
 
 
 def test_a_page_that_fails_is_an_error_of_the_build_and_not_its_end():
