@@ -167,12 +167,15 @@ def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
     """(elements,) bool, elements that moved too rarely for their shares to mean anything, whatever ESS says.
 
     A variable of one element of which no chain came back to a value that it had left: nothing tells how long
-    it stays there. (Of many elements some are at a rare value where a chain begins or ends.) Or an element
+    it stays there; or one that moved a few times in all, where nothing else is known of it. (Of many elements
+    some have a rare value now and then, or where a chain begins or ends.) Or an element
     that a continuous variable holds where the chains ended, in all of them: it goes from mode to mode, a few
     times in all.
     """
     moved = (movement.moves > 0).any(axis=0)
-    few = (movement.moves.max(axis=0) <= 1) & (movement.moves.shape[1] == 1)
+    unknown = known is None or known.probability is None
+    few = (movement.moves.max(axis=0) <= 1) | (movement.seldom & unknown)
+    few &= movement.moves.shape[1] == 1
     if known is not None and known.probability is not None:
         held = (np.nan_to_num(known.probability, nan=1.0) * movement.draws < FEW).all(axis=0)
         few |= known.is_alone & held & movement.seldom

@@ -278,10 +278,13 @@ def changed_a_few_times(run: Run, name: str, rare: np.ndarray) -> str:
     found = run.judged[name]
     times = int(found.movement.moves[:, rare].sum(axis=0).max())
     which = names_of(run, name, rare)
+    cannot = ""
+    if found.known is not None and found.known.probability is not None and found.known.is_alone.any():
+        cannot = f", and where they ended {'it cannot' if rare.sum() == 1 else 'they cannot'}"
+    often = f"{times} time{'s' * (times > 1)} in all chains{cannot}"
     return (
-        f"{which} changed only {times} time{'s' * (times > 1)} in all chains, and where they ended "
-        f"{'it cannot' if rare.sum() == 1 else 'they cannot'}: whatever R-hat and ESS are, the shares of the "
-        f"values are not those of the posterior. {of_modes(run, [name], bool(len(rare) > 1))}."
+        f"{which} changed only {often}: whatever R-hat and ESS are, the shares of the values are not those "
+        f"of the posterior. {of_modes(run, [name], bool(len(rare) > 1))}."
     )
 
 

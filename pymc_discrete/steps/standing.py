@@ -357,7 +357,7 @@ def of_models(name: str, known: Leaving) -> str:
         several = len(known.unused) > 1
         does, wanders = ("do", "wander over their priors") if several else ("does", "wanders over its prior")
         unused = (
-            f"{shown(known.unused)} {does} not enter the likelihood where chain 0 ended and {wanders}: "
+            f"{shown(known.unused)} {does} not enter the likelihood where a chain ended and {wanders}: "
             f"{name} chooses among models. "
         )
     return (
