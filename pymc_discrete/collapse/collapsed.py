@@ -9,7 +9,7 @@ sites of the part are drawn before anything else moves, since theta was moved wi
 values. Then all sites are drawn once more given theta, one after another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -191,11 +191,11 @@ class Collapsed:
         return xp.concatenate([xp.zeros((*lead, 0), int), *found], axis=-1)
 
     # ------------------------------------------------------------ pure JAX functions
-    def context(self, point: dict[str, Any]):
+    def context(self, point: Mapping[str, Any]):
         """The context of the density at a point of the other variables' value variables, and its numbers."""
         return self.density.without_parts(self.inputs(point))
 
-    def inputs(self, point: dict[str, Any]) -> list[Any]:
+    def inputs(self, point: Mapping[str, Any]) -> list[Any]:
         """The inputs of `context`, from which the density's own context is prepared."""
         read = iter(self._read(*(point[str(v.name)] for v in self._values)))
         others = self.density.graph.others

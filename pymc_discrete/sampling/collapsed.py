@@ -112,7 +112,10 @@ class CollapsedBlock(Block):
 
     def _inputs(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The inputs of the context of what is summed out, at a point {variable: value}."""
-        return [np.asarray(a) for a in self.collapsed.inputs(self.points.packed(point) | self.numbers)]
+        return [
+            np.asarray(a)
+            for a in self.collapsed.inputs(self.points.by_name(self.points.packed(point) | self.numbers))
+        ]
 
     # ------------------------------------------------------------ before the chains
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
@@ -152,7 +155,7 @@ class CollapsedBlock(Block):
         stretches = self.collapsed.drawn_stretches(key_stretch, now, state.usual, t == 0)
         new, nuts, stats = self.nuts.draw(key_nuts, t, point | {STRETCHES: stretches}, state.nuts)
         del new[STRETCHES]
-        context = self.collapsed.context(new)
+        context = self.collapsed.context(self.points.by_name(new))
         total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, stretches)
         # a start may be impossible, with nothing possible in its stretch: then the chain stays
         possible = total > -jnp.inf
