@@ -14,7 +14,7 @@ from pymc_discrete.targets.structure import reads
 from tests.tools.random_checks import LeftOut, check_model
 from tests.tools.random_models import random_model
 
-MODELS, PIECE = 120, 20
+MODELS, PIECE = 80, 20
 SUMMED = 4  # of so many models the discrete unknowns of one are summed out, too
 
 
