@@ -14,7 +14,7 @@ from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import AND, LT, NEQ, OR, Switch
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
@@ -100,6 +100,7 @@ def logp_graph(
         if equal is not None and (t, c) in equal
     }
     refuse_random(list(zip(labels, raw, strict=True)))
+    refuse_single_increments(list(zip(labels, raw, strict=True)))
     shared = [(v, v.get_value()) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
     # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
     typed = {
@@ -385,6 +386,24 @@ def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[
 
 # {model: (what its log density is made of, its terms)}, the cache of `terms_of`
 _terms: weakref.WeakKeyDictionary[pm.Model, tuple[list[Any], list[Variable]]] = weakref.WeakKeyDictionary()
+
+
+def refuse_single_increments(terms: list[tuple[str, Variable]]) -> None:
+    """Refuse increments that count an element once, which PyTensor's version for JAX does not.
+
+    Raises
+    ------
+    NotImplementedError
+    """
+    for name, term in terms:
+        for v in ancestors([term]):
+            op: Any = None if v.owner is None else v.owner.op
+            if getattr(op, "ignore_duplicates", False) and not op.set_instead_of_inc:
+                raise NotImplementedError(
+                    f"The log density of {name!r} has an increment with ignore_duplicates=True, which adds "
+                    "to an element once however often it is selected; in JAX it would add each time. Write "
+                    "x[index].set(x[index] + y)."
+                )
 
 
 def refuse_random(terms: list[tuple[str, Variable]]) -> None:
