@@ -5,16 +5,18 @@ rate), nearly determines that unknown and is nearly determined by it: drawn in t
 
 Labels whose own probabilities are unknown, such as the weights of a mixture or an occupancy that covariates
 explain, are tied to these: the labels say what the weights are, and the other way round. A sum over labels
-that are independent given all else takes about as many times the work as there are kinds, and is made where
-that is cheap. Where two or more parameters of each component are unknown as well, such as means and standard
-deviations, the tie is stronger (a component that is wide draws in more points, and so remains wide), and a
-sum may cost more. Labels and switches of known probability are mostly known given the rest, and mix well.
+that are independent given all else, or depend on one another in small groups, takes a few times the work and
+is made where that is cheap. Where two or more parameters of each component are unknown as well, such as means
+and standard deviations, the tie is stronger (a component that is wide draws in more points, and so remains
+wide), and a sum may cost more. Labels and switches of known probability are mostly known given the rest, and
+mix well.
 
 Coefficients that are integrated out while sites move (`integrals.choice`) tie nothing.
 """
 
 import logging
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from pymc_discrete.collapse.collapsed import SHORTEST, Collapsed
 from pymc_discrete.collapse.elements import refuse_many_states
@@ -51,6 +55,7 @@ DEAREST = 64.0
 # The same for labels that are tied to their probabilities alone. An evaluation with a sum over five kinds
 # takes three to four times as long, and labels that the data make all but certain gain nothing.
 DEAREST_OF_WEIGHTS = 8.0
+LARGEST_GROUP = 8  # of labels that depend on one another given all else, where these are summed out
 
 
 def chosen(
@@ -182,7 +187,7 @@ def tied_counts(
 def tied_labels(
     density: ModelDensity, moved: Sequence[str]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Labels that are independent given all else, and the variables among `moved` that they are tied to.
+    """Labels, alone or in small groups given all else, and the variables among `moved` that they are tied to.
 
     Returns
     -------
@@ -191,7 +196,7 @@ def tied_labels(
     """
     graph, space = density.graph, density.space
     nominal = {m.name for m in space.members if m.size > 1 and is_label(space, m)}
-    nominal -= joined_with_one_another(density, nominal)
+    nominal -= in_large_groups(density, nominal)
     labels: dict[str, list[str]] = {}
     weighted: dict[str, list[str]] = {}
     for v in graph.values:
@@ -211,17 +216,29 @@ def tied_labels(
     return labels, weighted
 
 
-def joined_with_one_another(density: ModelDensity, names: set[str]) -> set[str]:
-    """Those of the named variables of which a site enters an element of a term together with another one."""
+def in_large_groups(density: ModelDensity, names: set[str]) -> set[str]:
+    """Those of the named variables of which a site depends on many others of them, given all else.
+
+    The skills of each of many persons are small groups; the states of a chain are a large one, as is a vector
+    that one term reads as a whole. Of few groups, too, a joint draw is as good as a sum (see `at_once`).
+    """
     space, plan = density.space, density.plan
     among, of_site = np.zeros(space.d, bool), np.array([name for name, _ in space.sites], object)
     for m in space.members:
         among[m.start : m.start + m.size] = m.name in names
-    joined = np.zeros(space.d, bool)
+    pairs = [np.zeros((0, 2), int)]
     for term in plan.sparse:
         sites = plan.dependence.sparse(term.var)
-        here = (sites >= 0) & among[sites]
-        joined[sites[here & (here.sum(axis=1, keepdims=True) > 1)]] = True
+        for one, other in combinations(range(sites.shape[1]), 2):
+            pair = sites[:, [one, other]]
+            pairs.append(pair[(pair >= 0).all(axis=1) & among[pair].all(axis=1)])
+    joined = np.concatenate(pairs)
+    graph = coo_array((np.ones(len(joined)), joined.T), shape=(space.d, space.d))
+    _, group = connected_components(graph, directed=False)
+    size = np.bincount(group)
+    together = size[group] > 1
+    groups = len(np.unique(group[together]))
+    large = together & (size[group] > min(LARGEST_GROUP, groups))
     above = set(ancestors([term.var for term in plan.dense]))
     dense = {
         name
@@ -229,7 +246,7 @@ def joined_with_one_another(density: ModelDensity, names: set[str]) -> set[str]:
         if v in above
         for name in density.graph.groups.get(v, [str(v.name)])
     }
-    return names & {*of_site[joined], *dense}
+    return names & {*of_site[large], *dense}
 
 
 def is_label(space: Space, member: Member) -> bool:

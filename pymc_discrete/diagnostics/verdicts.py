@@ -139,7 +139,7 @@ def verdicts(
         apart &= [not all(by_chance(p, draws, FEW / draws) for p in each) for each in known.probability.T]
     mixes = (rhat <= RHAT) & (ess >= EACH * len(begin)) & ~too_few_moves(movement, known)
     found = np.where(mixes, "ok", "slow").astype(object)
-    found[stuck_chains(movement).any(axis=0) & ~still] = "stuck"
+    found[stuck_chains(movement, known).any(axis=0) & ~still] = "stuck"
     found[apart] = "apart"
     if switch:
         found[found == "slow"] = "labels"
@@ -151,16 +151,20 @@ def verdicts(
     return found.astype(str)
 
 
-def stuck_chains(movement: Movement) -> np.ndarray:
+def stuck_chains(movement: Movement, known: Leaving | None) -> np.ndarray:
     """(chains, elements) bool, chains in which an element stood still though it moved in others.
 
     It is no coincidence where the others moved in so many of their stretches that one would stand still in
-    all of its own with a probability below e^-7. Moves in clumps shorter than a stretch count once.
+    all of its own with a probability below e^-7, of any of the elements. Moves in clumps shorter than a
+    stretch count once. What is summed out is drawn anew each time, and stands still by chance only.
     """
     immobile = movement.moves == 0
+    if known is not None and known.summed:
+        return np.zeros_like(immobile)
     of_others = STRETCHES * (~immobile).sum(axis=0)
     without = (of_others - movement.stretches.sum(axis=0) + 1) / (of_others + 2)
-    return immobile & (STRETCHES * np.log(without) < -CHANCE) & (movement.draws >= FEWEST)
+    least = CHANCE + np.log(max(immobile.shape[1], 1))
+    return immobile & (STRETCHES * np.log(without) < -least) & (movement.draws >= FEWEST)
 
 
 def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:

@@ -372,7 +372,7 @@ def still_elements(run: Run, name: str, found: Judged) -> list[str]:
             f"disagrees between chains: {they} never moved within a chain and {differ} from chain to chain. "
             f"{of_modes(run, [name], of > 1)}."
         )
-    in_chains = stuck_chains(found.movement) & (words == "stuck")
+    in_chains = stuck_chains(found.movement, found.known) & (words == "stuck")
     if in_chains.any():
         never = np.flatnonzero(in_chains.any(axis=1))
         which = ", ".join(map(str, never[:SHOWN])) + (", ..." if len(never) > SHOWN else "")

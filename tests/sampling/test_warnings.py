@@ -13,7 +13,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.summary import Judge
-from pymc_discrete.diagnostics.verdicts import VERDICTS
+from pymc_discrete.diagnostics.verdicts import VERDICTS, Movement, stuck_chains
 from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.nuts import OPTIONS, Edge, NutsBlock
 from pymc_discrete.sampling.points import Points
@@ -565,6 +565,21 @@ def test_the_log_the_table_and_the_plot_agree(name, log):
     assert list(pmd.summary(tree)["verdict"]) == row.verdicts.split()
     assert Judge(tree).of("k").suspect.sum() == row.suspect
     assert set(row.verdicts.split()) <= VERDICTS
+
+
+def test_a_chain_stands_still_by_chance():
+    """Where it is one of very many elements, or is drawn anew in each draw, as what is summed out is."""
+    one = np.array([[0], [0], [0], [10]])  # in how many stretches it moved, in each chain
+    few = np.where(np.arange(4)[:, None] == 3, 7, np.zeros((4, 2500), int))
+
+    def stuck(stretches, known):
+        movement = Movement(np.zeros_like(stretches), stretches, stretches, 1000)
+        return stuck_chains(movement, known).any(axis=0)
+
+    assert stuck(one, None).all()
+    assert not stuck(one, known(0.3, summed=True)).any()
+    assert stuck(few[:, :1], None).all()
+    assert not stuck(few, None).any()
 
 
 def test_every_verdict_has_a_row():

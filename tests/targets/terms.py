@@ -18,6 +18,9 @@ BAND = np.tri(20, 20, 1, bool) & ~np.tri(20, 20, -1, bool)
 COUNTS = R.integers(0, 3, size=(7, 20))
 
 
+ASKED = pt.constant(np.eye(4, 5, dtype=int) + np.eye(4, 5, 1, dtype=int))
+
+
 SPARSE = sparse.csr_matrix(
     np.where(BAND, R.normal(size=(20, 20)), 0) * (np.arange(20) != 3)[:, None]
 )  # a row of zeros
@@ -65,6 +68,13 @@ GRAPHS = {
         pt.constant(X[0])[pt.argsort(x.reshape((4, 5)), axis=0, stable=True)] * X[:4, :5]
     ).sum(),
     "counts of values": lambda x: pt.tanh(0.3 * pt.bincount(x + 2 * x[0], minlength=4)).sum(),
+    "exponents and factors of 0": lambda x: pt.tanh(
+        0.3 * pt.prod(x.reshape((1, 4, 5)) ** ASKED, axis=-1)
+        + pt.prod(1 - ASKED + ASKED * x[:5], axis=-1)
+        + pt.switch(ASKED, x[5:10], -1).max(axis=-1)
+        + pt.any(pt.or_(pt.eq(x[10:15], 1), pt.eq(ASKED, 0)), axis=-1)
+        + 0.7 * pt.log(as_float(x[15:]) * ASKED + ASKED).max(axis=-1)
+    ).sum(),
     "a sparse matrix": lambda x: pt.tanh(ps.structured_dot(SPARSE, as_float(x)[:, None])).sum(),
     "a sparse matrix of integers, from the right": lambda x: (
         -pt.sqr(ps.dot(x[None], SPARSE.astype(int).T) - 1.0).sum()

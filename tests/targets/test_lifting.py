@@ -190,6 +190,31 @@ def built(build):
     return model, step
 
 
+ASKED = np.eye(4, 5, dtype=int) + np.eye(4, 5, 1, dtype=int)  # two skills for each item
+
+
+@pytest.mark.parametrize(
+    "able",
+    [
+        lambda a: pt.prod(a[:, None] ** ASKED, axis=-1),
+        lambda a: pt.prod(a[:, None] ** (1.0 * ASKED), axis=-1),
+        lambda a: pt.prod(1 - ASKED + ASKED * a[:, None], axis=-1),
+        lambda a: pt.switch(ASKED, a[:, None], 1).min(axis=-1),
+        lambda a: pt.all(pt.eq(a[:, None], 1) | (ASKED == 0), axis=-1),
+        lambda a: pt.any(pt.eq(a[:, None], 0) & (ASKED == 1), axis=-1),
+        lambda a: pt.eq(pt.dot(a, ASKED.T), ASKED.sum(axis=1)),
+    ],
+)
+def test_what_a_constant_decides_is_not_read(able):
+    """An answer depends on the skills that its item asks for, and not on those with an exponent of 0."""
+    with pm.Model() as model:
+        a = pm.Bernoulli("a", 0.4, shape=(3, 5))
+        pm.Bernoulli("y", p=0.2 + 0.6 * able(a), observed=R.integers(0, 2, (3, 4)))
+    density = pmd.target_from_model(model).density
+    assert density.plan.dependence.of(dict(density.graph.terms)["y"]).shape == (12, 2)
+    compare(model, ["a"])
+
+
 @pytest.mark.parametrize("build", MODELS, ids=[b.__name__ for b in MODELS])
 @pytest.mark.by_default("shared_factor", "along_an_axis", "of_matrices")
 def test_exact_and_on_the_right_step(build):

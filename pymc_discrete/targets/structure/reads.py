@@ -4,6 +4,7 @@ A rule for another Op is a function registered with `@elements_of.register`. An 
 to read all of its inputs for every element of its output, which is correct and only costs more.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,24 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
-from pytensor.scalar.basic import AND, EQ, GE, GT, LE, LT, NEQ, OR, XOR, Identity, Invert, Switch
+from pytensor.scalar.basic import (
+    AND,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NEQ,
+    OR,
+    XOR,
+    Cast,
+    Identity,
+    Invert,
+    Mul,
+    Pow,
+    ScalarOp,
+    Switch,
+)
 from pytensor.tensor.basic import (
     Alloc,
     ExtractDiag,
@@ -42,6 +60,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
+from pymc_discrete.targets.graph.bounds import is_whole
 from pymc_discrete.targets.graph.integers import is_integer_log_gamma, log_gamma
 from pymc_discrete.targets.graph.logp_graph import LogpGraph, adds_up
 
@@ -114,15 +133,54 @@ SELECTORS = (AND, EQ, GE, GT, LE, LT, NEQ, OR, XOR, Invert, Identity)
 def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     shape = graph.shape(node.outputs[0])
     n_out = int(np.prod(shape))
+    unread = without_effect(op.scalar_op, node.inputs)
     reads: list[np.ndarray | None] = []
-    for i in node.inputs:
+    for j, i in enumerate(node.inputs):
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
+        if j in unread:
+            ids = np.where(unread[j], -1, ids)
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
     # `log_gamma` looks values up in a table. That is not worthwhile for an argument that does not depend on
     # the block, of which log Gamma is computed only once.
     depends = graph.depends(node.inputs[0])
     scalar = log_gamma if depends and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
+
+
+def without_effect(op: ScalarOp, inputs: list[Variable]) -> dict[int, np.ndarray]:
+    """{number of an input: where it does not matter}, since a constant among the inputs decides.
+
+    As with an exponent or a factor of 0, in which a table says that an item does not ask for a skill. Only
+    integers are left out of a product: 0 times a float may be nan.
+
+    Returns
+    -------
+    {number: bool array, broadcastable with the output}
+    """
+    known = {j: value for j, i in enumerate(inputs) if (value := constant(i)) is not None}
+    if isinstance(op, Switch):
+        return {1: known[0] == 0, 2: known[0] != 0} if 0 in known else {}
+    if isinstance(op, Pow):
+        return {0: known[1] == 0} if 1 in known else {}
+    if isinstance(op, Mul | AND):
+        decides = 0
+    elif isinstance(op, OR) and all(i.type.dtype == "bool" for i in inputs):
+        decides = 1
+    else:
+        return {}
+    found = {}
+    for j, i in enumerate(inputs):
+        others = [known[k] == decides for k in known if k != j]
+        if j not in known and others and is_whole(without_casts(i)):
+            found[j] = functools.reduce(np.logical_or, others)
+    return found
+
+
+def without_casts(var: Variable) -> Variable:
+    """What a variable is a cast of, or itself."""
+    while var.owner is not None and isinstance(getattr(var.owner.op, "scalar_op", None), Cast):
+        var = var.owner.inputs[0]
+    return var
 
 
 def is_switch(node: Apply) -> bool:
