@@ -37,7 +37,8 @@ class DiscreteBlock(Block):
     def __init__(self, step: DiscreteStep, tune: int, points: Points):
         if step.integrated and floats_are_32_bit():
             raise ValueError(
-                'integrate= needs dtype="float64": differences of large quadratic forms are lost in float32.'
+                f"{step.named()} integrates coefficients out, which loses small differences in "
+                'float32. Pass dtype="float64", or a step that integrates nothing, as step=pmd.BlockGibbs().'
             )
         # A target keeps functions compiled for the precision of its first use, so float32 needs a new one.
         target = step.fresh_target() if floats_are_32_bit() else step.target

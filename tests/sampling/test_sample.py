@@ -407,7 +407,7 @@ def test_one_step_in_both_widths():
         a = pm.Normal("a", 0, 0.5, shape=3)
         pm.Normal("y", a[z - 1] + pt.constant(mu)[z], 0.6, observed=where)
         pm.Normal("all", pt.dot(np.arange(6.0).reshape(2, 3), z * mu), 1.0, observed=[0.2, 0.4])
-        step = pmd.AutoStep()
+        step = pmd.TreeGibbs()
         seen = [
             pmd.sample(10, tune=5, chains=1, random_seed=1, dtype=d, step=step, **QUIET)
             for d in ("float64", "float32", "float64")
