@@ -35,7 +35,7 @@ def parents():
     pm.Normal("y", d + leaf, 1.0, observed=R.normal(size=4))
     first = pm.Categorical("first", p=STATES, shape=(2, 2))
     pm.Categorical("second", p=pt.as_tensor(R.dirichlet(np.ones(3), size=3))[first], shape=(2, 2))
-    return "BlockGibbs"
+    return "TreeGibbs"
 
 
 def taken():
@@ -55,7 +55,7 @@ def taken():
     s = [pm.Bernoulli("s0", 0.5, shape=3)]
     for t in range(2):
         s.append(pm.Categorical(f"s{t + 1}", p=T[t][s[-1]], shape=3))
-    return "BlockGibbs"
+    return "TreeGibbs"
 
 
 def captured():
@@ -92,7 +92,7 @@ def indexed_by_a_mixture():
     pm.Normal("y", 2.0 * x[j] - 1.0, 0.6, observed=[0.4, -0.2])
     wide = (k + np.arange(12))[pm.Categorical("w", p=np.ones(12) / 12)]
     pm.Normal("v", wide, 5.0, observed=9.0)
-    return "BlockGibbs"
+    return "TreeGibbs"
 
 
 # ---------------------------------------------------------------- batched linear algebra
