@@ -15,6 +15,7 @@ from tests.tools.processes import ROOT
 # options that messages name and that are no parameters of this package or of pm.sample
 OF_OTHERS = {
     "axis": "NumPy's and PyTensor's",
+    "ignore_duplicates": "of PyTensor's increments",
     "minlength": "pt.bincount's",
     "drop": "xarray's isel",
     "draw": "xarray's isel",
