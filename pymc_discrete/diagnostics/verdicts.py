@@ -156,14 +156,15 @@ def stuck_chains(movement: Movement, known: Leaving | None) -> np.ndarray:
 
     It is no coincidence where the others moved in so many of their stretches that one would stand still in
     all of its own with a probability below e^-7, of any of the elements. Moves in clumps shorter than a
-    stretch count once. What is summed out is drawn anew each time, and stands still by chance only.
+    stretch count once. Of what is summed out, and drawn anew each time, the probabilities in the chain itself
+    tell how often it should have moved.
     """
     immobile = movement.moves == 0
-    if known is not None and known.summed:
-        return np.zeros_like(immobile)
+    least = CHANCE + np.log(max(immobile.shape[1], 1))
+    if known is not None and known.summed and known.probability is not None:
+        return immobile & (known.probability * movement.draws > least)
     of_others = STRETCHES * (~immobile).sum(axis=0)
     without = (of_others - movement.stretches.sum(axis=0) + 1) / (of_others + 2)
-    least = CHANCE + np.log(max(immobile.shape[1], 1))
     return immobile & (STRETCHES * np.log(without) < -least) & (movement.draws >= FEWEST)
 
 
