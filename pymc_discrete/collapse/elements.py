@@ -60,13 +60,16 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
     ------
     NotImplementedError
     """
-    dense, states = density.plan.dense, float(np.prod(counts.astype(float)))
+    dense = density.plan.dense
+    with np.errstate(over="ignore"):  # of thousands of sites
+        states = float(np.prod(counts.astype(float)))
     if dense and states > STATES:
+        number = f"{states:.2g}" if np.isfinite(states) else "more than 1e308"
         op = density.plan.dependence.cause(dense[0].var)
         why = f", through the Op {op}" if op else ""
         raise NotImplementedError(
             f"{shown(density.names)} cannot be summed out: the term {dense[0].name!r} joins too many of "
-            f"their sites{why}, and they have {states:.2g} states together, of which at most {STATES} "
+            f"their sites{why}, and they have {number} states together, of which at most {STATES} "
             "would be summed one by one. Sum out fewer variables, write the term as a sum over sites, or "
             "sample these variables by a discrete step."
         )

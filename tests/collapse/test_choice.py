@@ -287,3 +287,19 @@ def test_what_joins_too_many_sites_is_refused_before_it_is_made(monkeypatch, cap
     assert choice.chosen(model, counts, ["p_logodds__"], model.initial_point()) is None
     (said,) = [t for t in messages(caplog) if t.startswith("Not summed out")]
     assert "joins too many" in said
+
+
+@pytest.mark.parametrize("all_in_one", [False, True])
+def test_more_states_than_floats_can_count(all_in_one, caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", pm.Beta("p", 2, 2), shape=1100)
+        pm.Normal("y", z, 1.0, observed=np.arange(1100) % 2)
+        if all_in_one:
+            pm.Potential("few", -pt.log1p(z.sum()))
+    if all_in_one:
+        with pytest.raises(NotImplementedError, match="more than 1e308 states"):
+            pmd.marginalize(model, ["z"])
+    else:
+        found = choice.chosen(model, ["z"], ["p_logodds__"], model.initial_point())
+        assert found.density.names == ["z"]
