@@ -17,7 +17,8 @@ def _record_fork() -> None:
     _forked_with_jax = _forked_with_jax or jax_is_running()
 
 
-os.register_at_fork(after_in_child=_record_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_record_fork)
 
 
 def refuse_after_fork() -> None:

@@ -15,10 +15,8 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
-CONTEXTS, EACH = (
-    32,
-    16,
-)  # how many states of the rest are compared, at least in all and for each value of a site
+CONTEXTS = 32  # how many states of the rest are compared, at least
+EACH = 16  # and for each value of a site
 LARGEST_WORK = 2**33  # most operations that are spent on that, a few seconds
 VALID = 4  # in at least one of so many states of the rest the value of the site must be possible
 # how far variables outside of the block are taken, in units of their size
