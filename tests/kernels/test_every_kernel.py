@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from pymc_discrete.collapse.at_once import sums_at_once
 from pymc_discrete.kernels import (
     block_gibbs,
     discrete_langevin,
@@ -18,7 +19,7 @@ from pymc_discrete.kernels import (
 )
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from tests.models import SMALL, binary, mixed
+from tests.models import SMALL, binary, bounded, mixed
 from tests.tools.enumeration import check_kernel, small
 
 KERNELS = {
@@ -30,6 +31,7 @@ KERNELS = {
     "langevin in continuous time": discrete_langevin("dlmc", 0.5),
     "block gibbs": block_gibbs(),
     "tree gibbs": tree_gibbs(),
+    "tree gibbs, all at once": tree_gibbs(sums_at_once),
 }
 FINITE: set[str] = set()  # names of kernels that refuse sites with a window
 # names of kernels that tests of their own compare with an enumeration on every kind of site
@@ -42,7 +44,13 @@ ENUMERATED = {
     "langevin in continuous time",
     "block gibbs",
 }
-CASES = [(name, build) for name in KERNELS for build in ((binary, mixed) if name in ENUMERATED else SMALL)]
+# the targets of which it draws all sites at once; others it draws as "tree gibbs" does
+AT_ONCE = {"tree gibbs, all at once": (binary, bounded)}
+CASES = [
+    (name, build)
+    for name in KERNELS
+    for build in AT_ONCE.get(name, (binary, mixed) if name in ENUMERATED else SMALL)
+]
 
 
 @pytest.mark.parametrize(("name", "build"), CASES, ids=[f"{name}-{build.__name__}" for name, build in CASES])
