@@ -98,7 +98,7 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow, remedies: Remedies) -> lis
         return remedies.of_tie([name for name in names if name in counted], two_valued)
 
     others = slowest([str(rv.name) for rv in free if rv.dtype.startswith("float")])
-    all_ties = ties(sums, others, advice=advice)
+    all_ties = ties(sums, others, advice)
     named = {name for tie in all_ties for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
     elements = slowest([name for name in vectors if called(name, axes[name]) not in named])
@@ -109,15 +109,14 @@ def tied(tree: DataTree, model: pm.Model, slow: Slow, remedies: Remedies) -> lis
         for rv_shape in [draws[str(rv.name)].shape[2:]]
         for i in range(int(np.prod(rv_shape)))
     }
-    all_ties += ties(elements, others, rows, advice)
+    all_ties += ties(elements, others, advice, rows)
     if not all_ties:
         numbers = [rv for rv in free if rv.dtype.startswith("int") and not is_nominal(model, str(rv.name))]
-        all_of = {
-            called(name, axes[name], i): element(draws[name], i)
-            for name in [str(rv.name) for rv in numbers if rv.name not in summed]
-            for i in range(min(int(np.prod(draws[name].shape[2:])), MOST))
-        }
-        variable.update({s: str(rv.name) for rv in numbers for s in all_of if s.startswith(f"'{rv.name}")})
+        all_of = {}
+        for name in [str(rv.name) for rv in numbers if rv.name not in summed]:
+            for i in range(min(int(np.prod(draws[name].shape[2:])), MOST)):
+                variable[series := called(name, axes[name], i)] = name
+                all_of[series] = element(draws[name], i)
         all_ties += weighted_sums(all_of, others, advice)
     return [tie.text for tie in all_ties[:SHOWN]]
 

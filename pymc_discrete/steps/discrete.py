@@ -25,6 +25,7 @@ from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep, moved_by_an
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.possible_start import possible_start, say_moved
+from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.steps.shared import leave, take, untouched, without_local
 from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed, solved
@@ -285,15 +286,9 @@ class DiscreteStep(JaxStep):
 
     def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
         name, tuned, measured = type(self).__name__, self.tuner.name, learned.adaptation
-        complaints = []
+        remedies, complaints = Remedies(self.model, dict.fromkeys(self._names, self.described())), []
         if tune_draws >= 100 and measured.accept < adaptation.STILL:
-            why = "a gradient misleads it: try differences='exact' or balancing='barker'."
-            if self.density.exact:
-                why = (
-                    "every change of a single site is impossible or improbable: pmd.BlockGibbs moves "
-                    "several along known sums (docs/linear_constraints.md). Where changes are possible, try "
-                    "balancing='barker'."
-                )
+            why = remedies.of_rejected_moves(self._names, self.density.exact)
             complaints.append(
                 f"{name}: fewer than one in a hundred moves of {shown(self._names)} was accepted in the "
                 "second half of tuning: the chain all but stands still. Either only one value is possible, "
@@ -305,8 +300,7 @@ class DiscreteStep(JaxStep):
             complaints.append(
                 f"{name}: {tuned} is at its lower bound {lower:g} and the acceptance is "
                 f"{measured.accept:.2f}, below {adaptation.TARGET_ACCEPT}: these variables are hard for this "
-                "proposal. Try pmd.BlockGibbs, or, where several sites must change together, "
-                "pmd.PathAuxiliary(path_length=5, recompute=True)."
+                f"proposal. {remedies.of_hard_proposal(self._names, self.density.exact)}"
             )
         return complaints
 

@@ -44,8 +44,7 @@ class Remedies:
 
     def several_sites(self, names: Sequence[str]) -> str:
         """A step that changes several sites of these variables at once, and is not theirs already."""
-        steps = [self.used.get(name, "") for name in names]
-        if any(step.startswith("PathAuxiliary") and "recompute=True" in step for step in steps):
+        if any(map(self._by_long_paths, names)):
             return (
                 "pmd.FlowStep, whose flow is fitted to these draws, or longer paths than those in use "
                 "(path_length=)"
@@ -54,8 +53,53 @@ class Remedies:
 
     def by_site(self, names: Sequence[str]) -> str:
         """A step that draws single sites exactly, or nothing if it draws these variables already."""
-        steps = [self.used.get(name, "") for name in names]
-        return "" if any(step.startswith(("BlockGibbs", "TreeGibbs")) for step in steps) else "pmd.BlockGibbs"
+        return "" if self._drawn_by(names, "BlockGibbs", "TreeGibbs") else "pmd.BlockGibbs"
+
+    def along_sums(self, names: Sequence[str]) -> str:
+        """A clause: how sites of which none can change alone are moved."""
+        if self._drawn_by(names, "BlockGibbs"):
+            return (
+                "BlockGibbs moves several along known sums, where these are written as in "
+                "docs/linear_constraints.md"
+            )
+        return "pmd.BlockGibbs moves several along known sums (docs/linear_constraints.md)"
+
+    def of_rejected_moves(self, names: Sequence[str], exact: bool) -> str:
+        """Why hardly a move of these variables is accepted, and what to try; ends a sentence.
+
+        Parameters
+        ----------
+        exact : whether the differences that choose the moves are exact, and not estimates by a gradient
+        """
+        options = [self.used.get(name, "").partition(";")[2] for name in names]
+        barker = all("balancing=" in o and "balancing='barker'" not in o for o in options)
+        if not exact:
+            more = " or balancing='barker'" * barker
+            return f"a gradient misleads it: try differences='exact'{more}."
+        more = " Where changes are possible, try balancing='barker'." * barker
+        return f"every change of a single site is impossible or improbable: {self.along_sums(names)}.{more}"
+
+    def of_hard_proposal(self, names: Sequence[str], exact: bool) -> str:
+        """A sentence: what to try where even the smallest moves of a proposal are often rejected.
+
+        Parameters
+        ----------
+        exact : whether the differences that choose the moves are exact, and not estimates by a gradient
+        """
+        tries = [
+            f"{step}{'' if exact else "(differences='exact')"}" for step in [self.by_site(names)] if step
+        ]
+        if not any(map(self._by_long_paths, names)):
+            tries.append(f"where several sites must change together, {self.several_sites(names)}")
+        return f"Try {', or, '.join(tries)}."
+
+    def _drawn_by(self, names: Sequence[str], *steps: str) -> bool:
+        """Whether a step of one of these classes draws one of the variables."""
+        return any(self.used.get(name, "").startswith(tuple(f"{step}(" for step in steps)) for name in names)
+
+    def _by_long_paths(self, name: str) -> bool:
+        """Whether paths whose differences are computed at each point draw a variable."""
+        return self._drawn_by([name], "PathAuxiliary") and "recompute=True" in self.used[name]
 
     def can_be_summed_out(self, names: Sequence[str]) -> bool:
         """Whether these variables can be summed out while NUTS moves, for an amount of work that may pay."""
@@ -80,8 +124,8 @@ class Remedies:
         """A sentence: what to do about a tie of counts, or of sites of two values each."""
         if two_valued:
             return (
-                "Where labels may swap or groups of sites turn together, "
-                f"{self.several_sites(names)} changes several at once."
+                "Where labels may swap or groups of sites turn together, several must change at once: try "
+                f"{self.several_sites(names)}."
             )
         return self.sum_out(list(dict.fromkeys(names)))
 

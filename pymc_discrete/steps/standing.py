@@ -314,7 +314,7 @@ def why_still(
     remedies : Remedies
     """
     if (words == "stuck").any():
-        try_this = " or ".join(filter(None, [remedies.by_site([name]), "differences='exact'"]))
+        try_this = remedies.by_site([name]) or "a longer run, or other initvals="
         return (
             f"though given everything else other values are probable: the step cannot move it. Try {try_this}"
         )
@@ -335,8 +335,8 @@ def why_still(
     return (
         f"given everything else, other values have a probability below {RARE:g}. Either the data leave "
         "one value only, or several sites must change together: see whether other initvals= end "
-        "elsewhere. pmd.BlockGibbs moves sites along known sums (docs/linear_constraints.md), and paths of "
-        f"several moves change more at once: {remedies.several_sites([name])}"
+        f"elsewhere. {remedies.along_sums([name])}; to change more at once, try "
+        f"{remedies.several_sites([name])}"
     )
 
 

@@ -112,21 +112,11 @@ def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
     return sorted(chosen), share(chosen)
 
 
-def usual_advice(names: Sequence[str], two_valued: bool) -> str:
-    """What to do about a tie of series of these names, as a sentence."""
-    if two_valued:
-        return (
-            "Where labels may swap or groups of sites turn together, "
-            "pmd.PathAuxiliary(path_length=5, recompute=True) changes several at once."
-        )
-    return "Summed out they do not: pmd.sample(collapse=True), or step=pmd.CollapsedNUTS()."
-
-
 def ties(
     counts: Mapping[str, np.ndarray],
     others: Mapping[str, np.ndarray],
+    advice: Callable[[Sequence[str], bool], str],
     of_fixed_sums: Mapping[str, Hashable] | None = None,
-    advice: Callable[[Sequence[str], bool], str] = usual_advice,
 ) -> list[Tie]:
     """The ties of slowly mixing counts to one another and to continuous series.
 
@@ -134,9 +124,9 @@ def ties(
     ----------
     counts : {name in a message: (chains, draws)}, series that count something
     others : {name in a message: (chains, draws)}, continuous series
+    advice : what to do about a tie of series of some names, of two values each or not, as a sentence
     of_fixed_sums : {name: its vector}, of those counts that are parts of vectors with fixed sums, between
         which there is a correlation by construction
-    advice : what to do about a tie of series of some names, of two values each or not, as a sentence
     """
     of_fixed_sums = of_fixed_sums or {}
     counts = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
@@ -204,7 +194,7 @@ def ties(
 def weighted_sums(
     counts: Mapping[str, np.ndarray],
     others: Mapping[str, np.ndarray],
-    advice: Callable[[Sequence[str], bool], str] = usual_advice,
+    advice: Callable[[Sequence[str], bool], str],
 ) -> list[Tie]:
     """The ties of slowly mixing continuous series to weighted sums of counts.
 

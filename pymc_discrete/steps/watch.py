@@ -101,7 +101,7 @@ class Watch:
         counts = {name: series[name] for name in self._count_names}
         elements = {name: series[name] for name in self._element_names}
         return self._never_moved(target, point) + [
-            tie.text for tie in ties(counts, elements, advice=self._advice)[:SHOWN]
+            tie.text for tie in ties(counts, elements, self._advice)[:SHOWN]
         ]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:

@@ -113,7 +113,9 @@ def test_what_is_impossible_is_named():
 
 def test_two_valued_ties_name_a_step_that_moves_both():
     flips = np.repeat(np.random.default_rng(1).integers(0, 2, (4, 8)), 50, axis=1)
-    (found,) = ties({"z[0]": flips, "z[1]": 1 - flips}, {})
+    with pm.Model() as model:
+        pm.Bernoulli("z", 0.5, shape=2)
+    (found,) = ties({"z[0]": flips, "z[1]": 1 - flips}, {}, Remedies(model, {}).of_tie)
     assert "PathAuxiliary(path_length=5, recompute=True)" in found.text
 
 
@@ -729,6 +731,7 @@ def test_the_step_in_use_is_not_recommended():
         Remedies(model, {"z": pmd.BlockGibbs(["z"], model=model).described()}).several_sites(["z"]) == others
     )
     used = Remedies(model, {"z": path.described()})
+    assert used.of_hard_proposal(["z"], exact=True) == "Try pmd.BlockGibbs."
     assert "PathAuxiliary" not in used.several_sites(["z"])
     assert "PathAuxiliary" not in used.of_tie(["z"], two_valued=True)
     for step in (path, pmd.BlockGibbs(["z"], model=model)):
@@ -818,16 +821,20 @@ TIED = [
 ]
 
 
+def no_advice(names, two_valued):
+    return ""
+
+
 def test_counts_of_one_multinomial_are_not_tied_to_one_another():
     """Their sum is known, and so is their correlation; to those of another one they may be tied."""
     of_first = np.round(10 * SLOW_WALK)
     counts = {"x[0]": of_first, "x[1]": 50 - of_first, "y[0]": np.round(10 * around(SLOW_WALK))}
     rows = {"x[0]": "x", "x[1]": "x", "y[0]": "y"}
-    assert ties({k: counts[k] for k in ("x[0]", "x[1]")}, {}, rows) == []
-    (tie,) = ties(counts, {}, rows)
+    assert ties({k: counts[k] for k in ("x[0]", "x[1]")}, {}, no_advice, rows) == []
+    (tie,) = ties(counts, {}, no_advice, rows)
     assert tie.text.startswith("Y[0] is tied to x[0]")
     one_only = {"x[0]": counts["x[0]"], "y[0]": counts["y[0]"]}
-    assert ties(one_only, {}, rows)[0].names == tie.names[:2]
+    assert ties(one_only, {}, no_advice, rows)[0].names == tie.names[:2]
 
 
 def test_a_weighted_sum_of_counts_is_named():
@@ -837,7 +844,7 @@ def test_a_weighted_sum_of_counts_is_named():
     free[..., 2] = 30 * SLOW_WALK - 2 * free[..., 5]  # each alone says little of 1 x[2] + 2 x[5]
     counts = {f"'x[{i}]'": np.round(free[..., i]) for i in range(8)}
     follows = np.exp(0.03 * (SLOW_WALK + 0.1 * rng.normal(size=SLOW_WALK.shape)))
-    (tie,) = weighted_sums(counts, {"'p'": follows, "'q'": walk(0.98, 11)[..., 0], "'r'": QUICK})
+    (tie,) = weighted_sums(counts, {"'p'": follows, "'q'": walk(0.98, 11)[..., 0], "'r'": QUICK}, no_advice)
     assert set(tie.names) == {"'p'", "'x[2]'", "'x[5]'"}
     assert "'p' is tied to a weighted sum of" in tie.text
 
@@ -845,12 +852,12 @@ def test_a_weighted_sum_of_counts_is_named():
 @pytest.mark.parametrize("seed", range(20))
 def test_of_slow_series_no_sum_fits_by_chance(seed):
     counts = {f"{i}": np.round(10 * walk(0.97, 100 + seed, 30)[..., i]) for i in range(30)}
-    assert weighted_sums(counts, {"'q'": walk(0.98, 900 + seed)[..., 0]}) == []
+    assert weighted_sums(counts, {"'q'": walk(0.98, 900 + seed)[..., 0]}, no_advice) == []
 
 
 @pytest.mark.parametrize(("counts", "others", "said"), TIED)
 def test_ties_are_named_where_they_slow(counts, others, said):
-    found = ties(counts, others)
+    found = ties(counts, others, no_advice)
     assert len(found) == (said is not None)
     assert said is None or re.match(said, found[0].text)
 

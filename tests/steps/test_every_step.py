@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+import re
 import warnings
 
 import jax
@@ -199,16 +200,71 @@ def test_a_chain_that_stands_still_says_so(caplog):
     )
 
 
-@pytest.mark.parametrize("kind", [pmd.GibbsWithGradients, pmd.PathAuxiliary])
-def test_exact_differences_are_not_asked_for_where_they_are_there(kind):
+def of_two(kind, **options):
+    """A step of four sites, of which hardly another number than two is 1."""
     with pm.Model():
         z = pm.Bernoulli("z", 0.3, shape=4, initval=[1, 1, 0, 0])
-        pm.Potential("two", pt.switch(pt.eq(z.sum(), 2), 0.0, -np.inf))
-        step = kind()
-    stood = step.learned._replace(adaptation=step.learned.adaptation._replace(accept=0.0))
-    (said,) = step.complaints(stood, 200)
-    assert "every change of a single site is impossible or improbable: pmd.BlockGibbs" in said
-    assert "exact" not in said
+        pm.Potential("two", -100.0 * (z.sum() - 2) ** 2)
+        return kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said", "not_said"),
+    [
+        (pmd.GibbsWithGradients, {}, "pmd.BlockGibbs .* try balancing='barker'", "exact'"),
+        (
+            pmd.PathAuxiliary,
+            {"balancing": "barker"},
+            r"pmd.BlockGibbs moves several along .*constraints.md\)\.$",
+            "try",
+        ),
+        (
+            pmd.GibbsWithGradients,
+            {"differences": "gradient"},
+            "misleads it: try differences='exact' or balancing='barker'",
+            "pmd",
+        ),
+        (
+            pmd.DiscreteLangevin,
+            {"differences": "gradient", "balancing": "barker"},
+            r"differences='exact'\.$",
+            "barker",
+        ),
+        (pmd.BlockGibbs, {}, "BlockGibbs moves several along known sums, where", "pmd.BlockGibbs|barker"),
+    ],
+)
+def test_what_is_tried_where_nothing_is_accepted(kind, options, said, not_said):
+    step = of_two(kind, **options)
+    (complaint, *_) = step.complaints(
+        step.learned._replace(adaptation=step.learned.adaptation._replace(accept=0.0)), 200
+    )
+    remedy = complaint.partition("Either only one value is possible, or ")[2]
+    assert re.search(said, remedy)
+    assert not re.search(not_said, remedy)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        (
+            pmd.DiscreteLangevin,
+            {},
+            r"Try pmd\.BlockGibbs, or, where several sites must change together, pmd\.PathAuxiliary\(",
+        ),
+        (
+            pmd.DiscreteLangevin,
+            {"differences": "gradient"},
+            r"Try pmd\.BlockGibbs\(differences='exact'\), or",
+        ),
+        (pmd.PathAuxiliary, {"recompute": True}, r"Try pmd\.BlockGibbs\.$"),
+    ],
+)
+def test_what_is_tried_where_the_smallest_moves_are_rejected(kind, options, said):
+    step = of_two(kind, **options)
+    low = step.learned.adaptation._replace(accept=0.2, seen=100.0, mean=np.log(step.tuner.bounds[0]))
+    (complaint,) = step.complaints(step.learned._replace(adaptation=low), 200)
+    assert "is at its lower bound" in complaint
+    assert re.search(said, complaint)
 
 
 def test_starts_are_dispersed_where_most_values_are_impossible(monkeypatch):
