@@ -2,6 +2,9 @@
 planted errors that are seen.
 """
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -11,6 +14,7 @@ from pytensor.graph.traversal import toposort
 import pymc_discrete as pmd
 from pymc_discrete.reuse import forget
 from pymc_discrete.targets.graph import lifting
+from pymc_discrete.targets.graph.bounds import IntegerBounds
 from pymc_discrete.targets.structure import reads as rules
 from tests.tools.oracle import compare
 
@@ -203,6 +207,14 @@ ASKED = np.eye(4, 5, dtype=int) + np.eye(4, 5, 1, dtype=int)  # two skills for e
         lambda a: pt.all(pt.eq(a[:, None], 1) | (ASKED == 0), axis=-1),
         lambda a: pt.any(pt.eq(a[:, None], 0) & (ASKED == 1), axis=-1),
         lambda a: pt.eq(pt.dot(a, ASKED.T), ASKED.sum(axis=1)),
+        lambda a: pt.all(a[:, None] >= ASKED, axis=-1),
+        lambda a: 1 - pt.any(1.0 * a[:, None] < 1.0 * ASKED, axis=-1),
+        lambda a: pt.all(pt.invert(a[:, None] < ASKED), axis=-1),
+        lambda a: pt.switch(2 * a[:, None] - 2 >= 2 * ASKED - 2, 1, a[:, None]).min(axis=-1),
+        lambda a: pt.all(
+            pt.neq(a[:, None] + ASKED, 1) | pt.lt(a[:, None], ASKED - 1) | (ASKED == 0), axis=-1
+        ),
+        lambda a: pt.all((a[:, None] >= ASKED) | (a[:, None] > ASKED - 1), axis=-1),
     ],
 )
 def test_what_a_constant_decides_is_not_read(able):
@@ -213,6 +225,45 @@ def test_what_a_constant_decides_is_not_read(able):
     density = pmd.target_from_model(model).density
     assert density.plan.dependence.of(dict(density.graph.terms)["y"]).shape == (12, 2)
     compare(model, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("written", "compare_values"),
+    [
+        (pt.eq, np.equal),
+        (pt.neq, np.not_equal),
+        (pt.lt, np.less),
+        (pt.le, np.less_equal),
+        (pt.gt, np.greater),
+        (pt.ge, np.greater_equal),
+    ],
+)
+@pytest.mark.parametrize("constant_first", [False, True])
+def test_what_bounds_decide(written, compare_values, constant_first):
+    """A comparison is decided by bounds where it has the same outcome at all values within them."""
+    x, others = pt.lscalar("x"), np.arange(-2, 5)
+    node = written(*((others, x) if constant_first else (x, others))).owner
+    for low in range(-1, 3):
+        for high in range(low, 4):
+            at = np.array(
+                [
+                    compare_values(*((others, value) if constant_first else (value, others)))
+                    for value in range(low, high + 1)
+                ]
+            )
+            wanted = np.where(at.all(0), 1.0, np.where(at.any(0), np.nan, 0.0))
+            graph: Any = SimpleNamespace(bounds=IntegerBounds({x: (float(low), float(high))}))
+            found = rules.outcome(node.op.scalar_op, node.inputs, graph)
+            np.testing.assert_array_equal(found, wanted, err_msg=f"{low}..{high}")
+
+
+def test_what_bounds_do_not_decide():
+    """Comparisons of floats, which may be nan, and of integers that floats do not hold."""
+    x, y = pt.lscalar("x"), pt.dscalar("y")
+    graph: Any = SimpleNamespace(bounds=IntegerBounds({x: (0.0, 2.0**53), y: (0.0, 1.0)}))
+    for compared in (pt.clip(y, 0, 1) >= 0, x < np.array([2**53 + 1])):
+        found = rules.outcome(compared.owner.op.scalar_op, compared.owner.inputs, graph)
+        assert found is None or np.isnan(found).all()
 
 
 @pytest.mark.parametrize("build", MODELS, ids=[b.__name__ for b in MODELS])

@@ -1,7 +1,5 @@
 """Terms that make the density zero where an index is out of bounds; JAX would silently clamp the index."""
 
-from typing import Any
-
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
@@ -17,13 +15,13 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_discrete.targets.graph.analysis import Depends
-from pymc_discrete.targets.graph.bounds import REARRANGING, IntegerBounds, extent
+from pymc_discrete.targets.graph.bounds import REARRANGING, IntegerBounds
 
 
 def index_guards(
     terms: list[tuple[str, Variable]],
     moving: Depends,
-    supports: dict[Variable, tuple[Any, Any]],
+    bounds: IntegerBounds,
     uniform: set[Variable],
 ) -> tuple[list[tuple[str, Variable]], list[str]]:
     """Terms that are -inf where an index that depends on the block is out of bounds.
@@ -34,7 +32,7 @@ def index_guards(
     ----------
     terms : [(name, tensor)] of the log density
     moving : the variables of the graph that depend on the block
-    supports : {variable: (lower, upper)}, the widest bounds of its elements
+    bounds : of the tensors of the graph
     uniform : the variables all of whose elements have these bounds; elements of other variables may have
         tighter ones, so that no warning is given for them
 
@@ -46,7 +44,6 @@ def index_guards(
     guards: list[tuple[str, Variable]] = []
     warnings: list[str] = []
     seen = set()
-    bounds = IntegerBounds({v: extent(support) for v, support in supports.items()})
     for name, term in terms:
         for node in toposort([term]):
             reads = isinstance(node.op, Subtensor | AdvancedSubtensor)

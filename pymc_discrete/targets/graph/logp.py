@@ -26,6 +26,7 @@ from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.bounds import IntegerBounds, extent
 from pymc_discrete.targets.graph.comparisons import comparisons, value_of
 from pymc_discrete.targets.graph.guards import index_guards
 from pymc_discrete.targets.graph.labels import labels_first
@@ -145,10 +146,12 @@ def logp_graph(
     groups_of_others |= {v: [str(v.name)] for v in read}
     others = list(groups_of_others)
     labels = [name for name, _ in stacked.terms]
-    bounds = {
-        v: widest([supports[name] for name in members])
-        for v, members in zip(values, stacked.groups, strict=True)
-    }
+    bounds = IntegerBounds(
+        {
+            v: extent(widest([supports[name] for name in members]))
+            for v, members in zip(values, stacked.groups, strict=True)
+        }
+    )
     uniform = {
         v
         for v, members in zip(values, stacked.groups, strict=True)
@@ -171,7 +174,16 @@ def logp_graph(
     groups = dict(zip(values, stacked.groups, strict=True)) | groups_of_others
     start = {**point, **{str(v.name): v.value for v in read}}
     return LogpGraph(
-        values, others, touched, untouched, start, groups, derivation, stacked.written_as_one, out_of_bounds
+        values,
+        others,
+        touched,
+        untouched,
+        start,
+        groups,
+        derivation,
+        stacked.written_as_one,
+        out_of_bounds,
+        bounds,
     )
 
 

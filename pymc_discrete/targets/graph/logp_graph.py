@@ -12,6 +12,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import toposort
 
 from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.bounds import IntegerBounds
 from pymc_discrete.targets.graph.numbers import Derivation, hoisted, numbers_in
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
@@ -82,6 +83,7 @@ class LogpGraph:
     derivation : how the numbers among `others` follow from those of a model
     written_as_one : {name of a term that combines several: their names}
     out_of_bounds : warnings about variables of the block that are an index and may be out of bounds
+    bounds : of the integers of the graph, at all states at which it is evaluated
     integral : the coefficients that were integrated out, or None
     """
 
@@ -94,6 +96,7 @@ class LogpGraph:
     derivation: Derivation
     written_as_one: dict[str, list[str]]
     out_of_bounds: list[str]
+    bounds: IntegerBounds
     integral: Integral | None = None
 
     def __post_init__(self):

@@ -126,14 +126,15 @@ def constant(var: Variable) -> np.ndarray | None:
 
 
 # ---------------------------------------------------------------- elementwise
-SELECTORS = (AND, EQ, GE, GT, LE, LT, NEQ, OR, XOR, Invert, Identity)
+COMPARISONS = (EQ, GE, GT, LE, LT, NEQ)
+SELECTORS = (*COMPARISONS, AND, OR, XOR, Invert, Identity)
 
 
 @elements_of.register
 def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     shape = graph.shape(node.outputs[0])
     n_out = int(np.prod(shape))
-    unread = without_effect(op.scalar_op, node.inputs)
+    unread = without_effect(op.scalar_op, node.inputs, graph)
     reads: list[np.ndarray | None] = []
     for j, i in enumerate(node.inputs):
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
@@ -147,19 +148,26 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     return Elements(reads, lambda values, _: scalar(*values), passes=isinstance(op.scalar_op, SELECTORS))
 
 
-def without_effect(op: ScalarOp, inputs: list[Variable]) -> dict[int, np.ndarray]:
+def without_effect(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> dict[int, np.ndarray]:
     """{number of an input: where it does not matter}, since a constant among the inputs decides.
 
-    As with an exponent or a factor of 0, in which a table says that an item does not ask for a skill. Only
-    integers are left out of a product: 0 times a float may be nan.
+    As with an exponent or a factor of 0, in which a table says that an item does not ask for a skill; and as
+    with a skill that is compared with 0, which it is never less than. Only integers are left out of a
+    product: 0 times a float may be nan.
 
     Returns
     -------
     {number: bool array, broadcastable with the output}
     """
-    known = {j: value for j, i in enumerate(inputs) if (value := constant(i)) is not None}
+    if isinstance(op, COMPARISONS):
+        outcomes = outcome(op, inputs, graph)
+        if outcomes is None:
+            return {}
+        # any other element in its place has the same bounds, and so the same outcome; not so of a constant
+        return {j: ~np.isnan(outcomes) for j, i in enumerate(inputs) if not isinstance(i, Constant)}
+    known = {j: value for j, i in enumerate(inputs) if (value := settled(i, graph)) is not None}
     if isinstance(op, Switch):
-        return {1: known[0] == 0, 2: known[0] != 0} if 0 in known else {}
+        return {1: known[0] == 0, 2: (known[0] != 0) & ~np.isnan(known[0])} if 0 in known else {}
     if isinstance(op, Pow):
         return {0: known[1] == 0} if 1 in known else {}
     if isinstance(op, Mul | AND):
@@ -171,9 +179,47 @@ def without_effect(op: ScalarOp, inputs: list[Variable]) -> dict[int, np.ndarray
     found = {}
     for j, i in enumerate(inputs):
         others = [known[k] == decides for k in known if k != j]
-        if j not in known and others and is_whole(without_casts(i)):
+        if others and is_whole(without_casts(i)):
             found[j] = functools.reduce(np.logical_or, others)
+            if j in known:  # of several that decide, all are read: none of them depends on a site there
+                found[j] = found[j] & (known[j] != decides)
     return found
+
+
+def settled(var: Variable, graph: LogpGraph) -> np.ndarray | None:
+    """The elements of a constant, or of a comparison: nan where bounds do not decide it.
+
+    None for other variables.
+    """
+    compared = without_casts(var).owner
+    if compared is None or not isinstance(scalar := getattr(compared.op, "scalar_op", None), COMPARISONS):
+        return constant(var)
+    return outcome(scalar, compared.inputs, graph)
+
+
+def outcome(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> np.ndarray | None:
+    """What a comparison of integers gives at all values within their bounds, element by element.
+
+    Returns
+    -------
+    float array, broadcastable with the output: 0, 1, or nan where it depends on the values; None where floats
+    are compared, which may be nan
+    """
+    if not all(isinstance(i, Constant) or is_whole(without_casts(i)) for i in inputs):
+        return None
+    ends = [graph.bounds.of(i) if (value := constant(i)) is None else (value, value) for i in inputs]
+    # a larger integer may have been rounded, and decides nothing: comparisons with nan do not hold
+    known = [[np.where(np.abs(np.asarray(e, float)) < 2**53, e, np.nan) for e in pair] for pair in ends]
+    (low, high), (low_of_other, high_of_other) = known[::-1] if isinstance(op, GT | GE) else known
+    if isinstance(op, LT | GT):
+        true, false = np.less(high, low_of_other), np.greater_equal(low, high_of_other)
+    elif isinstance(op, LE | GE):
+        true, false = np.less_equal(high, low_of_other), np.greater(low, high_of_other)
+    else:
+        apart = np.less(high, low_of_other) | np.less(high_of_other, low)
+        same = np.equal(low, high_of_other) & np.equal(high, low_of_other)
+        true, false = (same, apart) if isinstance(op, EQ) else (apart, same)
+    return np.where(true, 1.0, np.where(false, 0.0, np.nan))
 
 
 def without_casts(var: Variable) -> Variable:
