@@ -83,7 +83,7 @@ def marginalize(
     name = next(name for name in numbered if name not in taken)
     plain = without_transforms(model)
     density = density_to_sum(plain, names, truncate)
-    refuse_unbounded(density)
+    refuse_unbounded(density, plain)
     with model_settings():
         kept = without(model, density, Sums(density), name)
     if truncate:
@@ -143,8 +143,8 @@ def check_truncate(truncate: Any) -> None:
         raise TypeError(f"truncate must be a dictionary {{name: (lower, upper)}}, got {truncate!r}.")
 
 
-def refuse_unbounded(density: ModelDensity) -> None:
-    """Refuse variables without bounds.
+def refuse_unbounded(density: ModelDensity, model: pm.Model) -> None:
+    """Refuse variables of a model that have no bounds.
 
     Raises
     ------
@@ -152,10 +152,11 @@ def refuse_unbounded(density: ModelDensity) -> None:
     """
     missing = density.space.names_at(np.flatnonzero(unbounded(density.space)))
     if missing:
+        sampled = "; or sample with pmd.sample(collapse=True), which leaves out nothing"
         raise ValueError(
             f"{shown(missing)} cannot be summed out as a whole: the support has no bound. Say from where to "
             f"where to sum, truncate={{{missing[0]!r}: (0, 200)}}, and check with pmd.recover how much mass "
-            "that leaves out; or sample with pmd.sample(collapse=True), which leaves out nothing."
+            f"that leaves out{sampled if model.continuous_value_vars else ''}."
         )
 
 

@@ -108,7 +108,7 @@ def recover(
     while wider is not None:
         chosen = wider
         density = density_to_sum(plain, names, {**(truncate or {}), **chosen})
-        refuse_unbounded(density)
+        refuse_unbounded(density, plain)
         needed = [str(v.name) for v in density.graph.others]
         missing = [name for name in needed if name not in posterior]
         if missing:

@@ -9,6 +9,8 @@ import numpy as np
 
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.names import shown
 
 
 class State(NamedTuple):
@@ -84,7 +86,12 @@ def refuse_constrained(space: Any) -> None:
     ValueError
     """
     if space.constrained.any():
-        names = ", ".join(map(repr, space.names_at(np.flatnonzero(space.constrained))))
+        names = shown(space.names_at(np.flatnonzero(space.constrained)))
+        if any(isinstance(v.constraint, LinearConstraint) for v in space.variables):
+            raise ValueError(
+                f"This kernel changes sites one by one, and linear equations tie those of {names}. Use "
+                "block_gibbs, the kernel of pmd.BlockGibbs, which moves them along lines."
+            )
         raise ValueError(
             f"This kernel changes sites one by one, and those of {names} can only change two at a time. Use "
             "block_gibbs, gibbs_with_gradients or path_auxiliary, the kernels of pmd.BlockGibbs, "

@@ -386,7 +386,7 @@ def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndar
         raise ValueError(
             f"The model has the discrete variable{'s' * (len(discrete) > 1)} "
             f"{', '.join(map(repr, discrete))}, which q(z), a density, cannot describe. Sum them out "
-            "(pymc_extras.marginalize), or sample the model with pmd.sample."
+            "(pmd.marginalize), or sample the model with pmd.sample."
         )
     names, point = block_of(model, None, CONTINUOUS), point_of(model)
     left = [n for n in free(model, CONTINUOUS) if n not in names]

@@ -221,7 +221,7 @@ A = np.ones(())
 @pytest.mark.parametrize(
     ("build", "energy", "options", "error", "message"),
     [
-        (discrete, None, {}, ValueError, "discrete variables 'b', 'k'.*pymc_extras.*pmd.sample"),
+        (discrete, None, {}, ValueError, "discrete variables 'b', 'k'.*pmd.marginalize.*pmd.sample"),
         (simplex, None, {}, ValueError, "without its transform"),
         (nothing, None, {}, ValueError, "no continuous free variable"),
         (one, 3.0, {}, TypeError, r"energy must be callable.*3\.0"),
