@@ -19,9 +19,9 @@ def point_of(model: pm.Model) -> dict[str, np.ndarray]:
 def without_traces(model: pm.Model) -> Iterator[None]:
     """Empty the stack traces of a model's variables, and have PyTensor keep none in the `with` block.
 
-    Where a switch has a constant condition, PyTensor's `local_useless_switch` puts a branch in its place, and
-    appends the traces of both to that of the branch, which is one of the two. In a chain of states by
-    `pt.switch(z[-1], a, b)` it doubles at each link, and 22 links take 10 GB.
+    Where both branches of a switch are the same variable, PyTensor's `local_useless_switch` appends the
+    traces of all inputs, of which it is two, to its own. In a chain of states by `pt.switch(z[-1], a, b)` it
+    trebles at each link, and 22 links take 10 GB.
     """
     for v in ancestors([*model.basic_RVs, *model.potentials, *model.deterministics]):
         v.tag.trace = []
