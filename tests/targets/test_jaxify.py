@@ -119,3 +119,41 @@ def test_one_of_data_alone_is_a_constant():
         pm.Potential("p", minus_square(pm.Data("data", 2.0)))
     target = pmd.target_from_model(model).at(model.initial_point())[1]
     assert float(target.ready().untouched) == -4
+
+
+# ---------------------------------------------------------------- increments, of which JAX's version is wrong
+def counted_once(z):
+    return pt.inc_subtensor(pt.zeros(2)[z], 1.0, ignore_duplicates=True)
+
+
+def in_a_scan(z):
+    from pytensor.scan.basic import scan
+
+    return scan(counted_once, non_sequences=[z], n_steps=2, return_updates=False)[-1]
+
+
+@pytest.mark.parametrize("write", [counted_once, in_a_scan])
+def test_an_increment_that_counts_an_element_once_is_refused(write):
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.3, 0.7], shape=3)
+        pm.Normal("y", write(z), 1.0, observed=[0.4, 1.1])
+    with pytest.raises(
+        NotImplementedError, match=r"ignore_duplicates=True.*x\[index\].set\(x\[index\] \+ y\)"
+    ):
+        pmd.BlockGibbs(model=model).step(model.initial_point())
+
+
+def test_an_increment_is_refused_where_pytensor_does_not_evaluate_it():
+    """In terms beside the step's variables it is PyMC's affair; a Deterministic would be recorded wrong."""
+    with pm.Model() as model:
+        pm.Categorical("k", [0.4, 0.6], shape=3)
+        pm.Normal("y", counted_once(pm.Categorical("z", [0.3, 0.7], shape=3)), 1.0, observed=[0.4, 1.1])
+    step = pmd.BlockGibbs("k", model=model)
+    point = model.initial_point()
+    new, (stats,) = step.step(point)
+    assert stats["model_logp"] == pytest.approx(model.compile_logp(mode="FAST_COMPILE")(new), rel=1e-7)
+    with pm.Model():
+        z = pm.Bernoulli("z", 0.5, shape=3)
+        pm.Deterministic("d", counted_once(z))
+        with pytest.raises(NotImplementedError, match=r"ignore_duplicates=True"):
+            pmd.sample(5, tune=5, **QUIET)

@@ -598,15 +598,3 @@ def test_a_target_that_a_trace_closes_over_can_be_used_again():
     x = np.zeros(target.space.d, int)
     within = jax.jit(lambda x: target.logdensity(x))(x)
     np.testing.assert_allclose(target.logdensity(x), within)
-
-
-def test_an_increment_that_counts_an_element_once_is_refused():
-    """PyTensor's version for JAX adds each time: differences would be those of another model."""
-    with pm.Model() as model:
-        z = pm.Categorical("z", [0.3, 0.7], shape=3)
-        n = pt.inc_subtensor(pt.zeros(2)[z], 1.0, ignore_duplicates=True)
-        pm.Normal("y", n, 1.0, observed=[0.4, 1.1])
-    with pytest.raises(
-        NotImplementedError, match=r"'y' has an increment .*x\[index\].set\(x\[index\] \+ y\)"
-    ):
-        pmd.target_from_model(model)

@@ -14,7 +14,7 @@ import pytensor.tensor as pt
 from pytensor.compile import mode
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.link.jax.dispatch.basic import jax_typify
@@ -32,6 +32,11 @@ from pymc_discrete.targets.names import shown
 PYTENSOR = threading.RLock()
 
 
+ONCE = (
+    "An increment with ignore_duplicates=True adds to an element once however often it is selected, and "
+    "PyTensor's version for JAX adds each time. Write x[index].set(x[index] + y)."
+)
+
 # what JAX, and PyTensor where it converts an Op, raise for sizes that are no constants
 FAILURES = (TypeError, IndexError, AttributeError)
 
@@ -44,6 +49,8 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
     for node in toposort(list(outputs)):
         if isinstance(node.op, CheckAndRaise):  # PyTensor leaves these out, with a warning
             continue
+        if adds_once(node.op):
+            return NotImplementedError(ONCE)
         try:
             has_rule = jax_funcify.dispatch(type(node.op)) is not jax_funcify.dispatch(object)
             if not (isinstance(node.op, HasInnerGraph) and has_rule):
@@ -57,6 +64,15 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
         except FAILURES:
             return not_run(node, list(graph_inputs(outputs)))
     return None
+
+
+def adds_once(op: Op) -> bool:
+    """Whether an Op, or one in its inner graph, is an increment that counts an element once."""
+    if isinstance(op, Blockwise):
+        return adds_once(op.core_op)
+    if isinstance(op, HasInnerGraph):
+        return any(adds_once(node.op) for node in toposort(op.inner_outputs))
+    return getattr(op, "ignore_duplicates", False) and not op.set_instead_of_inc  # type: ignore[attr-defined]
 
 
 def not_run(node: Apply, inputs: Sequence[Variable]) -> NotImplementedError:
@@ -104,6 +120,11 @@ class JaxFunction:
     Parameters
     ----------
     convert : makes JAX functions of Ops, called as PyTensor's `jax_funcify`
+
+    Raises
+    ------
+    NotImplementedError
+        For increments that count an element once, of which PyTensor's version for JAX is wrong.
     """
 
     def __init__(
@@ -112,6 +133,8 @@ class JaxFunction:
         self._convert = convert
         with PYTENSOR:
             self._graph = FunctionGraph(list(inputs), list(outputs), clone=True)
+            if any(adds_once(node.op) for node in self._graph.apply_nodes):
+                raise NotImplementedError(ONCE)
             mode.JAX.optimizer.rewrite(self._graph)
             without_batches_of_sizes(self._graph)
             with_integer_log_gamma(self._graph)

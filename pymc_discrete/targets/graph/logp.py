@@ -29,6 +29,7 @@ from pymc_discrete.targets.graph.analysis import Depends
 from pymc_discrete.targets.graph.bounds import IntegerBounds, extent
 from pymc_discrete.targets.graph.comparisons import comparisons, value_of
 from pymc_discrete.targets.graph.guards import index_guards
+from pymc_discrete.targets.graph.jaxify import ONCE, adds_once
 from pymc_discrete.targets.graph.labels import labels_first
 from pymc_discrete.targets.graph.lifting import lift
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
@@ -101,7 +102,7 @@ def logp_graph(
         if equal is not None and (t, c) in equal
     }
     refuse_random(list(zip(labels, raw, strict=True)))
-    refuse_single_increments(list(zip(labels, raw, strict=True)))
+    refuse_single_increments(list(zip(labels, raw, strict=True)), names)
     shared = [(v, v.get_value()) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
     # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
     typed = {
@@ -400,22 +401,23 @@ def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[
 _terms: weakref.WeakKeyDictionary[pm.Model, tuple[list[Any], list[Variable]]] = weakref.WeakKeyDictionary()
 
 
-def refuse_single_increments(terms: list[tuple[str, Variable]]) -> None:
-    """Refuse increments that count an element once, which PyTensor's version for JAX does not.
+def refuse_single_increments(terms: list[tuple[str, Variable]], names: Collection[str]) -> None:
+    """Refuse increments that count an element once, in terms that the named variables enter.
+
+    In others `jaxify` refuses them, where it is not PyMC that evaluates these.
 
     Raises
     ------
     NotImplementedError
     """
-    for name, term in terms:
-        for v in ancestors([term]):
-            op: Any = None if v.owner is None else v.owner.op
-            if getattr(op, "ignore_duplicates", False) and not op.set_instead_of_inc:
-                raise NotImplementedError(
-                    f"The log density of {name!r} has an increment with ignore_duplicates=True, which adds "
-                    "to an element once however often it is selected; in JAX it would add each time. Write "
-                    "x[index].set(x[index] + y)."
-                )
+    for label, term in terms:
+        above = list(ancestors([term]))
+        if any(v.name in names for v in above if v.owner is None) and any(
+            adds_once(v.owner.op) for v in above if v.owner is not None
+        ):
+            raise NotImplementedError(
+                f"The log density of {label!r} has an increment that JAX gets wrong. {ONCE}"
+            )
 
 
 def refuse_random(terms: list[tuple[str, Variable]]) -> None:
