@@ -12,6 +12,8 @@ from xarray import DataTree
 from pymc_discrete.checks import check_choice
 from pymc_discrete.diagnostics.draws import lp_of
 from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of
+from pymc_discrete.diagnostics.verdicts import conditionals, known_of
+from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
@@ -445,6 +447,12 @@ def permuted(idata: DataTree, z: str, names: list[str], to_new: xarray.DataArray
         if lost:
             left_out.append(f"{shown(map(str, lost))} of the group probabilities, which are means over draws")
             found["probabilities"] = DataTree(means.drop_vars(lost))
+        if z in lost:
+            of_z = conditionals(idata["posterior"], {z: summed_out(idata, z, to_new.values)})
+            others = (
+                idata["conditionals"].to_dataset() if "conditionals" in idata.children else xarray.Dataset()
+            )
+            found["conditionals"] = DataTree(others.assign(dict(of_z.data_vars)))
     if "unconstrained_posterior" in idata.children:
         left_out.append("the group unconstrained_posterior, whose values have no value per component")
         del found["unconstrained_posterior"]
@@ -453,6 +461,17 @@ def permuted(idata: DataTree, z: str, names: list[str], to_new: xarray.DataArray
     before = idata["permutations"].to_dataset() if "permutations" in idata.children else xarray.Dataset()
     found["permutations"] = DataTree(before.assign({z: to_new}))
     return found
+
+
+def summed_out(idata: DataTree, z: str, to_new: np.ndarray) -> Leaving:
+    """What remains known of labels that were summed out, without the means of their probabilities.
+
+    Where labels change within a chain, these means are of several labels, and do not say how probable another
+    one was.
+    """
+    known = known_of(idata["posterior"].to_dataset(), idata, z)
+    assert known is not None
+    return known if (to_new == to_new[:, :1]).all() else known._replace(probability=None)
 
 
 def depends(variable: xarray.DataArray, z: str, names: list[str]) -> bool:

@@ -1,12 +1,13 @@
 """A word for each element of a discrete variable: what its draws say of the sampling."""
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from pymc_discrete.steps.standing import CHANCE, FEW, FEWEST, Leaving, by_chance, words_of_still
+from pymc_discrete.targets.names import untransformed
 
 RHAT = 1.01  # a larger R-hat is slow mixing, as in PyMC's own warning
 EACH = 100  # so are fewer effective draws for each chain
@@ -85,6 +86,35 @@ def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Leav
     if found is None:
         return Leaving(several, leaving, joint=True, summed=True)
     return found._replace(several=several & found.several, probability=leaving, joint=True, summed=True)
+
+
+def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
+    """What is known of the elements of sampled variables beside their draws, for `pmd.summary` and the plots.
+
+    Returns
+    -------
+    xarray.Dataset
+        For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
+        another value than in the last draw of the chain, given everything else, nan where it is not known;
+        and (<dims>) bool "NAME several:", whether it has several possible values, "NAME certain:", whether
+        the odds of the others are the same wherever the rest of the model is, and "NAME alone:", whether a
+        continuous variable enters its conditional only. The attributes of NAME are the rest of `Leaving`.
+    """
+    arrays = {}
+    for name, of in known.items():
+        last = posterior[name].isel(draw=-1, drop=True)
+        p = np.full(last.shape, np.nan) if of.probability is None else of.probability.reshape(last.shape)
+        arrays[name] = last.copy(data=p).assign_attrs(
+            joint=int(of.joint),
+            together=of.together,
+            by=json.dumps([untransformed(n) for n in of.by]),
+            unused=json.dumps(of.unused),
+            summed=int(of.summed),
+        )
+        each = {"several": of.several, "certain": of.is_certain, "alone": of.is_alone}
+        for fact, a in each.items():
+            arrays[f"{name} {fact}:"] = last.isel(chain=0, drop=True).copy(data=a.reshape(last.shape[1:]))
+    return xr.Dataset(arrays)
 
 
 def _group(tree: xr.DataTree | None, group: str, name: str, chains: int | None = None) -> np.ndarray | None:

@@ -1,10 +1,8 @@
 """Convergence checks of draws: label switching, R-hat and ESS, variables that never moved, ties."""
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -23,14 +21,14 @@ from xarray import DataTree
 from pymc_discrete.diagnostics.draws import some_elements
 from pymc_discrete.diagnostics.orders import as_probable, effective_share, orders_of_draws
 from pymc_discrete.diagnostics.summary import Judge, Judged, labels_in_draws
-from pymc_discrete.diagnostics.verdicts import MODES, stuck_chains, too_few_moves
+from pymc_discrete.diagnostics.verdicts import MODES, conditionals, stuck_chains, too_few_moves
 from pymc_discrete.sampling import labels
 from pymc_discrete.sampling.tied import Slow, tied
 from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.steps.standing import FEWEST, Leaving, held_outside, of_models, remarkable, why_still
 from pymc_discrete.steps.ties import called
 from pymc_discrete.targets.graph.support import is_nominal
-from pymc_discrete.targets.names import element, shown, untransformed
+from pymc_discrete.targets.names import element, shown
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -455,35 +453,6 @@ def check_convergence(
                 log_warnings([warning])
             else:
                 _log.warning(warning)
-
-
-def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
-    """What is known of the elements of sampled variables beside their draws, for `pmd.summary` and the plots.
-
-    Returns
-    -------
-    xarray.Dataset
-        For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
-        another value than in the last draw of the chain, given everything else, nan where it is not known;
-        and (<dims>) bool "NAME several:", whether it has several possible values, "NAME certain:", whether
-        the odds of the others are the same wherever the rest of the model is, and "NAME alone:", whether a
-        continuous variable enters its conditional only. The attributes of NAME are the rest of `Leaving`.
-    """
-    arrays = {}
-    for name, of in known.items():
-        last = posterior[name].isel(draw=-1, drop=True)
-        p = np.full(last.shape, np.nan) if of.probability is None else of.probability.reshape(last.shape)
-        arrays[name] = last.copy(data=p).assign_attrs(
-            joint=int(of.joint),
-            together=of.together,
-            by=json.dumps([untransformed(n) for n in of.by]),
-            unused=json.dumps(of.unused),
-            summed=int(of.summed),
-        )
-        each = {"several": of.several, "certain": of.is_certain, "alone": of.is_alone}
-        for fact, a in each.items():
-            arrays[f"{name} {fact}:"] = last.isel(chain=0, drop=True).copy(data=a.reshape(last.shape[1:]))
-    return xr.Dataset(arrays)
 
 
 def parts(

@@ -10,6 +10,7 @@ from arviz_stats import rhat
 from xarray import DataTree
 
 import pymc_discrete as pmd
+from pymc_discrete.diagnostics.summary import Judge
 
 K, CHAINS, DRAWS, N = 3, 4, 200, 40
 METHODS = ("ecr", "pivot", "stephens")
@@ -231,6 +232,35 @@ def test_what_cannot_be_permuted_is_left_out(caplog):
     xarray.testing.assert_identical(found["prior"], tree["prior"])
     _, message = caplog.messages  # the first is about names
     assert all(part in message for part in ("'z' of the group probabilities", "unconstrained", "predictions"))
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_that_labels_were_summed_out_is_still_known(within):
+    """Sites that have one label each are no alarm in a table or plot, before or after they are relabelled."""
+    z = np.zeros((2, 200, 6), int) + np.array([0, 0, 0, 1, 1, 1])
+    z[1, 100 * within :] = 1 - z[1, 100 * within :]  # the same groups by other names
+    p = np.stack([(z == 0).mean(axis=1), (z == 1).mean(axis=1)], axis=-1)
+    tree = DataTree.from_dict(
+        {
+            "posterior": xarray.Dataset(
+                {
+                    "z": (["chain", "draw", "site"], z),
+                    "mu": (["chain", "draw", "state"], 1.0 * z[..., [0, 5]]),
+                }
+            ),
+            "probabilities": xarray.Dataset(
+                {"z": (["chain", "site", "z value"], p)}, coords={"z value": [0, 1]}
+            ),
+        }
+    )
+    found = pmd.relabel(tree, "z", dims="state")
+    assert (found["posterior"]["z"] == found["posterior"]["z"][0, 0]).all()
+    judged = Judge(found).of("z")
+    assert judged.known.summed
+    assert not judged.suspect.any()
+    assert set(judged.verdict) == {"constant"}
+    without = found.drop_nodes("conditionals")
+    assert Judge(without).of("z").suspect.all()
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
