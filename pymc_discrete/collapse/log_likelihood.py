@@ -36,7 +36,7 @@ from pymc_discrete.collapse.probabilities import named_dims
 from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.targets.blocks import DISCRETE, free
-from pymc_discrete.targets.graph.initial import point_of, without_traces
+from pymc_discrete.targets.graph.initial import point_of, for_long_chains
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 
@@ -264,7 +264,7 @@ def with_switches(plain: pm.Model, observed: list[Variable]) -> tuple[pm.Model, 
     model : pm.Model
     switches : {observed variable: the variable of its switches, which has the shape of its log density}
     """
-    with without_traces(plain):
+    with for_long_chains(plain):
         densities = plain.compile_fn(
             plain.logp(vars=observed, sum=False),
             inputs=plain.value_vars,

@@ -18,7 +18,7 @@ from pymc_discrete.steps.compiling import announced
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
 from pymc_discrete.steps.possible_start import refuse_nan, say_moved
 from pymc_discrete.steps.start import check_support
-from pymc_discrete.targets.graph.initial import without_traces
+from pymc_discrete.targets.graph.initial import for_long_chains
 from pymc_discrete.targets.graph.support import known
 from pymc_discrete.targets.names import shown
 from pymc_discrete.waiting import watched
@@ -129,7 +129,7 @@ class Jitter:
         self._full = self._functions(self._jittered)
 
     def _functions(self, jittered: set[Variable]) -> list[Any]:
-        with without_traces(self._model):
+        with for_long_chains(self._model):
             return make_initial_point_fns_per_chain(
                 model=self._model, overrides=self._initvals, jitter_rvs=jittered, chains=self._chains
             )
@@ -209,7 +209,7 @@ def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
     given = [rv for rv in model.free_RVs if rv.name in numbers and rv.dtype.startswith("float")]
     if not given:
         return
-    with without_traces(model):
+    with for_long_chains(model):
         point = make_initial_point_fn(model=model, overrides=values, return_transformed=True)(0)
     for rv in given:
         name, value = str(rv.name), np.asarray(numbers[str(rv.name)], float)

@@ -5,6 +5,7 @@ import ast
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.link.c.basic import CLinker
 
 from pymc_discrete.targets.graph.initial import point_of
 from tests.tools.processes import ROOT, run_python
@@ -51,7 +52,21 @@ def test_every_point_is_made_so():
         withs = [
             n
             for n in nodes
-            if isinstance(n, ast.With) and called(n.items[0].context_expr) == "without_traces"
+            if isinstance(n, ast.With) and called(n.items[0].context_expr) == "for_long_chains"
         ]
         inside = {n for w in withs for n in ast.walk(w)}
         assert not [ast.unparse(n) for n in nodes if called(n) in makes and n not in inside], file
+
+
+def test_sums_of_many_counts_have_no_code_of_their_own(monkeypatch):
+    """PyTensor compiles C, two seconds for each, where more than 31 counts are subtracted from a number."""
+    with pm.Model() as model:
+        left = 100
+        for n in range(40):
+            left = left - pm.Binomial(f"x{n}", left, 0.1)
+
+    def compiled(*args, **kwargs):
+        raise AssertionError("C is compiled")
+
+    monkeypatch.setattr(CLinker, "make_thunk", compiled)
+    assert point_of(model)["x0"] == 10
