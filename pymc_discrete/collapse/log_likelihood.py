@@ -36,7 +36,7 @@ from pymc_discrete.collapse.probabilities import named_dims
 from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.targets.blocks import DISCRETE, free
-from pymc_discrete.targets.graph.initial import point_of, for_long_chains
+from pymc_discrete.targets.graph.initial import for_long_chains, point_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 

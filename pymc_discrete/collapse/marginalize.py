@@ -22,7 +22,7 @@ from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import density_of
-from pymc_discrete.targets.graph.initial import point_of, for_long_chains
+from pymc_discrete.targets.graph.initial import for_long_chains, point_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import UNBOUNDED, Space

@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.kernels.lines import draws_in_turn, line_visits
+from pymc_discrete.kernels.lines import draws_in_turn, line_visits, visit_lines
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
@@ -43,7 +43,7 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     freedom, the value of its first site, which is drawn as above; where it has many values, most draws look
     at consecutive ones around the current value only. A pair of places of a permutation keeps or swaps its
     values. Sites of which linear combinations are known (`LinearConstraint`) are drawn along lines
-    in the same way.
+    in the same way, and so are sites that change alone and together (`Variable.lines`).
 
     A step reverses the order of its sweep with probability 1/2, which makes it reversible and not only
     invariant. The sweeps of a draw (`sweeper`) keep one order: after a reversal the last sites would be drawn
@@ -87,6 +87,9 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
     visits += [scan(target, n, sites, drawing) for n, sites in target.scanned]
     for sets in target.scanned_sets:
         visits += visits_of_sets(target, sets, scan_sets)
+    if drawing is draw:
+        visits += [visit_lines(target, sets, stretch, False) for sets in target.coloured_lines]
+        visits += [visit_lines(target, sets, stretch, True) for sets in target.scanned_lines]
     return visits or [lambda key, x, backward: x]  # sites that change together may have one value each
 
 
@@ -404,9 +407,9 @@ def stretch(u, v: Variable, now):
     Parameters
     ----------
     u : (2, r) uniforms, which choose the position of the current value among the candidates and the stride
-    v : the variable, windowed
+    v : the variable
     now : (r,) int, current values
     """
-    width, strides = v.stretches
+    width, strides = (NEAR, np.ones(1, int)) if v.finite else v.stretches
     stride = jnp.asarray(strides, now.dtype)[(u[1] * len(strides)).astype(int)]
     return spaced(u[0], width, stride[:, None], now)

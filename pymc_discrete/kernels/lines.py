@@ -1,4 +1,4 @@
-"""Draws along lines x + t v, for sites of which linear combinations are known (`LinearConstraint`)."""
+"""Draws along lines x + t v: of sites that change only so (`LinearConstraint`), or also alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,12 @@ import numpy as np
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.targets.interactions import Sets
-from pymc_discrete.targets.linear_constraint import LinearConstraint, Lines
+from pymc_discrete.targets.linear_constraint import LinearConstraint, Lines, longest
 from pymc_discrete.targets.space import UNBOUNDED
 
 # (key) -> sites (T, R, m), steps (T, R, m): directions to draw along in turn, for each of R sets
 Directions = Callable[[Any], tuple[Any, Any]]
+MOST = 32  # values along a line of sites that may also change alone, up to which a draw looks at all
 COMBINED = 2.0  # mean number of basis vectors that a combination is made of, where there are many
 
 
@@ -42,7 +43,7 @@ def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Ca
     if len(moving):
         lines = constraint.lines(moving)
         turns = max(len(constraint.bases[s]) for s in moving)
-        width = constraint.longest(lines)
+        width = longest(lines, constraint.lower, constraint.upper)
         visits.append(visit(target, sets.n, in_random_order(lines, turns), width, stretch, in_turn))
     several = np.array([s for s in moving if len(constraint.bases[s]) > 1], int)
     if len(several):
@@ -50,6 +51,17 @@ def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Ca
         width = 1 + int((constraint.upper - constraint.lower)[lattices.sites].max())
         visits.append(visit(target, sets.n, combined(lattices), width, stretch, in_turn))
     return visits
+
+
+def visit_lines(target, sets: Sets, stretch: Callable, in_turn: bool) -> Callable:
+    """A visit that draws along some of the lines of each of some sets (`Variable.lines`), in random order.
+
+    Of each set there are as many draws as it has sites; parameters as of `line_visits`.
+    """
+    v = target.space.variables[sets.n]
+    lines = v.lines.of(sets.sets)
+    width = longest(lines, v.lower, v.upper)
+    return visit(target, sets.n, in_random_order(lines, lines.turns), width, stretch, in_turn)
 
 
 def draws_in_turn(constraint: LinearConstraint, sets: np.ndarray) -> int:
@@ -130,7 +142,8 @@ def visit(target, n: int, directions: Directions, width: int, stretch: Callable,
 def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Callable, joined):
     """x after sites of variable n were drawn from their conditional on lines, given all other sites.
 
-    Every value of t that the bounds allow is a candidate, or a stretch of values at random that contains 0.
+    Every value of t that the bounds allow is a candidate, or a stretch of values at random that contains 0;
+    the latter also where there are many values, and the sites may change alone as well.
 
     Parameters
     ----------
@@ -139,8 +152,9 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Calla
     """
     start, v = target.space.blocks[n]
     now, moving = x[start + sites], steps != 0
-    u = uniforms(key, (1 if v.finite else 3, sites.shape[0]))
-    if v.finite:
+    whole = v.finite and (v.constraint is not None or width <= MOST)
+    u = uniforms(key, (1 if whole else 3, sites.shape[0]))
+    if whole:
         # the smallest t that keeps all sites within their bounds
         room = jnp.where(steps > 0, now - jnp.asarray(v.lower)[sites], jnp.asarray(v.upper)[sites] - now)
         room = jnp.where(moving, room // jnp.maximum(jnp.abs(steps), 1), UNBOUNDED)

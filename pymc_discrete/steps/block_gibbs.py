@@ -30,7 +30,9 @@ class BlockGibbs(DiscreteStep):
     a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its sum; random
     pairs of places of a `pmd.Permutation` keep or swap their values. Counts x of which a `pm.Potential`
     says that A x = y, `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn along integer vectors v
-    with A v = 0, each from its conditional on the line x + t v.
+    with A v = 0, each from its conditional on the line x + t v. So are counts that limit each other, as in
+    `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one takes what the other
+    gives.
 
     Parameters
     ----------
@@ -125,4 +127,8 @@ class BlockGibbs(DiscreteStep):
         in_turn = sum(len(sites) for _, sites in target.scanned)
         in_turn += sum(len(sets.sets) * turns_of(target, sets) for sets in target.scanned_sets)
         in_turn += sum(turns_of(target, sets) for sets in target.coloured_sets)
+        for n, sets, _ in [*target.coloured_lines, *target.scanned_lines]:
+            lines = target.space.variables[n].lines
+            assert lines is not None
+            in_turn += lines.of(sets).turns
         return max(len(target.colours) + in_turn, 1)

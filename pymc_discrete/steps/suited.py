@@ -17,7 +17,8 @@ from pymc_discrete.steps.tree_gibbs import TreeGibbs
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.targets.from_model import lines_of, target_of
+from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.support import is_constrained
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
@@ -91,8 +92,11 @@ def steps_for(
         target_options |= restricted(target_options, model, exact)
         target = target_of(model, exact, **target_options, with_numbers=True)
     tree = bool(exact) and (target.tree or sums_at_once(target.density) is not None)
+    # pairs of counts that limit each other are a part of the space, which is then made anew
+    point = options.get("initial_point") or point_of(model)
+    pairs = options.get("integrate") is None and not tree and bool(lines_of(model, exact, point))
     kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
-        (exact, TreeGibbs if tree else BlockGibbs, {"_target": target}),
+        (exact, TreeGibbs if tree else BlockGibbs, {} if pairs else {"_target": target}),
         ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
     )
     for chosen, kind, kind_options in kinds:

@@ -1,7 +1,7 @@
 """The log density of a model over a block of its discrete variables, as pure JAX functions."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from pymc_discrete.targets.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.interactions import Interactions
 from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.targets.linear_constraint import Lines
 from pymc_discrete.targets.model_settings import model_settings, refuse_another_width, width_of_models
 from pymc_discrete.targets.names import MADE
 from pymc_discrete.targets.parts.evaluate import JointMoves
@@ -155,6 +156,7 @@ class ModelDensity(Density):
         to depend on it
     equations : linear equations between the block's variables, which constrain the space and are taken out of
         the log density
+    lines : of variables that are in no equation, see `Space.build`
 
     Attributes
     ----------
@@ -185,6 +187,7 @@ class ModelDensity(Density):
         integrate: Sequence[str] = (),
         whole: Sequence[str] = (),
         equations: Sequence[Equations] = (),
+        lines: Mapping[tuple[str, ...], Lines] | None = None,
     ):
         super().__init__()
         self.names = names
@@ -195,11 +198,12 @@ class ModelDensity(Density):
         systems = systems_of(equations, constraints["sums"], shapes)
         tied = {name for together in systems for name in together}
         constraints["sums"] = {name: y for name, y in constraints["sums"].items() if name not in tied}
-        constraints["equations"] = systems
+        constraints |= {"equations": systems, "lines": lines}
 
         each = Space.build(supports, shapes, window, scale, nominal, **constraints)
         written = model if structure is None else with_numbers(model, structure)
-        kinds = {v.name: v.kind for v in each.variables if v.constraint is None} if join else None
+        alone = [v for v in each.variables if v.constraint is None and v.lines is None]
+        kinds = {v.name: v.kind for v in alone} if join else None
         constrained = {
             name for v in each.variables if v.constraint is not None for name in v.name.split(MADE)
         }
@@ -209,7 +213,7 @@ class ModelDensity(Density):
             point,
             supports,
             kinds,
-            united=[list(together) for together in systems],
+            united=[list(together) for together in [*systems, *(lines or ())]],
             constrained=constrained,
             equal={e.place: e.shape for e in equations},
         )

@@ -1,6 +1,6 @@
 """A target from a PyMC model and some of its discrete variables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.integrals.integrate import quadratic_in
 from pymc_discrete.targets.kept_for_models import KeptForModels
+from pymc_discrete.targets.linear_constraint import Lines
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.equations import Equations, equations_of
+from pymc_discrete.targets.structure.limits import limits_between, pairs_of
 from pymc_discrete.targets.structure_of_model import Structure
 from pymc_discrete.targets.target import Target
 from pymc_discrete.waiting import watched
@@ -100,7 +102,7 @@ def target_of(
     ----------
     constrained : whether the block may have vectors whose elements cannot change alone
     equations : whether linear equations between variables of the block, which the log density needs to hold,
-        become a constraint of the space
+        become a constraint of the space, and counts that limit each other get lines
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ by these
     """
@@ -138,9 +140,26 @@ def target_of(
                 window,
                 with_numbers,
                 coefficients_of(model, integrate, names),
-                equations=equations_of(model, names, point) if equations else (),
+                equations=(found := equations_of(model, names, point) if equations else []),
+                lines=lines_of(model, names, point, found) if equations and integrate is None else {},
             )
         )
+
+
+def lines_of(
+    model: pm.Model,
+    names: Sequence[str],
+    point: dict[str, np.ndarray],
+    equations: Sequence[Equations] = (),
+) -> dict[tuple[str, ...], Lines]:
+    """The lines of counts of the block that limit each other, see `Space.build`.
+
+    Counts that are in equations, which have lines of their own, have none here.
+    """
+    tied = {name for e in equations for name in e.coefficients}
+    limits = limits_between(model, [name for name in names if name not in tied], point)
+    lines = {each.names: pairs_of(each) for each in limits}
+    return {group: of_group for group, of_group in lines.items() if of_group.number.any()}
 
 
 def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[str, ...]:
@@ -189,6 +208,7 @@ def density_of(
     integrate: tuple[str, ...] = (),
     whole: tuple[str, ...] = (),
     equations: Sequence[Equations] = (),
+    lines: Mapping[tuple[str, ...], Lines] | None = None,
 ) -> ModelDensity:
     """A density that shares what was analysed and compiled with those of models of the same structure."""
     asked = (
@@ -198,7 +218,7 @@ def density_of(
         whole,
         key_of_object([window, sites_of(model, names, point, support), constraints_of(model, names)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
-        key_of_object([tuple(e) for e in equations]),
+        key_of_object([[tuple(e) for e in equations], [(k, tuple(v)) for k, v in (lines or {}).items()]]),
     )
 
     def make(structure: Structure) -> ModelDensity:
@@ -213,6 +233,7 @@ def density_of(
             integrate=integrate,
             whole=whole,
             equations=equations,
+            lines=lines,
         )
 
     # the numbers that equations compare are a part of the space

@@ -114,6 +114,41 @@ class Interactions:
         return np.unique(v.constraint.set_of[self._mixed[start : start + v.size]])
 
     @cached_property
+    def coloured_lines(self) -> list[Sets]:
+        """As `coloured_sets`, for sets of sites that lines join, without `scanned_lines`."""
+        coloured = []
+        for n in self._with_lines:
+            sets = self._sets_with_lines(n)
+            links = np.unique(sets[self._links], axis=0)
+            links = links[(links >= 0).all(axis=1) & (links[:, 0] != links[:, 1])]
+            members = np.setdiff1d(np.unique(sets[sets >= 0]), self._mixed_lines(n))
+            coloured += [Sets(n, each, True) for each in colour_classes(links, members)]
+        return coloured
+
+    @cached_property
+    def scanned_lines(self) -> list[Sets]:
+        """The sets that lines join with sites of parts in which every site interacts with every other."""
+        return [Sets(n, sets, True) for n in self._with_lines if len(sets := self._mixed_lines(n))]
+
+    @property
+    def _with_lines(self) -> list[int]:
+        """The numbers of the variables with lines."""
+        return [n for n, v in enumerate(self.space.variables) if v.lines is not None and v.lines.number.any()]
+
+    def _sets_with_lines(self, n: int) -> np.ndarray:
+        """(d,) int, the set of the lines of variable n in which a site is, -1 for none."""
+        start, v = self.space.blocks[n]
+        assert v.lines is not None
+        sets = np.full(self.space.d, -1)
+        sets[start : start + v.size] = v.lines.set_of(v.size)
+        return sets
+
+    def _mixed_lines(self, n: int) -> np.ndarray:
+        """(R,) int, the sets of the lines of variable n of which some site is `mixed`."""
+        sets = self._sets_with_lines(n)
+        return np.unique(sets[self._mixed & (sets >= 0)])
+
+    @cached_property
     def neighbourhoods(self) -> list[np.ndarray] | None:
         """The sites whose differences change when a site changes, or None if there are many.
 

@@ -39,6 +39,26 @@ class Lines(NamedTuple):
     steps: np.ndarray
     number: np.ndarray
 
+    def of(self, sets: np.ndarray) -> "Lines":
+        """The directions of some sets."""
+        return Lines(self.sites[sets], self.steps[sets], self.number[sets])
+
+    def set_of(self, n: int) -> np.ndarray:
+        """(n,) int, the set in whose directions each of the variable's n sites is, -1 for none."""
+        sets = np.full(n, -1)
+        for r, (sites, number) in enumerate(zip(self.sites, self.number, strict=True)):
+            sets[sites[:number]] = r
+        return sets
+
+    @property
+    def turns(self) -> int:
+        """The number of draws of a sweep that gives as many to each set as it has sites, one after another.
+
+        There are no more than directions.
+        """
+        sites = np.bincount((of_each := self.set_of(self.sites.max(initial=-1) + 1))[of_each >= 0])
+        return int(np.minimum(self.number[: len(sites)], sites).max(initial=0))
+
 
 @dataclass(frozen=True, eq=False)
 class LinearConstraint:
@@ -190,12 +210,6 @@ class LinearConstraint:
             lines.sites[r], lines.steps[r, : count[r]] = self.sites[s][every], self.bases[s][:, every]
         return lines
 
-    def longest(self, lines: Lines) -> int:
-        """The largest number of values along one of the lines, between the bounds."""
-        span = (self.upper - self.lower)[lines.sites] // np.maximum(np.abs(lines.steps), 1)
-        span = np.where(lines.steps == 0, UNLIMITED, span).min(axis=-1)
-        return 1 + int(np.max(span, where=(lines.steps != 0).any(axis=-1), initial=0))
-
     # ------------------------------------------------------------ the constraint itself
     def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The bounds (n,) that follow from those for which the constraint was built."""
@@ -243,6 +257,13 @@ class LinearConstraint:
                 least, most = range_along(x[sites], v, lower[sites], upper[sites])
                 x[sites] += rng.integers(least, most + 1) * v
         return x
+
+
+def longest(lines: Lines, lower: np.ndarray, upper: np.ndarray) -> int:
+    """The largest number of values along one of the lines, between bounds (n,) of the sites."""
+    span = (upper - lower)[lines.sites] // np.maximum(np.abs(lines.steps), 1)
+    span = np.where(lines.steps == 0, UNLIMITED, span).min(axis=-1)
+    return 1 + int(np.max(span, where=(lines.steps != 0).any(axis=-1), initial=0))
 
 
 def range_along(x: np.ndarray, v: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> tuple[int, int]:

@@ -164,9 +164,9 @@ class Plan:
             elements = elements_per_variable(sites[members, :1], space, members)[int(n)]
             unary.append(Unary(term, elements, int(n), dependence, space))
         two = np.flatnonzero((count == 2) & ~swapped)
-        if len(two) and space.constrained.any():
+        if len(two) and (space.drawn_with >= 0).any():
             # Sites of one set move together: an element of two of them is evaluated where both have moved.
-            sets = space.set_of[sites[two, :2]]
+            sets = space.drawn_with[sites[two, :2]]
             together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
             remaining[two[together]] = True
             two = two[~together]

@@ -14,7 +14,7 @@ from jax import Array
 
 from pymc_discrete.targets.constraints import Constraint, FixedSums, Permutations
 from pymc_discrete.targets.indexing import picked
-from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.targets.linear_constraint import LinearConstraint, Lines
 from pymc_discrete.targets.names import made_name
 
 # In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
@@ -47,6 +47,8 @@ class Variable:
         of which one is the current value. For labels without an order they are from anywhere.
     constraint : Constraint or LinearConstraint, optional
         Sets of sites that change together; None where every site may change alone.
+    lines : Lines, optional
+        Directions in which some sites change together, of sites that may also change alone.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Variable:
     nominal: bool = False
     width: int = WIDTH
     constraint: Constraint | LinearConstraint | None = None
+    lines: Lines | None = None
 
     @property
     def size(self) -> int:
@@ -201,6 +204,7 @@ class Space:
         sums: Mapping[str, Any] | None = None,
         permutations: Collection[str] = (),
         equations: Mapping[tuple[str, ...], tuple[Any, ...]] | None = None,
+        lines: Mapping[tuple[str, ...], Lines] | None = None,
     ) -> "Space":
         """A space from supports.
 
@@ -232,6 +236,8 @@ class Space:
             Linear equations A x = y between the elements x (n,) of some variables, one after another in the
             order of the names: A (m, n) and y (m,), integers. Names for messages, one for each equation, may
             follow. The variables become one variable of the space.
+        lines : {names: Lines}, optional
+            See `Variable.lines`; of variables that are in no equation, and become one variable of the space.
 
         Raises
         ------
@@ -290,7 +296,7 @@ class Space:
                     f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
                 )
             arrays[name] = (shape, lower, upper, unbounded)
-        joined = {name: names for names in equations or () for name in names}
+        joined = {name: names for names in [*(equations or ()), *(lines or ())] for name in names}
         members: list[Member] = []
         start = 0
         for names in dict.fromkeys(joined.get(name, (name,)) for name in arrays):
@@ -328,6 +334,7 @@ class Space:
                     any(n in nominal for n in names),
                     max((widths or {}).get(n, WIDTH) for n in names),
                     constraint,
+                    (lines or {}).get(names),
                 )
             )
         return cls(variables, members)
@@ -505,6 +512,17 @@ class Space:
             if v.constraint is not None:
                 sets[start : start + v.size] = last + v.constraint.set_of
                 last += len(v.constraint.sites)
+        return sets
+
+    @cached_property
+    def drawn_with(self) -> np.ndarray:
+        """(d,) int, as `set_of`, where sites that lines join are also a set."""
+        sets, last = self.set_of.copy(), self.set_of.max(initial=-1) + 1
+        for start, v in self.blocks:
+            if v.lines is not None:
+                of_lines = v.lines.set_of(v.size)
+                sets[start : start + v.size][of_lines >= 0] = last + of_lines[of_lines >= 0]
+                last += len(v.lines.number)
         return sets
 
     @cached_property

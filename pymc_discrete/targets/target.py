@@ -371,6 +371,16 @@ class Target:
         return self.density.interactions.scanned_sets
 
     @property
+    def coloured_lines(self) -> list[Sets]:
+        """Groups of sets of sites that lines join, whose sites interact within their set only."""
+        return self.density.interactions.coloured_lines
+
+    @property
+    def scanned_lines(self) -> list[Sets]:
+        """Sets of sites that lines join, of which some are in dense terms."""
+        return self.density.interactions.scanned_lines
+
+    @property
     def forests(self) -> list[list[Forest]]:
         """Coverings of the sites that tables of pairs join.
 

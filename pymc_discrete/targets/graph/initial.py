@@ -1,4 +1,4 @@
-"""A model's initial point, and other functions of long chains of variables, in time linear in their length."""
+"""A model's initial point, and other functions of long chains of variables that PyMC compiles."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

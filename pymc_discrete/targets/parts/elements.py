@@ -109,7 +109,8 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            padded = pad or v.constraint is not None  # what sites change together is looked up by site
+            # what sites change together is looked up by site
+            padded = pad or v.constraint is not None or v.lines is not None
             by_variable[n] = SiteElements.build(
                 owner[of_variable], element[of_variable], start, v.size, padded
             )
