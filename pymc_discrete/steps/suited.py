@@ -19,7 +19,8 @@ from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import lines_of, target_of
 from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.graph.support import is_constrained
+from pymc_discrete.targets.graph.masks import with_fixed_sizes
+from pymc_discrete.targets.graph.support import bounds_of_model, is_constrained
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.equations import equations_of
@@ -164,7 +165,10 @@ def with_step_of_vectors(
 def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
     """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
-    return terms_without_jax(list(zip(labels, model.logp(sum=False), strict=True)), names)
+    by_name = {str(v.name): v for v in model.discrete_value_vars}
+    bounds = lambda: {by_name[name]: b for name, b in bounds_of_model(model).items()}
+    terms = with_fixed_sizes(model.logp(sum=False), bounds)
+    return terms_without_jax(list(zip(labels, terms, strict=True)), names)
 
 
 def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError) -> BlockedStep:

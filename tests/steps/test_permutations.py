@@ -10,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.steps.start import check_start, dispersed
+from pymc_discrete.steps.suited import variables_without_jax
 from pymc_discrete.targets.parts.in_place import InPlace
 from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
@@ -197,3 +198,11 @@ def test_no_step_of_pymc_is_left_to_move_them():
         pm.Potential("e", pt.kv(0.5, 1.0 + x[0]))
     with pytest.raises(NotImplementedError, match=r"depends on 'x' has an Op without.*jax_funcify\.$"):
         pmd.AutoStep(model=model)
+
+
+def test_counts_of_known_length_can_run_in_jax():
+    """The length of counts by `pt.bincount` is constant where no value is above its `minlength=`."""
+    with pm.Model() as model:
+        x = pmd.Permutation("x", 3)
+        pm.Potential("e", pt.bincount(pt.argsort(x), pt.as_tensor([0.3, 1.2, 2.1]), minlength=3)[0])
+    assert variables_without_jax(model, ["x"]) == {}

@@ -14,10 +14,10 @@ from pytensor.tensor import basic as ptb
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp, Repeat
-from pytensor.tensor.math import Dot
+from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.sort import SortOp
+from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pymc_discrete.targets.graph.bounds import (
@@ -279,6 +279,16 @@ TENSORS = {
         lambda: graph(lambda: pt.arange(5, 0, -2)),
         lambda: graph(lambda x: pt.arange(x, 4), ()),
         lambda: graph(lambda x: pt.arange(-3, x), ()),
+    ],
+    ArgSortOp: [
+        lambda: graph(pt.argsort, (3,)),
+        lambda: graph(lambda x: pt.argsort(x, axis=0), (2, 1)),
+        lambda: graph(lambda x: pt.argsort(x, axis=None), (2, 1)),
+    ],
+    Argmax: [
+        lambda: graph(pt.argmax, (3,)),
+        lambda: graph(lambda x: pt.argmax(x, axis=0), (2, 1)),
+        lambda: graph(lambda x: pt.argmin(x, axis=-1), (1, 3)),
     ],
     ptb.AllocDiag: [lambda: graph(lambda x: ptb.AllocDiag(axis1=0, axis2=1, offset=0)(x), (2,))],
     Shape: [lambda: graph(lambda x: x.shape, ([3], 2)), lambda: graph(lambda x: x.shape, (3, 2))],

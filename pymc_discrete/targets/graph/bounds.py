@@ -1,7 +1,7 @@
 """Lower and upper bounds of the integer tensors of a graph, by interval arithmetic."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce, singledispatch
 from typing import Any
 
@@ -50,10 +50,10 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp, Repeat
-from pytensor.tensor.math import Dot
+from pytensor.tensor.math import Argmax, Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.sort import SortOp
+from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -496,6 +496,23 @@ def _(op: ARange, node: Apply, inputs: list[Bounds]) -> Bounds:
     elif step[1] < 0:
         stop = stop[0] + 1, stop[1] + 1
     return hull(start, stop)
+
+
+@bounds_after.register
+def _(op: ArgSortOp, node: Apply, inputs: list[Bounds]) -> Bounds:
+    shape = node.inputs[0].type.shape
+    return positions(shape if op.axis is None else [shape[op.axis]])
+
+
+@bounds_after.register
+def _(op: Argmax, node: Apply, inputs: list[Bounds]) -> Bounds:
+    shape = node.inputs[0].type.shape
+    return positions(shape if op.axis is None else [shape[a] for a in op.axis])
+
+
+def positions(shape: Sequence[int | None]) -> Bounds:
+    """Of the positions among the elements of an array."""
+    return 0.0, max(math.prod(size_of(n)[1] for n in shape) - 1, 0.0)
 
 
 @bounds_after.register
