@@ -213,6 +213,17 @@ def increments(write):
     return build
 
 
+def of_lengths(changed):
+    """Flags of a covariate, before the lengths of some data are changed."""
+
+    def build():
+        x, y = pm.Data("x", np.arange(4.0), dims="i"), pm.Data("seen", np.zeros(4), dims="i")
+        pm.Normal("y", pm.Bernoulli("z", 0.5, dims="i") * x, 1.0, observed=y, dims="i")
+        pm.set_data({name: np.zeros(6) for name in changed}, coords={"i": range(6)})
+
+    return build
+
+
 INDEX = np.array([0, 0, 1])
 
 # ---------------------------------------------------------------- how a model is written
@@ -305,6 +316,11 @@ row(
     "Leave support= out; pm.Potential can say",
     step("BlockGibbs", ordered_values, support={"x": (0, 2)}),
     step("BlockGibbs", ordered_values),
+)
+row(
+    "as shapes do not fit: {}",
+    step("BlockGibbs", of_lengths(["x"])),
+    step("BlockGibbs", of_lengths(["x", "seen"])),
 )
 row(
     "the bounds of its counts allow {}. Mend what was seen",

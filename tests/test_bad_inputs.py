@@ -468,3 +468,46 @@ def test_ops_without_a_jax_version(when):
         NotImplementedError, match=r"(?s)'x' has an Op without a JAX version.*jax_funcify.*pm.Metropolis"
     ):
         pmd.GibbsWithGradients(model=model).step(model.initial_point())
+
+
+# ---------------------------------------------------------------- data and parameters, through every way in
+def of_two_lengths():
+    x = pm.Data("x", np.arange(4.0))
+    pm.Normal("y", pm.Bernoulli("z", 0.5, shape=4) * x, 1.0, observed=np.zeros(4))
+    pm.set_data({"x": np.arange(6.0)})
+
+
+def that_do_not_broadcast():
+    pm.Normal("y", pm.Bernoulli("z", 0.5, shape=3), 1.0, observed=np.zeros(4))
+
+
+WAYS = {
+    "sample": lambda: pmd.sample(progressbar=False),
+    "AutoStep": lambda: pmd.AutoStep(),
+    "marginalize": lambda: pmd.marginalize(),
+    "log_evidence": lambda: pmd.log_evidence(progressbar=False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_shapes_that_do_not_fit_are_named(way):
+    with pm.Model():
+        of_two_lengths()
+        with pytest.raises(ValueError, match=r"log density of 'y.*shapes do not fit: .*\(6,\).*pm.set_data"):
+            WAYS[way]()
+    with pm.Model():
+        that_do_not_broadcast()
+        with pytest.raises(ValueError, match=r"PyMC cannot write the log density of 'y': .*shapes"):
+            WAYS[way]()
+
+
+def test_parameters_outside_their_domain_are_named():
+    with pm.Model() as model:
+        pm.Bernoulli("z", [1.5, 0.5, 0.5])
+        step = pmd.BlockGibbs()
+        step.setup_chain(np.random.default_rng(1), tune=0, draws=5)
+        with pytest.raises(SamplingError, match=r"through 'z' \(its parameters must meet 0 <= p <= 1\)"):
+            step.step(model.initial_point())
+        pm.Normal("y", model["z"], 1.0, observed=[1.0, 2.0, 3.0])
+        with pytest.raises(ValueError, match=r"prior of 'z' cannot be drawn from: .*outside their domain"):
+            pmd.log_evidence(progressbar=False)

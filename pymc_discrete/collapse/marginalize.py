@@ -154,9 +154,9 @@ def refuse_unbounded(density: ModelDensity, model: pm.Model) -> None:
     if missing:
         sampled = "; or sample with pmd.sample(collapse=True), which leaves out nothing"
         raise ValueError(
-            f"{shown(missing)} cannot be summed out as a whole: the support has no bound. Say from where to "
-            f"where to sum, truncate={{{missing[0]!r}: (0, 200)}}, and check with pmd.recover how much mass "
-            f"that leaves out{sampled if model.continuous_value_vars else ''}."
+            f"{shown(missing)} cannot be summed out as a whole: the support has no bound, or a far one. Say "
+            f"from where to where to sum, truncate={{{missing[0]!r}: (0, 200)}}, and check with pmd.recover "
+            f"how much mass that leaves out{sampled if model.continuous_value_vars else ''}."
         )
 
 

@@ -258,7 +258,8 @@ class Annealing:
             f"The likelihood is 0 at all but {len(points)} of {tries + PRIOR_DRAWS} draws of the prior of "
             f"{shown(self.prior.names)}, so that no chain can start there. Write a hard constraint into the "
             "prior, such as a count as what was observed plus what was missed; or sum discrete unknowns out "
-            "first, pmd.log_evidence(pmd.marginalize(model))."
+            "first, pmd.log_evidence(pmd.marginalize(model)). If no unknowns allow the data, model.debug() "
+            "says which are outside of their support."
         )
 
     def pilot(self, first: Starts) -> tuple[list[Rung], ChainState]:

@@ -41,7 +41,7 @@ class Prior:
         """
         try:
             drawn = [np.asarray(a) for a in self._draw()]
-        except NotImplementedError as error:
+        except (NotImplementedError, ValueError) as error:
             raise ValueError(self._refusal(error)) from error
         return self._named(drawn)
 
@@ -66,17 +66,20 @@ class Prior:
                     values[k] = np.where(np.isfinite(values[k]), values[k], moved)
         return dict(zip(self._names, values, strict=True)) | self._start
 
-    def _refusal(self, error: NotImplementedError) -> str:
+    def _refusal(self, error: Exception) -> str:
         """Which variable cannot be drawn, and what to do."""
         for rv in self._rvs:
             try:
                 compile_graph([], rv, mode=MODE)()
-            except NotImplementedError:
+            except (NotImplementedError, ValueError):
                 why = str(error).splitlines()[0].rstrip(".")
-                return (
-                    f"The prior of {rv.name!r} cannot be drawn from: {why}. The evidence needs a proper "
-                    "prior: in place of pm.Flat, say, pm.Normal, and for a pm.CustomDist random=."
+                remedy = (
+                    "Look for nan, and for parameters outside their domain: model.debug() says which."
+                    if isinstance(error, ValueError)
+                    else "The evidence needs a proper prior: in place of pm.Flat, say, pm.Normal, and for a "
+                    "pm.CustomDist random=."
                 )
+                return f"The prior of {rv.name!r} cannot be drawn from: {why}. {remedy}"
         return str(error)
 
     @property

@@ -1,5 +1,7 @@
 """PyMC models whose likelihood is raised to a power."""
 
+from collections import Counter
+
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.distribution import PartialObservedRV
@@ -16,7 +18,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.collapse.marginalize import without_starts
-from pymc_discrete.targets.graph.logp import without_checks
+from pymc_discrete.targets.graph.logp import terms_of, without_checks
 from pymc_discrete.targets.names import shown
 
 BETA = "~inverse temperature"  # a free variable of the tempered model, which no step moves
@@ -49,6 +51,7 @@ def tempered(model: pm.Model) -> pm.Model:
             f"{shown(partial)}: some elements are missing and depend on those that are observed, so that the "
             "likelihood has no term of its own. Make the variable of the observed elements alone."
         )
+    terms_of(model)  # refuses what PyMC cannot write, and names it
     values = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
     terms = log_densities(model, values)
     graph, new = fgraph_from_model(without_starts(model))
@@ -62,9 +65,12 @@ def tempered(model: pm.Model) -> pm.Model:
         graph.remove_output(graph.outputs.index(new[v]))
     flat = pm.Flat.dist()
     beta = model_free_rv(flat, flat.type(name=BETA), None, BETA)
-    potentials = [
-        model_potential(beta * term, f"{name}, term {n}") for n, (name, term) in enumerate(likelihood)
-    ]
+    seen: Counter[str] = Counter()
+    potentials = []
+    for name, term in likelihood:  # a check of parameters has the name of the term that it guards
+        seen[name] += 1
+        number = f", {seen[name]}" if seen[name] > 1 else ""
+        potentials.append(model_potential(beta * term, f"{name} (tempered{number})"))
     total = pt.add(pt.constant(0.0), *(pt.sum(term) for _, term in likelihood))
     for v in [beta, *potentials, model_deterministic(total, LIKELIHOOD)]:
         graph.add_output(v, import_missing=True)

@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor
 from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
+from pymc.logprob.utils import ParameterValueError
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.targets.graph.logp_graph import LogpGraph
@@ -128,15 +129,22 @@ class Term:
             self._values, [logp, *observed], mode="FAST_COMPILE", on_unused_input="ignore"
         )
         self._observed: np.ndarray | None = None
-        self._out_of_bounds = False
+        self._why = ""
 
     def at(self, point: PointType) -> np.ndarray:
-        """The elements at a point, nats; -inf alone where one is taken from beyond the end of a table."""
+        """The elements at a point, nats.
+
+        They are -inf alone where one is taken from beyond the end of a table, or a check of the parameters of
+        the distribution fails.
+        """
         try:
             with np.errstate(all="ignore"):
                 logp, *observed = self._function(*(np.asarray(point[v.name], v.dtype) for v in self._values))
         except IndexError:
-            self._out_of_bounds = True
+            self._why = "an index into a table is out of bounds"
+            return np.array(-np.inf)
+        except ParameterValueError as error:
+            self._why = f"its parameters must meet {str(error).splitlines()[0]}"
             return np.array(-np.inf)
         for values in observed:
             self._observed = values if values.shape == logp.shape else None
@@ -148,7 +156,7 @@ class Term:
         values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:NAMED]]
         observed = [f"observed as {', '.join(values)}"] if values else []
         if not elements.ndim:
-            places = ["an index into a table is out of bounds"] if self._out_of_bounds else []
+            places = [self._why] if self._why else []
         elif len(where) > NAMED and elements.all():
             places = [f"all {len(where)} elements"]
         else:

@@ -1,7 +1,7 @@
 """The log density of a model, written for a block of its variables."""
 
 import weakref
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -264,7 +264,15 @@ def without_checks(
                 guards.append((node, pt.switch(cond, 0.0, -np.inf)))
         return [expr]
 
-    terms = rebuild(terms_with_checks, replace, replaced)
+    try:
+        terms = rebuild(terms_with_checks, replace, replaced)
+    except ValueError as error:
+        culprit = first_to_fail(labels, lambda n: rebuild([terms_with_checks[n]], replace, replaced))
+        raise ValueError(
+            f"The log density of {culprit} cannot be computed, as shapes do not fit: {error}. If "
+            "pm.set_data changed a length, change all else that has it: other data, what is observed, and "
+            "coords= of their dims."
+        ) from error
     first: dict[Apply, str] = {}  # a check counts as part of the first term it guards
     for name, term in zip(labels, terms_with_checks, strict=True):
         for node in toposort([term], blockers=[out for n in first for out in n.outputs]):
@@ -274,6 +282,16 @@ def without_checks(
         *zip(labels, terms, strict=True),
         *((first.get(node, labels[0]), guard) for node, guard in guards),
     ]
+
+
+def first_to_fail(labels: Sequence[str], make: Callable[[int], Any]) -> str:
+    """The first label for whose number `make` raises a ValueError, or all labels, for a message."""
+    for n, label in enumerate(labels):
+        try:
+            make(n)
+        except ValueError:
+            return repr(label)
+    return shown(labels)
 
 
 def without_comparison(
@@ -443,8 +461,8 @@ def terms_of(model: pm.Model) -> list[Variable]:
 
     Raises
     ------
-    TypeError
-        Where PyMC cannot write the log density of an imputed variable.
+    ValueError, TypeError
+        Where PyMC cannot write the log density of a variable.
     """
     parts = [*model.rvs_to_values.items(), *model.rvs_to_transforms.items(), *model.potentials]
     parts = [p for part in parts for p in (part if isinstance(part, tuple) else (part,))]
@@ -457,6 +475,12 @@ def terms_of(model: pm.Model) -> list[Variable]:
         return known[1]
     try:
         terms = model.logp(sum=False)
+    except ValueError as error:
+        rvs, values = zip(*model.rvs_to_values.items(), strict=True)
+        culprit = first_to_fail(
+            [str(rv.name) for rv in rvs], lambda n: pm.logp(rvs[n], values[n], warn_rvs=False)
+        )
+        raise ValueError(f"PyMC cannot write the log density of {culprit}: {error}") from error
     except TypeError as error:
         imputed = [
             repr(rv.name)
