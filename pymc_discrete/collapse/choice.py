@@ -314,7 +314,7 @@ def gaussian(value: Variable, term: Variable, density: ModelDensity) -> bool:
 
 def work(collapsed: Collapsed) -> float:
     """How many times as much work an evaluation of the log density takes with the variables summed out."""
-    groups = collapsed.sums.elements.groups
-    plain = sum(len(g.sites) for g in groups)
-    summed = sum(len(g.sites) * np.prod(g.widths, dtype=float) for g in groups)
-    return (FIXED + summed + collapsed.sums.entries) / (FIXED + plain)
+    plain = sum(len(g.sites) for g in collapsed.sums.elements.groups)
+    evaluated = collapsed.sums.repeats or collapsed.sums
+    summed = sum(len(g.sites) * np.prod(g.widths, dtype=float) for g in evaluated.elements.groups)
+    return (FIXED + summed + evaluated.entries) / (FIXED + plain)

@@ -104,6 +104,7 @@ class Collapsed:
                 self.stretched = self.stretched | wide
                 sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
             self.sums = sums
+            _ = sums.repeats  # may need values of numbers
             self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
             self.far = (self.stretched & (wanted > LONGEST)) | isinstance(sums, SumsOfParts)

@@ -1,5 +1,6 @@
 """The log density of a block as tables: its elements at all values of the few sites that each depends on."""
 
+import copy
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -120,6 +121,16 @@ class Sparse:
             for n, combination in enumerate(counts):
                 here = which.reshape(-1) == n
                 yield Elements(term, index[here], of_these[here], tuple(combination.tolist()))
+
+    def of_sites(self, kept: np.ndarray) -> "Sparse":
+        """The tables of some of the sites (d,) bool, which no table joins with others."""
+        some = copy.copy(self)
+        some.groups = [
+            g._replace(elements=g.elements[rows], sites=g.sites[rows])
+            for g in self.groups
+            if isinstance(g, Elements) and (rows := kept[g.sites[:, 0]]).any()
+        ]
+        return some
 
     # ------------------------------------------------------------ pure JAX functions
     def constant(self, context: Context):

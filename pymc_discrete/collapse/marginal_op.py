@@ -83,7 +83,7 @@ class SummedOut(Op):
         end = self.others + self.stretched
         others, data = inputs[: self.others], inputs[end:]
         stretches = inputs[self.others] if self.stretched else None
-        value = self.sums.logdensity(self.sums.differentiable_context(others), stretches)
+        value = self.sums.logdensity_of(others, stretches)
         same = [jnp.array_equal(a, b) for a, b in zip(data, self.data, strict=True)]
         return jnp.where(jnp.stack(same).all(), value, jnp.nan) if same else value
 

@@ -11,6 +11,7 @@ import numpy as np
 from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination, TooDear
+from pymc_discrete.collapse.repeats import Repeats
 from pymc_discrete.kernels.random import uniforms
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.names import shown
@@ -72,6 +73,11 @@ class Sums:
         """The number of entries of all tables of the elimination."""
         return self.elimination.order.entries
 
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """The same sum where many of its parts are equal, which takes less work."""
+        return Repeats.of(self.elements)
+
     @property
     def places(self) -> int:
         """The length of `stretches`, the vector that tells the methods which values of each site to sum."""
@@ -119,16 +125,18 @@ class Sums:
     def _values_of_leaves(self):
         return self.density.values_of_leaves(differentiable)
 
-    def differentiable_context(self, inputs: Sequence[Any]) -> Context:
-        """The context of these inputs, whose derivatives are not nan where they have no influence.
-
-        So is that of log(mu) at mu = 0, in the log density of a Poisson count, which is 0 without it.
-        """
-        return self.density.without_parts(inputs, self._values_of_leaves)
-
     def logdensity(self, context: Context, stretches: Any = None):
         """() nats, the log of the sum of exp of the terms that depend on the block."""
         return self._of(total, self.tables(context, stretches), stretches) + self.elements.constant(context)
+
+    def logdensity_of(self, inputs: Sequence[Any], stretches: Any = None):
+        """`logdensity` in the context of these inputs, whose derivatives are nowhere nan without influence.
+
+        So is that of log(mu) at mu = 0, in the log density of a Poisson count, which is 0 without it.
+        """
+        if self.repeats is not None:
+            return self.repeats.logdensity(inputs)
+        return self.logdensity(self.density.without_parts(inputs, self._values_of_leaves), stretches)
 
     def total_and_draw(self, key, context: Context, stretches: Any = None):
         """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""

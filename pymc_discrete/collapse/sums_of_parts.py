@@ -6,6 +6,7 @@ current values of the sites outside of it.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -99,6 +100,11 @@ class SumsOfParts(Sums):
         scopes = [np.concatenate([g.sites[:, g.inner] for g in same]) for same in self._by_shape(given)]
         scopes.append(np.arange(len(self.counts))[:, None])
         return Elimination(np.where(inside, self.counts, 1), scopes, compact=True)
+
+    @cached_property
+    def repeats(self) -> None:
+        """Parts in turn are summed given the values of other sites, which differ."""
+        return None
 
     @property
     def entries(self) -> int:

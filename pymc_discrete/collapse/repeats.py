@@ -1,0 +1,286 @@
+"""Equal parts of a sum, such as those of the same words in one document, or of animals with the same history.
+
+Components of sites that no table joins are summed separately. Two of them have equal sums where they have the
+same tables. That is read off the graph: elements of a tensor are equal where they are computed alike from
+equal constants, from the same elements of other variables, and from sites with the same place in their
+components. Of equal components one is summed, and its sum counts as often as they are.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.math import Sum
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from pymc_discrete.collapse.derivatives import differentiable
+from pymc_discrete.collapse.elements import Elements, Sparse
+from pymc_discrete.collapse.elimination import Elimination
+from pymc_discrete.targets.graph.analysis import Analysis
+from pymc_discrete.targets.graph.jaxify import jaxify
+from pymc_discrete.targets.graph.numbers import NeedsValues, Number
+from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.targets.structure.reads import Entries
+
+FEWER = 2  # of equal components one is summed if that leaves at most 1 / FEWER of the components
+# A program knows the values of data, and is compiled again for others, if they leave at most 1 / MUCH_FEWER
+# of at least MANY components.
+MUCH_FEWER, MANY = 8, 256
+DEEPEST = 50  # the most Ops above the elements of a leaf that are computed apart from its other elements
+
+
+class Labels(Analysis[np.ndarray]):
+    """Labels (n,) int of the elements of tensors: elements of one tensor with the same label are equal.
+
+    Parameters
+    ----------
+    dependence : Dependence
+    sites : {variable of the block: labels of its sites}
+    by_value : whether numbers are equal where they are so in the model at hand, as constants are
+    """
+
+    def __init__(self, dependence: Dependence, sites: dict[Variable, np.ndarray], by_value: bool = False):
+        super().__init__(sites)
+        self.dependence, self.by_value = dependence, by_value
+
+    def at_leaf(self, var: Variable) -> np.ndarray:
+        if not hasattr(var.type, "ndim"):
+            return np.zeros(1, int)
+        if not isinstance(var, Constant) and not (self.by_value and isinstance(var, Number)):
+            return self._distinct(var)
+        data = np.ascontiguousarray(var.data if isinstance(var, Constant) else var.value).reshape(-1)
+        # bit by bit, since 1 / 0.0 and 1 / -0.0 differ
+        return np.unique(data.view(f"V{data.itemsize}"), return_inverse=True)[1]
+
+    def after(self, node: Apply, values: list[np.ndarray]) -> list[np.ndarray]:
+        rule = self.dependence.rule(node)
+        if rule is None:
+            return [self._distinct(v) for v in node.outputs]
+        # what is read as a whole is the same for all elements
+        read = [
+            np.where(reads >= 0, labels[reads], -1)
+            for reads, labels in zip(rule.reads, values, strict=True)
+            if reads is not None and reads.shape[1]
+        ]
+        if isinstance(rule, Entries):
+            entries = classes(read, max(map(np.max, rule.entry)) + 1)
+            pairs = zip(rule.entry, rule.place, strict=True)
+            return [classes([entries[e][:, None], place[:, None]], len(e)) for e, place in pairs]
+        n = self.dependence.graph.size(node.outputs[0])
+        return [classes([*read, *(f.reshape(n, -1) for f in rule.fixed)], n)]
+
+    def _distinct(self, var: Variable) -> np.ndarray:
+        return np.arange(self.dependence.graph.size(var) if hasattr(var.type, "ndim") else 1)
+
+
+def classes(tables: Sequence[np.ndarray], n: int) -> np.ndarray:
+    """(n,) int, the same number for rows that are equal in all tables (n, m)."""
+    found = np.zeros(n, int)
+    for column in (column for table in tables for column in table.T):
+        if not n or found.max() == n - 1:
+            break  # all are different
+        values = np.unique(column, return_inverse=True)[1]
+        found = np.unique(found * (values.max() + 1) + values, return_inverse=True)[1]
+    return found
+
+
+def components_of(elements: Sparse) -> np.ndarray:
+    """(d,) int, the component of each site, of those that tables join."""
+    joined = [group.sites[:, [0, n]] for group in elements.groups for n in range(1, group.sites.shape[1])]
+    pairs = np.concatenate([np.zeros((0, 2), int), *joined])
+    d = len(elements.counts)
+    return connected_components(coo_array((np.ones(len(pairs)), pairs.T), shape=(d, d)), directed=False)[1]
+
+
+def alike(elements: Sparse, components: np.ndarray, by_value: bool = False) -> np.ndarray:
+    """(c,) int, the same number for components with equal sums.
+
+    Parameters
+    ----------
+    components : (d,) int, the component of each site, from 0 to c - 1
+    by_value : as in `Labels`
+    """
+    space, dependence, d = elements.density.space, elements.density.plan.dependence, len(components)
+    order = np.argsort(components, kind="stable")
+    place = np.empty(d, int)
+    place[order] = np.arange(d) - np.searchsorted(components[order], components[order])
+    of_sites = classes([np.stack([place, space.lower, space.upper, elements.counts], 1)], d)
+    variables = {
+        v: of_sites[start : start + space.variables[n].size]
+        for n, (v, start) in enumerate(zip(dependence.graph.values, space.starts, strict=True))
+    }
+    labels = Labels(dependence, variables, by_value)
+    rows = [np.stack([components, np.full(d, -1), of_sites], 1)]
+    for n, group in enumerate(elements.groups):
+        assert isinstance(group, Elements)
+        of_group = labels.of(group.term.var)[group.elements]
+        rows.append(np.stack([components[group.sites[:, 0]], np.full(len(of_group), n), of_group], 1))
+    table = np.concatenate(rows)
+    table = table[np.lexsort(table.T[::-1])]
+    ends = np.flatnonzero(np.diff(table[:, 0])) + 1
+    numbers: dict[bytes, int] = {}
+    parts = (part.tobytes() for part in np.split(table[:, 1:], ends))
+    return np.array([numbers.setdefault(part, len(numbers)) for part in parts])
+
+
+class Repeats:
+    """A sum over sites of which each of several equal components is computed once.
+
+    Parameters
+    ----------
+    elements : Sparse
+    components : (d,) int, the component of each site
+    chosen, times : (c,) int, a component for each of those that differ, and how often it occurs
+    """
+
+    def __init__(self, elements: Sparse, components: np.ndarray, chosen: np.ndarray, times: np.ndarray):
+        self.density = elements.density
+        self.sites = np.flatnonzero(np.isin(components, chosen))
+        place = np.full(len(components), -1)
+        place[self.sites] = np.arange(len(self.sites))
+        self.elements = elements.of_sites(place >= 0)
+        scopes = [*(place[g.sites] for g in self.elements.groups), np.arange(len(self.sites))[:, None]]
+        self.elimination = Elimination(elements.counts[self.sites], scopes)
+        of_component = np.zeros(components.max() + 1, int)
+        of_component[chosen] = times
+        self._times = of_component[components[self.sites]]
+        self._read = self._read_of_leaves()
+        labels = Labels(self.density.plan.dependence, {})
+        parts = [elements_at(leaf, index, labels) for leaf, index in self._read.items()]
+        self._values_of_leaves = jaxify(self.density.graph.others, parts, differentiable)
+
+    @classmethod
+    def of(cls, elements: Sparse) -> "Repeats | None":
+        """The repeats of a sum; None where few of its components are equal, or the tables may differ.
+
+        Raises
+        ------
+        NeedsValues
+            Where so many of many components are equal by the values of numbers that a program for these
+            values alone pays.
+        """
+        if elements.density.plan.dense or elements.moving.any():
+            return None
+        components = components_of(elements)
+        _, chosen, times = np.unique(alike(elements, components), return_index=True, return_counts=True)
+        numbers = {str(v.name) for v in elements.density.graph.others if isinstance(v, Number)}
+        if numbers and times.sum() >= MANY and MUCH_FEWER * len(chosen) > times.sum():
+            by_value = alike(elements, components, by_value=True)
+            if MUCH_FEWER * len(np.unique(by_value)) <= times.sum():
+                raise NeedsValues(numbers)
+        return cls(elements, components, chosen, times) if FEWER * len(chosen) <= times.sum() else None
+
+    def _read_of_leaves(self) -> dict[Variable, np.ndarray]:
+        """{leaf of the density: flat indices of those of its elements that the tables need}."""
+        plan, graph, leaves = self.density.plan, self.density.graph, self.density.leaves
+        read: dict[Variable, list[np.ndarray]] = defaultdict(list)
+        groups = [g for g in (*self.elements.groups, *self.elements.fixed) if isinstance(g, Elements)]
+        for group in groups:
+            read[group.term.var].append(group.elements)
+        for whole in (*plan.constant, *(g.term.weight for g in groups)):
+            if whole is not None:
+                read[whole].append(np.arange(graph.size(whole)))
+        for node in reversed(list(toposort([*read], blockers=[*leaves, *graph.values]))):
+            rule = plan.dependence.rule(node)
+            for n, out in enumerate(node.outputs):
+                if out not in read or out in leaves:
+                    continue
+                assert rule is not None  # dense tensors are not read
+                index = np.unique(np.concatenate(read[out]))
+                rows = rule.entry[n][index] if isinstance(rule, Entries) else index
+                for reads, i in zip(rule.reads, node.inputs, strict=True):
+                    if reads is None:
+                        read[i].append(
+                            np.arange(graph.size(i)) if hasattr(i.type, "ndim") else np.zeros(1, int)
+                        )
+                    elif reads.shape[
+                        1
+                    ]:  # -1 stands for an element that has no influence, and the first is read
+                        read[i].append(np.maximum(reads[rows], 0).reshape(-1))
+        return {leaf: np.unique(np.concatenate(read[leaf])) for leaf in leaves if leaf in read}
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """(c,) int, how often each component counts, in the order of `Elimination.roots`."""
+        roots = self.elimination.components()
+        times = np.zeros(roots.max() + 1, int)
+        times[roots] = self._times
+        return times
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of all tables of the elimination."""
+        return self.elimination.order.entries
+
+    # ------------------------------------------------------------ pure JAX functions
+    def logdensity(self, inputs: Sequence[Any]):
+        """() nats, what `Sums.logdensity` gives in the context of these inputs."""
+        context = self.density.without_parts(inputs, self._leaves)
+        space, counts = self.density.space, self.elements.counts
+        candidates = space.lower[:, None] + np.arange(counts.max(initial=1))
+        support = np.where(candidates <= space.upper[:, None], 0.0, -np.inf)[self.sites]
+        tables = [*self.elements.tables(context, candidates), jnp.asarray(support)]
+        _, stages = self.elimination.joined(tables)
+        return (self.elimination.roots(stages) * self.times).sum() + self.elements.constant(context)
+
+    def _leaves(self, *inputs: Any) -> tuple[Any, ...]:
+        """The flat arrays of the density's leaves, 0 at elements that are not read."""
+        values = dict(zip(self._read, self._values_of_leaves(*inputs), strict=True))
+        found = []
+        for var in self.density.leaves:
+            n, index = self.density.graph.size(var), self._read.get(var, np.zeros(0, int))
+            if len(index) < n:
+                zeros = jnp.zeros(n, jax.dtypes.canonicalize_dtype(var.type.dtype))
+                found.append(zeros.at[index].set(values[var], unique_indices=True) if len(index) else zeros)
+            else:
+                found.append(values[var])
+        return tuple(found)
+
+
+def elements_at(var: Variable, index: np.ndarray, labels: Labels, depth: int = 0) -> Variable:
+    """(m,) the elements of a tensor at flat indices, of which no others are computed where that is simple."""
+    graph, node = labels.dependence.graph, var.owner
+    n = graph.size(var)
+    whole = pt.reshape(var, (n,))
+    if n > 1 and np.array_equal(index, np.arange(n)):
+        return whole
+    if isinstance(var, Constant):
+        return pt.constant(np.asarray(var.data).reshape(-1)[index])
+    if node is None or depth == DEEPEST:
+        return whole[index]
+    if isinstance(node.op, Elemwise) and len(node.outputs) == 1:
+        inputs = []
+        for i in node.inputs:
+            ids = np.broadcast_to(np.arange(graph.size(i)).reshape(graph.shape(i)), graph.shape(var))
+            one = np.zeros(1, int) if graph.size(i) == 1 else ids.reshape(-1)[index]
+            inputs.append(elements_at(i, one, labels, depth + 1))
+        return node.op(*inputs)
+    rule = labels.dependence.rule(node)
+    if rule is None or isinstance(rule, Entries):
+        return whole[index]
+    if isinstance(node.op, CAReduce) and rule.reads[0] is not None:
+        groups = rule.reads[0][index]
+        if isinstance(node.op, Sum) and len(groups) == 1:
+            _, first, times = np.unique(
+                labels.of(node.inputs[0])[groups[0]], return_index=True, return_counts=True
+            )
+            different = elements_at(node.inputs[0], groups[0, first], labels, depth + 1)
+            return pt.sum(different * times, keepdims=True).astype(var.type.dtype)
+        each = elements_at(node.inputs[0], groups.reshape(-1), labels, depth + 1)
+        return node.op.clone(axis=(1,))(each.reshape(groups.shape))
+    if rule.passes:
+        pairs = zip(node.inputs, rule.reads, strict=True)
+        sources = [(i, reads) for i, reads in pairs if reads is None or reads.shape[1]]
+        source, reads = sources[0]
+        if len(sources) == 1 and reads is not None and (reads[index] >= 0).all():  # a copy of elements
+            return elements_at(source, reads[index, 0], labels, depth + 1)
+    return whole[index]
