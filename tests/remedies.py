@@ -248,6 +248,19 @@ row(
     target(increments(lambda x, y: pt.inc_subtensor(x[INDEX], y, ignore_duplicates=True))),
     target(increments(lambda x, y: x[INDEX].set(x[INDEX] + y))),
 )
+
+
+def cell_of_unknown_sum():
+    pm.Multinomial("x", n=pm.Poisson("n", 3.0), p=P)
+
+
+row(
+    "n and the counts have to change together. Sample both with pmd.BlockGibbs or pmd.AutoStep, or give n",
+    step("PathAuxiliary", cell_of_unknown_sum, "x"),
+    step("BlockGibbs", cell_of_unknown_sum),
+    step("AutoStep", cell_of_unknown_sum),
+    step("PathAuxiliary", cell, "x"),
+)
 row(
     "Write missing counts as Categorical draws, or make the vector unobserved",
     step(

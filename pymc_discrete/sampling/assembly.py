@@ -120,7 +120,7 @@ def steps_of(
             options["integrate"] = chosen_coefficients(model, left, moved, point) or None
         elif collapsed and isinstance(collapse, str):
             say_not_integrated(model, left, moved, point, collapsed.density.names)
-        names = block_of(model, [*left, *vectors], constrained=True)
+        names = block_of(model, [*left, *vectors], constrained=True, equations=True)
         automatic = steps_for(model, names, all_in_jax=True, **options)
         flat += getattr(automatic, "methods", [automatic])
     return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed

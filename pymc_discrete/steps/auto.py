@@ -81,9 +81,9 @@ class AutoStep(DiscreteStep):
     def __new__(cls, vars: Any = None, **options: Any) -> Any:
         cls.check_options(options)
         model = model_of(options.pop("model", None), vars, cls.__name__)
-        names = block_of(model, vars, constrained=True)
+        names = block_of(model, vars, constrained=True, equations=True)
         for name in free(model, DISCRETE):  # a bare pm.sample() gives them PyMC's Metropolis
-            if name not in names and (why := refused(model, name, constrained=True)):
+            if name not in names and (why := refused(model, name, constrained=True, equations=True)):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         first = None if vars is not None or asked else not_sampled(model, names, options)

@@ -81,9 +81,9 @@ class JaxStep(BlockedStep):
         values = {v.name: v for v in model.value_vars}
         # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)
-        names = block_of(model, vars, cls.kind, constrained=cls.constrained)
+        names = block_of(model, vars, cls.kind, constrained=cls.constrained, equations=cls.equations)
         for name in free(model, cls.kind) if vars is None else ():
-            if name not in names and (why := refused(model, name, cls.constrained)):
+            if name not in names and (why := refused(model, name, cls.constrained, cls.equations)):
                 _log.info(f"{cls.__name__} leaves {name!r} to another step: it is {why}.")
         more = cls.also_moved(model, names, options)
         return super().__new__(cls, [values[name] for name in [*names, *more]], **options)
@@ -100,7 +100,9 @@ class JaxStep(BlockedStep):
     ):
         del compile_kwargs
         self.model, self.blocked = model_of(model), blocked
-        self._names = block_of(self.model, vars, self.kind, constrained=self.constrained)
+        self._names = block_of(
+            self.model, vars, self.kind, constrained=self.constrained, equations=self.equations
+        )
         values = {v.name: v for v in self.model.value_vars}
         self.vars = [values[name] for name in self._names]
         self.rng = get_random_generator(rng)

@@ -200,5 +200,7 @@ def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[st
     for key in ("support", "window"):
         if isinstance(options.get(key), dict):
             given = options[key].items()
-            out[key] = {k: v for k, v in given if block_of(model, k, constrained=True)[0] in names}
+            out[key] = {
+                k: v for k, v in given if block_of(model, k, constrained=True, equations=True)[0] in names
+            }
     return out

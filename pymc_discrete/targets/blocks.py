@@ -45,7 +45,12 @@ def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:
 
 
 def block_of(
-    model: pm.Model, vars: Any, kind: str = DISCRETE, argument: str = "vars", constrained: bool = False
+    model: pm.Model,
+    vars: Any,
+    kind: str = DISCRETE,
+    argument: str = "vars",
+    constrained: bool = False,
+    equations: bool = False,
 ) -> list[str]:
     """Names of the value variables of a block.
 
@@ -57,6 +62,7 @@ def block_of(
     kind : {"discrete", "continuous"}
     argument : what the user calls `vars`, for messages
     constrained : whether vectors whose elements cannot change alone can be sampled
+    equations : whether variables that only change together with others can be sampled
 
     Raises
     ------
@@ -67,7 +73,7 @@ def block_of(
     if vars is None:
         refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
         all_names = free(model, kind)
-        reasons = {n: why for n in all_names if (why := refused(model, n, constrained))}
+        reasons = {n: why for n in all_names if (why := refused(model, n, constrained, equations))}
         names = [n for n in all_names if n not in reasons]
         if constrained and names:
             refuse_left_out(reasons)
@@ -111,7 +117,7 @@ def block_of(
             raise ValueError(
                 f"{untransformed(name)!r} is {other.format(dtype)}, and leave it out of {argument}."
             )
-        reason = refused(model, name, constrained)
+        reason = refused(model, name, constrained, equations)
         if reason:
             raise ValueError(f"{name!r} is {reason}.")
         chosen.append(name)

@@ -215,7 +215,7 @@ class ModelDensity(Density):
             kinds,
             united=[list(together) for together in [*systems, *(lines or ())]],
             constrained=constrained,
-            equal={e.place: e.shape for e in equations},
+            equal={e.place: e.shape for e in equations if e.place is not None},
         )
         if not width_of_models():
             self.graph = narrowed(self.graph, model, supports)

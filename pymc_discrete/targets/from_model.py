@@ -106,7 +106,7 @@ def target_of(
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ by these
     """
-    names = block_of(model, vars, constrained=constrained)
+    names = block_of(model, vars, constrained=constrained, equations=equations)
     check_way(differences)
     if support is not None and not isinstance(support, dict):
         raise TypeError(f"support must be a dictionary {{name: (lower, upper)}}, got {support!r}.")

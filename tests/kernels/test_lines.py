@@ -73,6 +73,12 @@ def two_tables():
     return [*[range(4)] * 4, range(5), range(3), range(2)]
 
 
+def unknown_total():
+    n = pm.Binomial("n", 3, 0.6)
+    pm.DirichletMultinomial("x", n=n, a=[0.5, 1.0, 2.0])
+    return [range(4)] * 4
+
+
 def only_far_away():
     """Parity: values between two that are possible are impossible."""
     x = pm.Poisson("x", [2.0, 2.0, 2.0])
@@ -123,7 +129,7 @@ def large_cohort():
     return [range(36)] * 2
 
 
-SMALL = (table_2_by_2, table_2_by_3, cubic, two_tables, only_far_away)
+SMALL = (table_2_by_2, table_2_by_3, cubic, two_tables, only_far_away, unknown_total)
 LIMITED = (cohort, epidemic, two_cohorts)
 FORMS = ("as it is", "scan")
 CASES = [*itertools.product(SMALL + LIMITED, FORMS), (stretches, "as it is"), (large_cohort, "as it is")]
@@ -256,7 +262,13 @@ def matrices(build, form):
 
 
 @pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
-@pytest.mark.by_default("table_2_by_3-as it is", "two_tables-as it is", "cubic-scan", "epidemic-as it is")
+@pytest.mark.by_default(
+    "table_2_by_3-as it is",
+    "two_tables-as it is",
+    "cubic-scan",
+    "epidemic-as it is",
+    "unknown_total-as it is",
+)
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, (P, forward) = small(build, form), matrices(build, form)
     scanned = e.target.scanned_lines if build in (*LIMITED, large_cohort) else e.target.scanned_sets
@@ -265,7 +277,12 @@ def test_sweep_is_reversible_and_irreducible(build, form):
 
 
 # what the loop of a dense term does differently, and of sets that are drawn at once, is seen in one case each
-SEEN = [(cohort, "as it is"), *itertools.product([epidemic], FORMS), (two_cohorts, "scan")]
+SEEN = [
+    (cohort, "as it is"),
+    *itertools.product([epidemic], FORMS),
+    (two_cohorts, "scan"),
+    (unknown_total, "scan"),
+]
 RUN = [case for case in CASES if case not in SEEN]
 
 

@@ -239,8 +239,13 @@ def unknown_sum():
             for vars in (None, "x")
         ),
         *(
-            (unknown_sum, step, {"vars": "x"}, r"n depends on another variable.*data.*pm.Poisson.*lam \* p")
+            (unknown_sum, step, {"vars": "x"}, r"'x'.*n depends on another variable.*pmd.BlockGibbs or")
+            for step in ("GibbsWithGradients", "PathAuxiliary")
+        ),
+        *(
+            (unknown_sum, step, {"vars": vars}, r"'x' adds up to n, which depends on 'n'.*Name '[xn]' in the")
             for step in ("BlockGibbs", "AutoStep")
+            for vars in ("x", "n")
         ),
         (counts, "BlockGibbs", {"support": {"x": (0, 1)}}, r"'x' cannot have the sum 5.*sums from 0 to 3"),
         (counts, "AutoStep", {"integrate": "auto"}, r"integrate= does not go with 'x'.*pmd.BlockGibbs"),
@@ -267,13 +272,12 @@ def test_counts_of_an_unknown_total_are_never_left_out_in_silence(caplog):
     with pm.Model() as model:
         n = pm.Poisson("n", 10.0)
         pm.Multinomial("x", n=n, p=[0.2, 0.3, 0.5])
-    for step in (pmd.AutoStep, pmd.BlockGibbs, pmd.PathAuxiliary):
-        with pytest.raises(ValueError, match=r"'x' is a constrained.* means lam \* p\. If .* with vars=\."):
-            step(model=model)
-    with caplog.at_level("INFO", "pymc.discrete"):
-        pmd.AutoStep("n", model=model)
-    assert caplog.messages[0].startswith("AutoStep: no step moves 'x', which is a constrained vector")
-    caplog.clear()
+    with pytest.raises(ValueError, match=r"'x' is a constrained.* pmd.AutoStep, or .* If .* with vars=\."):
+        pmd.PathAuxiliary(model=model)
+    for step in (pmd.AutoStep, pmd.BlockGibbs):
+        assert {v.name for v in step(model=model).vars} == {"n", "x"}
+        with pytest.raises(ValueError, match="'x' adds up to n, which depends on 'n'"):
+            step("n", model=model)
     with caplog.at_level("INFO", "pymc.discrete"):
         pmd.DiscreteLangevin(model=model)
     assert caplog.messages[0].startswith(

@@ -46,7 +46,22 @@ def joined():
     return {"x": [range(3), range(4), range(4), range(3)]}
 
 
-MODELS = (table, several_variables, joined)
+def unknown_totals():
+    n = pm.Binomial("n", 3, [0.6, 0.3])
+    x = pm.Multinomial("x", n, [0.3, 0.7], shape=(2, 2))
+    pm.Normal("y", 0.5 * n[0] - x[1, 0], 1.0, observed=0.4)
+    return {"n": [range(4)] * 2, "x": [range(4)] * 4}
+
+
+def an_unbounded_total():
+    """n is a sum, and what is seen of it leaves few values."""
+    a, b = pm.Poisson("a", 2.0), pm.Geometric("b", 0.5)
+    pm.DirichletMultinomial("x", n=a + 2 * b, a=[1.0, 2.0])
+    pm.Normal("y", a + 2 * b, 0.5, observed=4.5)
+    return {"a": [range(7)], "b": [range(1, 5)], "x": [range(9)] * 2}
+
+
+MODELS = (table, several_variables, joined, unknown_totals, an_unbounded_total)
 WAYS = {
     "BlockGibbs": lambda model: sample_with_pymc(
         model, lambda: pmd.BlockGibbs(), draws=2000, tune=100, random_seed=3
@@ -103,6 +118,22 @@ def test_totals_are_a_part_of_what_is_kept():
         y.set_value(7)
         point, _ = step.step(model.initial_point())
     assert point["x"].sum() == 7
+
+
+@pytest.mark.parametrize(
+    ("total", "message"),
+    [
+        (lambda n: n * n, "no linear function of counts"),
+        (lambda n: n + pt.round(pm.HalfNormal("m")).astype(int), "depends on 'n', 'm'"),
+        (lambda n: n * pm.Bernoulli("b", 0.5), "no linear function of counts"),
+    ],
+    ids=["square", "continuous", "product"],
+)
+def test_totals_that_change_by_unknown_amounts(total, message):
+    with pm.Model():
+        pm.Multinomial("x", total(pm.Poisson("n", 3.0)), [0.3, 0.7])
+        with pytest.raises(ValueError, match=message):
+            pmd.BlockGibbs()
 
 
 def test_one_possible_value(caplog):

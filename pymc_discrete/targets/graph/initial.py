@@ -21,9 +21,9 @@ def point_of(model: pm.Model) -> dict[str, np.ndarray]:
 def for_long_chains(model: pm.Model) -> Iterator[None]:
     """Have PyTensor compile functions of a long chain of variables in short time in the `with` block.
 
-    Where both branches of a switch are the same variable, PyTensor's `local_useless_switch` appends the stack
-    traces of all inputs, of which it is two, to its own. In a chain of states by `pt.switch(z[-1], a, b)` they
-    treble at each link, and 22 links take 10 GB. So there are no traces.
+    Where both branches of a switch are the same variable, PyTensor's `local_useless_switch` appends the
+    traces of all inputs, of which it is two, to its own. In a chain of states by `pt.switch(z[-1], a, b)`
+    these treble at each link, and 22 links take 10 GB. So there are no traces.
 
     Of counts that are left of counts, n - x - y - ..., mode FAST_COMPILE makes a sum with all of them, of a
     length of its own for each count. One of more than 31 has C code of its own, which takes two seconds to

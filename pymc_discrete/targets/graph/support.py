@@ -469,25 +469,35 @@ def fixed_sums(rv: Variable) -> np.ndarray | None:
     return known(parameters(rv)[0]) if with_sums else None
 
 
+def unknown_sums(rv: Variable) -> Variable | None:
+    """The sums of vectors of counts, where they depend on other random variables; else None."""
+    with_sums = rv.owner is not None and isinstance(rv.owner.op, WITH_SUMS)
+    return parameters(rv)[0] if with_sums and fixed_sums(rv) is None else None
+
+
 def can_take(rv: Variable) -> bool:
-    """Whether a random variable is discrete and of a known support; its sums, if fixed, must be known too."""
+    """Whether a random variable is discrete and of a known support, and its sums, if fixed, are known.
+
+    PyMC asks this of one variable at a time, and sums that are unknown change with others.
+    """
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None or bounds_of(rv) is None:
         return False
     return not is_constrained(rv) or is_permutation(rv) or fixed_sums(rv) is not None
 
 
-def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None:
+def refused(model: pm.Model, name: str, constrained: bool = False, equations: bool = False) -> str | None:
     """Why a variable cannot be changed one coordinate at a time, or None if it can.
 
     Parameters
     ----------
     constrained : whether two coordinates of a vector can be changed together, where none can change alone
+    equations : whether coordinates of several variables can be changed together, by linear equations
     """
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
         return None
-    if is_constrained(rv) and (why := refused_vector(rv, constrained)) is not None:
+    if is_constrained(rv) and (why := refused_vector(rv, constrained, equations)) is not None:
         return why
     if model.rvs_to_transforms.get(rv) is None and isinstance(rv.owner.op, FLAT):
         return (
@@ -504,7 +514,7 @@ def refused(model: pm.Model, name: str, constrained: bool = False) -> str | None
     return None
 
 
-def refused_vector(rv: Variable, constrained: bool) -> str | None:
+def refused_vector(rv: Variable, constrained: bool, equations: bool) -> str | None:
     """As `refused`, for a vector whose elements cannot change alone."""
     if isinstance(rv.owner.op, PartialObservedRV):
         return (
@@ -522,11 +532,12 @@ def refused_vector(rv: Variable, constrained: bool) -> str | None:
             )
         )
     what = f"a constrained vector ({type(rv.owner.op).__name__.removesuffix('RV')})"
-    if fixed_sums(rv) is None:
+    if unknown_sums(rv) is not None:
+        if equations:
+            return None
         return (
-            f"{what} whose n depends on another variable: n and the counts would have to change together, "
-            "which no step does. Give n as a number or as data. If n is Poisson with mean lam, the counts "
-            "are independent: write them as pm.Poisson with the means lam * p"
+            f"{what} whose n depends on another variable: n and the counts have to change together. Sample "
+            "both with pmd.BlockGibbs or pmd.AutoStep, or give n as a number or as data"
         )
     if constrained:
         return None

@@ -23,7 +23,7 @@ from pymc_discrete.targets.graph.comparisons import comparisons
 from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.logp import terms_of
 from pymc_discrete.targets.graph.rebuild import known_size, rebuild
-from pymc_discrete.targets.graph.support import is_nominal, is_permutation
+from pymc_discrete.targets.graph.support import is_nominal, is_permutation, unknown_sums
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.degree import degree_after
 
@@ -31,19 +31,19 @@ AS_WRITTEN = Mode(linker="py", optimizer=None)
 
 
 class Equations(NamedTuple):
-    """Linear equations that one comparison in a log density says.
+    """Linear equations that one comparison in a log density says, or the unknown sums of vectors of counts.
 
     Attributes
     ----------
-    name : of the term
-    place : (number of the term, number of the comparison there), see `comparisons`
+    name : of the term, or what the sums are
+    place : (number of the term, number of the comparison there), see `comparisons`; None for unknown sums
     coefficients : {value variable: (m, its size) int}, without variables whose coefficients are all 0
     totals : (m,) int
     shape : of the comparison, whose elements are the m equations
     """
 
     name: str
-    place: tuple[int, int]
+    place: tuple[int, int] | None
     coefficients: dict[str, np.ndarray]
     totals: np.ndarray
     shape: tuple[int, ...]
@@ -82,7 +82,8 @@ def equations_of(
 ) -> list[Equations]:
     """The linear equations between some discrete variables of a model that its log density says.
 
-    Those of a `pm.Potential` and of an observed `pm.DiracDelta` are looked for. Where no equation of a
+    Those of a `pm.Potential`, of an observed `pm.DiracDelta`, and of vectors of counts whose sum n is unknown
+    (`pm.Multinomial("x", n, p)`) are looked for. Where no equation of a
     variable has two sites, there is none to be moved with another one, and all are left as they are.
 
     Parameters
@@ -105,16 +106,51 @@ def equations_of(
                 point = point_of(model) if point is None else point
                 equations = linear(model, str(variable.name), (t, c), comparison, names, point)
                 found += [] if equations is None else [equations]
+    found += totals_of(model, names, point)
     tied = {name for equations in found if equations.joins for name in equations.coefficients}
     for _ in found:  # as often as variables can be tied by way of others
         tied |= {name for e in found if tied & set(e.coefficients) for name in e.coefficients}
     return [equations for equations in found if tied & set(equations.coefficients)]
 
 
+def totals_of(
+    model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray] | None
+) -> list[Equations]:
+    """The equations sum(x) - n = 0 of vectors x of counts whose sums n depend on other variables.
+
+    Raises
+    ------
+    ValueError
+        Where n is no sum of integer unknowns that change in the same step as x.
+    """
+    found = []
+    for rv, n in [(rv, n) for rv in model.free_RVs if (n := unknown_sums(rv)) is not None]:
+        name = str(model.rvs_to_values[rv].name)
+        sides = model.replace_rvs_by_values([rv.sum(axis=-1), n])
+        read = [str(v.name) for v in model.value_vars if v in set(ancestors(sides))]
+        if not set(read) & set(names):
+            continue
+        left = [v for v in read if v not in names]
+        if left:
+            raise ValueError(
+                f"{name!r} adds up to n, which depends on {shown(v for v in read if v != name)}: these can "
+                f"only change together. Name {shown(left)} in the same step, where discrete."
+            )
+        point = point_of(model) if point is None else point
+        equations = linear(model, f"sum of {name} less n", None, pt.eq(*sides), names, point)
+        if equations is None:
+            raise ValueError(
+                f"n of {name!r} is no linear function of counts: both have to change together, and no step "
+                "finds by how much. Make n a variable of its own, or a sum of some."
+            )
+        found.append(equations)
+    return found
+
+
 def linear(
     model: pm.Model,
     name: str,
-    place: tuple[int, int],
+    place: tuple[int, int] | None,
     comparison: Variable,
     names: Collection[str],
     point: Mapping[str, np.ndarray],
@@ -168,7 +204,7 @@ def with_constants(
 
 
 def evaluated(
-    name: str, place: tuple[int, int], sides: list[Variable], variables: dict[str, Variable]
+    name: str, place: tuple[int, int] | None, sides: list[Variable], variables: dict[str, Variable]
 ) -> Equations:
     """The equations, from the values of both sides where every site is 0, and where one site is 1."""
     function = pytensor.function(list(variables.values()), sides, mode=AS_WRITTEN, on_unused_input="ignore")
