@@ -948,7 +948,7 @@ NOT_RUN = {
         "Computing log_likelihood=",
         "The sum of log_likelihood=",
         "summed out, given the draws of",
-        "A step that is named, step=pmd.BlockGibbs(),",
+        "A step that is named, such as pmd.BlockGibbs(),",
         "asked for with differences='gradient'",
         "labels switch {} chains: pmd.relabel first",
         "the names need not fit: pmd.relabel",

@@ -85,7 +85,7 @@ def chosen(
     if integrated:
         weighted = {}
     why = ""
-    # fewer where all are too much
+    # all that are tied; if their sum takes too much work, fewer
     candidates = [counts | labels | weighted, counts | labels, counts]
     for n, found in enumerate(candidates):
         if not found or found in candidates[:n]:
@@ -110,7 +110,7 @@ def chosen(
         if collapsed is not None:
             rest = [name for name in wanted if name not in found]
             depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
-            _log.info(f"Summed out while NUTS moves: {tied}{depending}. {sampled_by} samples as it is.")
+            _log.info(f"Summed out while NUTS moves: {tied}{depending}. {sampled_by} draws them instead.")
             return collapsed
         if not strong:
             return None

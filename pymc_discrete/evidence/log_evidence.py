@@ -141,7 +141,8 @@ def log_evidence(
     with precision("float64"), all_in_jax("pmd.log_evidence"):
         annealed = tempered(model)
         given = None if draws is None else rows_of(draws, [str(rv.name) for rv in model.free_RVs])
-        with Progress(3, chains, bool(progressbar) and jax.process_index() == 0) as bar:
+        shown_here = bool(progressbar) and jax.process_index() == 0
+        with Progress(3, chains, shown_here, work="stages") as bar:
             return Annealing(annealed, step, chains, seeds, bar).estimates(temperatures, given, exact)
 
 

@@ -321,7 +321,7 @@ def completed(
     total, run = len(record.mismatch), jax.jit(descent.run)
     observations = descent.observations.batch or len(descent.observations.probabilities)
     count, written, score = 1, time.perf_counter(), ""
-    with Progress(total, observations, progressbar, unit="observation") as bar:
+    with Progress(total, observations, progressbar, unit="observation", work="iterations") as bar:
         if record.done:
             bar.resumed(int(record.done))
         while record.done < total:

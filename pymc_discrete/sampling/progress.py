@@ -107,10 +107,11 @@ class Progress:
     chains : number of chains
     shown : whether to show the bar
     unit : what `chains` counts
+    work : what `total` counts
     """
 
-    def __init__(self, total: int, chains: int, shown: bool, unit: str = "chain"):
-        self.total, self.chains, self.unit, self.divergences = total, chains, unit, 0
+    def __init__(self, total: int, chains: int, shown: bool, unit: str = "chain", work: str = "draws"):
+        self.total, self.chains, self.unit, self.work, self.divergences = total, chains, unit, work, 0
         console = Console(theme=default_progress_theme)
         in_notebook = console.is_jupyter
         if in_notebook:
@@ -148,7 +149,8 @@ class Progress:
     def _line(self) -> str:
         """What the log says of the run."""
         task = self._bar.tasks[0]
-        return f"{task.completed:,.0f} of {self.total:,} draws of {task.description}, {task.fields['text']}"
+        done = f"{task.completed:,.0f} of {self.total:,} {self.work}"
+        return f"{done} of {task.description}, {task.fields['text']}"
 
     def reach(self, done: float, text: str) -> None:
         """Show that so much of the `total` is done, and a text."""

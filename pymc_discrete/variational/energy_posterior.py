@@ -244,7 +244,7 @@ def fit_energy_posterior(
         state = ascent.start(key_start, params, start)
         run = jax.jit(lambda state, keys: jax.lax.scan(ascent.iteration, state, keys))
         keys, parts = jax.random.split(key_run, iterations), []
-        with Progress(iterations, chains, progressbar) as bar:
+        with Progress(iterations, chains, progressbar, work="iterations") as bar:
             for indices in np.array_split(np.arange(iterations), min(UPDATES, iterations)):
                 clock = time.perf_counter()
                 state, part = run(state, keys[indices])

@@ -181,7 +181,7 @@ def test_labels_are_summed_out_unless_they_depend_on_one_another(caplog):
     assert collapsed.density.names == ["z"]
     said = [t for t in messages(caplog) if t.startswith("Summed out")]
     assert said == [
-        "Summed out while NUTS moves: 'z', labels tied to 'mu', 'sd'. collapse=False samples as it is."
+        "Summed out while NUTS moves: 'z', labels tied to 'mu', 'sd'. collapse=False draws them instead."
     ]
     with model:  # neighbours are alike
         z = model["z"]

@@ -1,4 +1,4 @@
-"""Chooses what is integrated out where nobody says: coefficients that discrete sites gate or choose.
+"""Chooses what is integrated out by default: coefficients that discrete sites gate or choose.
 
 A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays. Nor
 does a site on which the meaning of all coefficients depends, such as the place where two lines meet, or where
@@ -39,7 +39,7 @@ def chosen(
     names: Sequence[str],
     moved: Sequence[str],
     point: dict[str, np.ndarray],
-    sampled_by: str = "A step that is named, step=pmd.BlockGibbs(),",
+    sampled_by: str = "A step that is named, such as pmd.BlockGibbs(),",
 ) -> list[str]:
     """The coefficients to integrate out, if there are any; a logged line says which.
 
