@@ -220,13 +220,13 @@ class OfBatch(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What is found of one variable, from which the table, the log and the plots speak.
+    """Statistics and verdicts of one variable, which the table, the log and the plots share.
 
     Attributes
     ----------
     columns : {column of `summary`: (elements,)}
     movement : Movement
-    known : what the result says of it beside its draws
+    known : what the result has beside its draws, such as conditional probabilities
     orders : (chains, K) int, permutations of its labels to those of chain 0, if they make the chains agree
     switch : whether labels are permuted within chains
     """
@@ -244,7 +244,7 @@ class Judged(NamedTuple):
 
     @property
     def suspect(self) -> np.ndarray:
-        """(elements,) bool, of which it was not known to be expected that some chain never moves."""
+        """(elements,) bool, which never moved in a chain, or have modes, for no known reason."""
         draws = self.movement.draws * len(self.movement.begin)
         in_modes = too_few_moves(self.movement, self.known) | (self.columns["rhat"] > MODES)
         odd = remarkable(self.known, self.verdict, draws) | np.isin(self.verdict, ("stuck", "apart"))
@@ -252,7 +252,7 @@ class Judged(NamedTuple):
 
 
 class Judge:
-    """What draws say of each discrete variable, found once, for the table, the log and the plots alike.
+    """Statistics and verdicts of discrete variables, computed once for the table, the log and the plots.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class Judge:
         self._orders: dict[tuple[str, ...], np.ndarray | None] = {}
 
     def measured(self, name: str) -> Judged:
-        """The statistics of a variable, before anything is known beside its draws."""
+        """The statistics of a variable's draws, without what else the result has."""
         if name not in self._measured:
             draws = self.draws(name)
             data = checked(draws.data)
@@ -301,13 +301,13 @@ class Judge:
         return self.all[name].transpose("chain", "draw", ...)
 
     def of(self, name: str) -> Judged:
-        """What is found of a variable."""
+        """The statistics and verdicts of a variable."""
         columns, movement, *_ = self.measured(name)
         if not columns:
             return Judged(columns, movement)
         known = known_of(self.all, self.tree, name)
         few = too_few_moves(movement, known)
-        # of a share that a few moves decide, no standard error is known
+        # a standard error means nothing if the share of a value rests on a few moves
         unsure = {c: np.where(few, np.nan, a) for c, a in columns.items() if c.startswith("mcse")}
         unsure["ess"] = np.where(few, np.fmin(columns["ess"], movement.stretches.sum(axis=0)), columns["ess"])
         columns = {**columns, **unsure}

@@ -46,7 +46,7 @@ class Movement(NamedTuple):
 
 
 def known_of(posterior: xr.Dataset, tree: xr.DataTree | None, name: str) -> Leaving | None:
-    """What a result says of a variable beside its draws, or None.
+    """What a result has of a variable besides its draws: conditional probabilities; or None.
 
     The group `conditionals` has the probability that an element changes where the chains ended;
     `probabilities` has those of all values of what was summed out, which are means over all draws. There a

@@ -131,12 +131,12 @@ def fit_flow(
         learner = FlowModel(space, network or default_network(space, 0, seed), path, source)
         params = trained(learner, draws_of(space, draws), DFM(bound=True), seed, **options)
         return learner.flow(params, grid(steps))
-    told = Pairs.of(model, space, names, pairs, seed)
-    learner = FlowModel(space, network or default_network(space, told.size, seed), path, source)
-    objective = OfPairs(DFM(bound=True), rows_of(told.unknowns), told.features)
-    params = trained(learner, told.unknowns, objective, seed, **options)
-    flow = learner.flow(params, grid(steps), np.zeros(told.size, np.float32))
-    return AmortisedFlow(flow, told, joint_target(model, space, names), covariates(model, names))
+    drawn = Pairs.of(model, space, names, pairs, seed)
+    learner = FlowModel(space, network or default_network(space, drawn.size, seed), path, source)
+    objective = OfPairs(DFM(bound=True), rows_of(drawn.unknowns), drawn.features)
+    params = trained(learner, drawn.unknowns, objective, seed, **options)
+    flow = learner.flow(params, grid(steps), np.zeros(drawn.size, np.float32))
+    return AmortisedFlow(flow, drawn, joint_target(model, space, names), covariates(model, names))
 
 
 def default_network(space: Space, features: int, seed: int) -> Perceptron:

@@ -26,7 +26,7 @@ MODE = "FAST_COMPILE"  # draws are made one after another: a mode in which PyTen
 
 
 def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
-    """The names of the observed variables that a flow is told, after a check that no other unknown is left.
+    """The names of the observed variables that a flow is conditioned on, all of the model's.
 
     Raises
     ------
@@ -80,9 +80,9 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
 
 
 def covariates(model: pm.Model, given: Sequence[str]) -> list[tuple[SharedVariable, np.ndarray]]:
-    """[(pm.Data of the model, its value now)], but for the data that a flow is told."""
-    told = set(ancestors([model.rvs_to_values[model[name]] for name in given]))
-    return [(v, value) for v, value in shared_values(model) if v not in told]
+    """[(pm.Data of the model, its value now)], but for the data that a flow is conditioned on."""
+    conditioned = set(ancestors([model.rvs_to_values[model[name]] for name in given]))
+    return [(v, value) for v, value in shared_values(model) if v not in conditioned]
 
 
 def prior_pairs(

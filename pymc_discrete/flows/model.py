@@ -78,8 +78,8 @@ class FlowModel(Learnable):
         noise = jax.random.categorical(key_uniform, jnp.log(jnp.asarray(uniform(self.space))))
         source = self.source.draw(key_source, self.space)
         x_t = jnp.select([part == TARGET, part == SOURCE], [x, source], noise)
-        told = isinstance(self.source, Mask) and self.path.uniform is None
-        return x_t, (x_t == self.space.K) if told else jnp.ones(x.shape, bool)
+        by_mask = isinstance(self.source, Mask) and self.path.uniform is None
+        return x_t, (x_t == self.space.K) if by_mask else jnp.ones(x.shape, bool)
 
 
 def named(what: str, given: Any, known: dict[str, Any], kind: type) -> Any:

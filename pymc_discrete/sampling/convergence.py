@@ -67,7 +67,7 @@ class Run:
 
     @cached_property
     def judged(self) -> dict[str, Judged]:
-        """{discrete variable: what is found of it}, by which `pmd.summary` and the plots judge, too.
+        """{discrete variable: its statistics and verdicts}, the same as in `pmd.summary` and the plots.
 
         The group `conditionals` is added to the tree first, if some element stood still or moved rarely, or
         chains are in different modes.

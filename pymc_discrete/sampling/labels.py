@@ -55,13 +55,14 @@ def message(
 
 
 def in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:
-    """What may belong to labels (chains, draws, ...), permuted along those axes with which it mixes best.
+    """Draws (chains, draws, ...) of a parameter, with its components in the order of relabelled labels.
 
-    What mixes well as it is stays as it is.
+    Which axes are of components is not known: those of K elements are, if permuted along them the draws have
+    more effective draws. Draws that mix well as they are stay as they are.
 
     Parameters
     ----------
-    to_new : [(chains, 1 or draws, K) int, the new label of each label], of variables of labels
+    to_new : [(chains, 1 or draws, K) int, the new label of each label], one array for each variable of labels
     """
     best, most = draws, effective(draws)
     for new in to_new if most < LEAST * len(draws) else []:

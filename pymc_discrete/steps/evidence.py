@@ -1,7 +1,8 @@
-"""What holds a site at its value: nothing, other sites, or variables outside of the block.
+"""Whether a site that never moved is certain, or kept at its value by the current values of other unknowns.
 
-A site whose other values are improbable where the chains ended is certain only if they are so wherever the
-rest of the model may go. Here the rest is taken elsewhere, and the conditionals there are compared.
+A site whose other values are improbable at the last draws of the chains is certain only if they are so at
+all values that the other unknowns may have. Here these are given other values at random, and the conditionals
+of the site are compared.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +16,15 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
 
-CONTEXTS = 32  # how many states of the rest are compared, at least
+CONTEXTS = 32  # how many states of the other unknowns are compared, at least
 EACH = 16  # and for each value of a site
 LARGEST_WORK = 2**33  # most operations that are spent on that, a few seconds
-VALID = 4  # in at least one of so many states of the rest the value of the site must be possible
-# how far variables outside of the block are taken, in units of their size
+VALID = 4  # in at least one of so many of these states the value of the site must be possible
+# how far variables outside of the block are moved, in units of their size
 FAR = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
 # log odds count as equal that differ by less than this, in nats, or by less than this share of themselves
 SAME, SAME_SHARE = 1e-3, 1e-5
-ROUNDS = 32  # how often what was found certain is used to find more
+ROUNDS = 32  # largest number of passes, in each of which the sites that are known to be certain stay fixed
 MOST = 64  # with more elements outside of the block, they are moved a variable at a time
 BESIDE = 64  # so many values to either side of that of a site with a window are looked at
 
@@ -46,13 +47,13 @@ class Conditionals(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What the conditionals of sites depend on.
+    """Which other unknowns the conditionals of sites depend on, and so may keep sites at their values.
 
     Attributes
     ----------
-    certain : (d,) bool, whether the odds of other values are the same wherever the rest is
-    alone : (d,) bool, whether something outside of the block enters the conditional of this site only, so
-        that each may hold the other
+    certain : (d,) bool, whether the odds of other values are the same whatever the other unknowns are
+    alone : (d,) bool, whether a variable outside of the block enters the conditional of this site only, so
+        that each may keep the other at its value
     by : for each site the names of the variables outside of the block that enter its conditional
     unused : (name, flat index, or None for a whole variable) of elements outside of
         the block that do not enter its log density at the state, and do where a site has another value
@@ -65,12 +66,12 @@ class Held(NamedTuple):
 
 
 def held(of: Conditionals, points: Sequence[PointType], sites: np.ndarray, rare: float) -> Held:
-    """What holds some sites where the chains ended.
+    """Whether sites that never moved are certain, and which variables may keep the others at their values.
 
     Parameters
     ----------
     points : the model's point at the end of each chain
-    sites : (d,) bool, those that are asked for
+    sites : (d,) bool, those that never moved; of others the result says nothing
     rare : values of a windowed site that its window leaves out must have a smaller probability in all
     """
     space, rng = of.space, np.random.default_rng(0)
@@ -96,9 +97,9 @@ def same_everywhere(
     """(d,) bool, whether the log odds of each other value are the same in random contexts.
 
     In each context about half of the sites that are not `fixed` (d,) have other values than at the first
-    point, and what is outside of the block is elsewhere. A site that was moved tells the odds of its first
-    value and that one, which are infinite where that one is impossible; if its first value is impossible in a
-    context, or all values are, the context says nothing.
+    point, and variables outside of the block are moved. Of a site that was moved, the difference back to its
+    first value is minus the log odds of the new one, which are infinite where that is impossible; a context
+    in which the first value, or all values of the site, are impossible is left out.
     """
     space, rows = of.space, np.arange(of.space.d)
     first = of.at(points[0])[0]
@@ -119,11 +120,11 @@ def same_everywhere(
         high[still] = np.maximum(high[still], differences[still])
         now, there = (np.asarray(a) for a in space.neighbours(y))
         back = np.where(there & (now == first[:, None]) & says, differences, -np.inf).max(axis=1)
-        told = moved & (back > -np.inf)
-        i, of_value = rows[told], k[told]
-        low[i, of_value] = np.minimum(low[i, of_value], -back[told])
-        high[i, of_value] = np.maximum(high[i, of_value], -back[told])
-        shown, tried = shown + told, tried + moved
+        possible = moved & (back > -np.inf)
+        i, of_value = rows[possible], k[possible]
+        low[i, of_value] = np.minimum(low[i, of_value], -back[possible])
+        high[i, of_value] = np.maximum(high[i, of_value], -back[possible])
+        shown, tried = shown + possible, tried + moved
     with np.errstate(invalid="ignore"):
         equal = (high == low) | (high - low <= SAME + SAME_SHARE * np.abs(high))
     return (~other | (equal & (high < np.inf))).all(axis=1) & (shown > 0) & (VALID * shown >= tried)

@@ -30,7 +30,8 @@ RARE = 1e-9
 # if more moves than this are expected, a chain without any is no coincidence: its probability is below e^-7,
 # or 1 in 1,100
 CHANCE = 7.0
-# if fewer moves than this are expected in a chain, a site that moved earlier was freed by something else
+# if fewer moves than this are expected in a chain, a site that did move did so while the other unknowns had
+# other values than now
 FEW = 1e-3
 MOST = 2**14  # most moves of sites that change together which are evaluated
 LARGEST_SUPPORT = 64  # most values of a site for which its prior is looked at
@@ -54,7 +55,7 @@ class Leaving(NamedTuple):
     by : names of the continuous variables that enter the conditionals of those sites
     unused : names of elements of these that do not enter the likelihood where the chain ended, and do where a
         site has another value
-    summed : whether the variable is summed out
+    summed : whether the variable is summed out, and drawn exactly given the others
     """
 
     several: np.ndarray
@@ -118,7 +119,7 @@ def leaving_by(
     complete: bool,
     summed: bool = False,
 ) -> dict[str, Leaving]:
-    """`leaving`, of a target in the terms that `conditionals` has."""
+    """As `leaving`, with the target of `conditionals`; `summed` says that its variables are summed out."""
     space, target = conditionals.space, conditionals.at(points[0])[1]
     several = several_values(space)
     probability, rest = None, Held(np.zeros(space.d, bool), np.zeros(space.d, bool), [()] * space.d, [])
@@ -257,7 +258,7 @@ def by_chance(probability: float, draws: int, least: float) -> bool:
     return probability >= least and probability * draws < CHANCE
 
 
-# ---------------------------------------------------------------- what follows for elements that stand still
+# ---------------------------------------------------------------- verdicts on elements that never moved
 def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.ndarray:
     """A word for each element that has the same value in all draws; see `diagnostics.verdicts.verdicts`.
 
@@ -279,7 +280,7 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
         expected = np.where(judged, known.least, 0.0) * len(known.probability) * draws
         found[judged & known.is_certain] = "certain"
         several = known.several & judged
-        # of many elements that never moved some should have
+        # many elements may each be expected to move rarely, and yet some of them should have moved
         together = still[known.several].all() and expected[several].sum() >= CHANCE
         found[several & (expected >= (FEW if together else CHANCE))] = "stuck"
     found[~known.several] = "fixed"
@@ -341,7 +342,7 @@ def why_still(
 
 
 def held_outside(name: str, known: Leaving) -> str:
-    """What to say of a variable that is held at its value by continuous ones, which it holds in turn."""
+    """The message about a variable that continuous ones keep at its value, as it keeps them at theirs."""
     by = shown(known.by)
     is_at, holds, stands = ("are", "hold", "stand") if len(known.by) > 1 else ("is", "holds", "stands")
     return (
@@ -351,7 +352,7 @@ def held_outside(name: str, known: Leaving) -> str:
 
 
 def of_models(name: str, known: Leaving) -> str:
-    """The remedy where a discrete variable and continuous ones hold each other."""
+    """The remedy where a discrete variable and continuous ones keep each other where they are."""
     unused = ""
     if known.unused:
         several = len(known.unused) > 1
