@@ -139,6 +139,11 @@ def totals(build_counts):
     return build
 
 
+def partly_observed_counts():
+    observed = np.ma.masked_array([[1, 2, 2], [0, 0, 0]], [[0, 0, 1], [0, 0, 1]])
+    pm.Multinomial("x", n=[5, 4], p=P, observed=observed)
+
+
 def missing_counts():
     x = pm.Multinomial("x", n=5, p=P, initval=[1, 2, 2])
     pm.Potential("known", pt.switch(pt.eq(x[1], 2), 0.0, -np.inf))
@@ -263,12 +268,7 @@ row(
 )
 row(
     "Write missing counts as Categorical draws, or make the vector unobserved",
-    step(
-        "BlockGibbs",
-        lambda: pm.Multinomial(
-            "x", n=[5, 4], p=P, observed=np.ma.masked_array([[1, 2, 2], [0, 0, 0]], [[0, 0, 1], [0, 0, 1]])
-        ),
-    ),
+    step("BlockGibbs", partly_observed_counts),
     step("BlockGibbs", missing_counts),
 )
 row(
@@ -382,10 +382,8 @@ row(
 )
 row(
     "If it has a step of its own, name the variables of this one",
-    step("AutoStep", lambda: [flags(), pm.Multinomial("x", n=pm.Poisson("n", 10.0), p=P)]),
-    step("AutoStep", lambda: [flags(), pm.Multinomial("x", n=pm.Poisson("n", 10.0), p=P)], vars=["z"]),
-    step("AutoStep", lambda: [flags(), pm.Multinomial("x", n=10, p=P)]),
-    step("AutoStep", lambda: [flags(), pm.Poisson("x", 10.0 * P)]),
+    step("AutoStep", lambda: [flags(), partly_observed_counts()]),
+    step("AutoStep", lambda: [flags(), partly_observed_counts()], vars=["z"]),
 )
 row(
     "needs exact conditionals, and differences='gradient' asks",
