@@ -63,6 +63,14 @@ def test_coefficients_of_all_kinds_of_limits():
     assert by_limit[limits.limited < 0].tolist() == (2 * x["b"].sum(axis=1)).tolist()
 
 
+def test_limits_of_which_none_is_linear_give_no_lines():
+    with pm.Model() as model:
+        a = pm.Poisson("a", 3)
+        pm.Binomial("b", a % 2, 0.5)
+        pm.Binomial("c", a**2, 0.5)
+    assert found(model) == []
+
+
 def test_an_event_moves_to_another_week_and_whoever_falls_ill_recovers():
     each = pairs(epidemic(6))
     assert {("infections2", 0): 1, ("infections3", 0): -1} in each

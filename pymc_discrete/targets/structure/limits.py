@@ -69,6 +69,8 @@ def limits_between(model: pm.Model, names: Sequence[str], point: Mapping[str, np
     degree = DegreeIn([v for v in typed.values() if v.name in counts])
     limited = [str(model.rvs_to_values[rv].name) if rv in rvs else None for rv, _ in uppers]
     linear = [(name, graph) for name, graph in zip(limited, graphs, strict=True) if degree.of(graph) == 1]
+    if not linear:
+        return []
     return grouped(linear, list(typed.values()), {name: np.asarray(point[name]) for name in counts}, point)
 
 
