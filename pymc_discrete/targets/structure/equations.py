@@ -99,9 +99,11 @@ def equations_of(
         or totals that are no integers.
     """
     variables = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+    says = [v in model.potentials or isinstance(v.owner.op, DiracDeltaRV) for v in variables]
     found = []
-    for t, (variable, term) in enumerate(zip(variables, terms_of(model), strict=True)):
-        if variable in model.potentials or isinstance(variable.owner.op, DiracDeltaRV):
+    # PyMC takes seconds to write the terms of hundreds of variables
+    for t, (variable, term) in enumerate(zip(variables, terms_of(model), strict=True) if any(says) else ()):
+        if says[t]:
             for c, (comparison, _) in enumerate(comparisons(term)):
                 point = point_of(model) if point is None else point
                 equations = linear(model, str(variable.name), (t, c), comparison, names, point)
