@@ -118,10 +118,8 @@ def measure(name: str, draws: int) -> str:
     ess = az.ess(idata.posterior.dataset[moving])
     least = ", ".join(f"{k} {float(ess[k].min()):.0f}" for k in moving)
     rhat = max(float(v.max()) for v in az.rhat(idata.posterior.dataset[moving]).data_vars.values())
-    return (
-        f"| {name} | {first.at - began:.1f} | {first.used - busy:.1f} | {seconds - sampling:.1f} | {seconds:.1f} | {used:.1f} | "
-        f"{least} | {rhat:.2f} |"
-    )
+    took = (first.at - began, first.used - busy, seconds - sampling, seconds, used)
+    return f"| {name} | {' | '.join(f'{t:.1f}' for t in took)} | {least} | {rhat:.2f} |"
 
 
 def main(names: list[str]) -> None:

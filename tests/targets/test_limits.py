@@ -8,6 +8,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.targets.from_model import lines_of
 from pymc_discrete.targets.graph.initial import point_of
+from pymc_discrete.targets.structure import limits
 from pymc_discrete.targets.structure.limits import limits_between
 
 
@@ -51,16 +52,16 @@ def test_coefficients_of_all_kinds_of_limits():
         z = pm.Categorical("z", [0.5, 0.5])
         pm.Binomial("product", a[0, 0] * a[0, 1], 0.5)
         pm.Binomial("labelled", 1 + z, 0.5)
-    (limits,) = found(model)
-    assert set(limits.names) == {"a", "b", "c"}
+    (joined,) = found(model)
+    assert set(joined.names) == {"a", "b", "c"}
     rng = np.random.default_rng(1)
     x = {"a": rng.integers(0, 5, (2, 3)), "b": rng.integers(0, 5, (2, 2)), "c": rng.integers(0, 5, 3)}
-    by_limit = limits.coefficients @ np.concatenate([x[name].reshape(-1) for name in limits.names])
-    starts = dict(zip(limits.names, np.cumsum([0, *(x[name].size for name in limits.names)]), strict=False))
+    by_limit = joined.coefficients @ np.concatenate([x[name].reshape(-1) for name in joined.names])
+    starts = dict(zip(joined.names, np.cumsum([0, *(x[name].size for name in joined.names)]), strict=False))
     for name, value in (("b", x["a"][:, ::2]), ("c", np.cumsum(x["a"][0]))):
-        own = (limits.limited >= starts[name]) & (limits.limited < starts[name] + value.size)
+        own = (joined.limited >= starts[name]) & (joined.limited < starts[name] + value.size)
         assert by_limit[own].tolist() == value.reshape(-1).tolist()
-    assert by_limit[limits.limited < 0].tolist() == (2 * x["b"].sum(axis=1)).tolist()
+    assert by_limit[joined.limited < 0].tolist() == (2 * x["b"].sum(axis=1)).tolist()
 
 
 def test_limits_of_which_none_is_linear_give_no_lines():
@@ -76,6 +77,12 @@ def test_an_event_moves_to_another_week_and_whoever_falls_ill_recovers():
     assert {("infections2", 0): 1, ("infections3", 0): -1} in each
     assert {("removals2", 0): 1, ("removals3", 0): -1} in each
     assert {("infections2", 0): 1, ("removals3", 0): 1} in each
+
+
+def test_no_pairs_are_looked_for_among_too_many(monkeypatch):
+    assert pairs(epidemic(3))
+    monkeypatch.setattr(limits, "DEAREST", 50)
+    assert not pairs(epidemic(3))
 
 
 def test_each_element_of_a_vector_has_lines_of_its_own():

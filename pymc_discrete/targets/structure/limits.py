@@ -22,6 +22,7 @@ from pymc_discrete.targets.structure.equations import AS_WRITTEN, DegreeIn, with
 
 LARGEST = 4096  # most counts that are looked at
 PARTNERS = 2  # most others with which a count is paired to grow together, and to grow where it shrinks
+DEAREST = 1e8  # most products of coefficients for which pairs are looked for, about a second
 LEAST = 0.1  # the least cosine between what two counts change, for a pair of them
 
 
@@ -151,12 +152,15 @@ def pairs_of(limits: Limits) -> Lines:
 
     Returns
     -------
-    Lines, one set for all counts that limits join; counts without a pair are in no set
+    Lines, one set for all counts that limits join; counts without a pair are in no set. There are none where
+    each of thousands of counts shares limits with most others.
     """
     m, n = limits.coefficients.shape
     some = np.flatnonzero(limits.limited >= 0)
     own = csr_array((np.ones(len(some)), (some, limits.limited[some])), shape=(m, n))
     changed = vstack([eye_array(n), limits.coefficients, (limits.coefficients - own)[some]]).tocsr()
+    if (np.diff(changed.indptr).astype(float) ** 2).sum() > DEAREST:
+        changed = csr_array((0, n))  # which leaves no pairs
     products = (changed.T @ changed).tocoo()
     length = np.sqrt(products.tocsr().diagonal())
     i, j = products.coords
