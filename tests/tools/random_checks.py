@@ -1,10 +1,10 @@
 """Random models against enumeration: what the package says of them, against PyMC's own log density.
 
-    python -m tests.tools.random_checks --models 2000 [--first 0] [--draws] [--evidence] [--no-sums] [--cut]
+    python -m tests.tools.random_checks --models 2000 [--first 0] [--draws 20] [--evidence 20] [--cut]
 
-checks models by hand, prints those that fail or are refused, and counts the reasons. `--draws` also samples
-the smallest ones, `--evidence` estimates their evidence, `--cut` prints those lines of a model that fails
-without which it does not fail.
+checks models by hand, prints those that fail or are refused, and counts the reasons. `--draws 20` also
+samples the smallest of every 20th, `--evidence 20` estimates their evidence, `--cut` prints those lines of a
+model that fails without which it does not fail.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -26,6 +25,8 @@ from scipy.special import logsumexp
 
 import pymc_discrete as pmd
 from pymc_discrete.reuse import forget
+from pymc_discrete.targets.from_model import target_of
+from tests.tools.interpreted import interpreted
 from tests.tools.oracle import oracle
 from tests.tools.random_models import RandomModel, cut, random_model, run
 from tests.tools.running import QUIET
@@ -37,6 +38,7 @@ STATES = (2, 1)  # at which differences are compared, at each of two values of t
 GRID = np.linspace(
     -7, 7, 57
 )  # values of a continuous unknown over which it is summed, nearly exact if smooth
+OTHERS = 12  # states, possible or not, at which equations are looked at
 STEPS = np.array([-2, -1, 0, 1, 2])  # changes of the first of two counts that change together
 # PyTensor takes logarithms of small integer constants, such as the n of a Binomial, in single precision.
 TOLERANCE = 1e-6
@@ -71,7 +73,7 @@ def or_refused(function: Callable, *arguments: Any, **options: Any) -> Any:
 
 
 def check_model(
-    given: RandomModel, seed: int = 0, checks: tuple[str, ...] = ("differences", "sums")
+    given: RandomModel, seed: int = 0, checks: tuple[str, ...] = ("differences", "equations", "sums")
 ) -> list[str]:
     """Check a model; returns why the package refused it, if it did.
 
@@ -113,13 +115,14 @@ class Check:
         self.sizes = [len(v) for v in given.values.values()]
         self.count = int(np.prod(self.sizes))
         self.logp = oracle(self.model)
+        self.start = {k: np.asarray(v) for k, v in self.model.initial_point().items()}
         tried = (self.random_point() for _ in range(8))
         self.points = list(itertools.islice((p for p in tried if len(p[1])), len(STATES)))
         if not self.points:
             raise LeftOut
 
     def random_point(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        start = {k: np.asarray(v) for k, v in self.model.initial_point().items()}
+        start = self.start
         jitter = {k: 0.6 * self.r.normal(size=v.shape) for k, v in start.items() if k not in self.names}
         point = start | {k: start[k] + by for k, by in jitter.items()}
         numbers = np.arange(self.count)
@@ -147,8 +150,7 @@ class Check:
         target = or_refused(pmd.target_from_model, self.model, self.names, support=support)
         self.supports(target)
         ask = of_rows_alone if self.seed % 2 else of_all_sites
-        # one program for all: to compile it is most of the time of a check
-        program = jax.jit(lambda inputs, x: ask(target.with_inputs(inputs), x))
+        program = interpreted(lambda inputs, x: ask(target.with_inputs(inputs), x))
         for (point, numbers, _), n in zip(self.points, STATES, strict=False):
             before = None
             for number in self.r.choice(numbers, min(n, len(numbers)), replace=False):
@@ -156,12 +158,41 @@ class Check:
                 x, inputs, _ = target.density.split(here)
                 at, base = target.at(here)[1], self.logp(here)
                 with target.density.running(traced=False):
-                    density, rows, pairs = jax.tree.map(np.asarray, program(inputs, x))
+                    density, rows, pairs = program(inputs, x)
                 if before is not None:
                     self.close(density - before[0], base - before[1], f"log density at {x}")
                 before = density, base
                 self.compare(at, x, base, zip(rows_of(target, ask), rows, strict=True))
                 self.compare_pairs(at, x, base, zip(pairs_of(target, x), pairs, strict=True))
+
+    def equations(self) -> None:
+        """Linear equations are a constraint of the space, and no longer a term of the log density."""
+        if not any(name.startswith("sums") for name in self.model.named_vars):
+            raise LeftOut
+        target = or_refused(
+            target_of,
+            self.model,
+            self.names,
+            support=self.given.support or None,
+            with_numbers=False,
+            constrained=True,
+            equations=True,
+        )
+        space = target.space
+        found = [(slice(start, start + v.size), v.constraint) for start, v in space.blocks if v.constraint]
+        program = interpreted(lambda inputs, x: target.with_inputs(inputs).logdensity(x))
+        for point, possible, _ in self.points:
+            others = self.r.choice(self.count, min(self.count, OTHERS), replace=False)
+            before = None
+            for number in [*possible[:OTHERS], *others]:
+                x, inputs, _ = target.density.split(point | self.state(number))
+                want = self.logp(point | self.state(number))
+                met = all(np.all(constraint.met(x[sites])) for sites, constraint in found)
+                met &= bool(((space.lower <= x) & (x <= space.upper)).all())
+                with target.density.running(traced=False):
+                    got = float(program(inputs, x)) if met else -np.inf
+                before = (got, want) if before is None else before
+                self.close(got - before[0], want - before[1], f"log density, given the equations, at {x}")
 
     def supports(self, target) -> None:
         """Every possible state is one of the space."""
@@ -242,7 +273,7 @@ class Check:
         """All states (S, d) and their log densities (S,), a continuous unknown summed over a grid."""
         if self.count > MOST_SUMMED or self.given.unbounded:
             raise LeftOut
-        point = self.model.initial_point()
+        point = self.start
         rest = [name for name in point if name not in self.names]
         if sum(np.size(point[name]) for name in rest) > 1:
             raise LeftOut
@@ -338,15 +369,18 @@ def main() -> None:
     )
     parser.add_argument("--models", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    for name in ("draws", "evidence", "no-sums", "cut"):
-        parser.add_argument(f"--{name}", action="store_true")
+    for name in ("draws", "evidence"):
+        parser.add_argument(f"--{name}", type=int, metavar="N", help="of every N-th model")
+    parser.add_argument("--cut", action="store_true", help="print the fewest lines of a model that fail")
     options = parser.parse_args()
-    asked = {"sums": not options.no_sums, "draws": options.draws, "evidence": options.evidence}
-    checks = ("differences", *(name for name, on in asked.items() if on))
     reasons: collections.Counter[str] = collections.Counter()
     failed, left_out, begun = [], 0, time.process_time()
     warnings.simplefilter("ignore")
     for seed in range(options.first, options.first + options.models):
+        checks = ("differences", "equations", "sums")
+        checks += tuple(
+            name for name in ("draws", "evidence") if (n := getattr(options, name)) and seed % n == 0
+        )
         given = random_model(seed)
         try:
             for reason in check_model(given, seed, checks):

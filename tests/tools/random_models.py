@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 
 import pymc_discrete as pmd
@@ -92,7 +93,7 @@ class Program:
 
     def __post_init__(self) -> None:
         self.model = pm.Model(coords={name: range(n) for name, n in LENGTHS.items()})
-        self.scope |= {"np": np, "pm": pm, "pt": pt, "pmd": pmd, "model": self.model}
+        self.scope |= {"np": np, "pm": pm, "pytensor": pytensor, "pt": pt, "pmd": pmd, "model": self.model}
         self.scope |= {"support": {}, "values": {}, "counts": [], "unbounded": [], "box": box}
 
     def line(self, text: str) -> None:
@@ -564,6 +565,19 @@ def permutation(w, name, shape):
 
 
 @kind()
+def markov_chain(w, name, shape):
+    """A chain of two states, whose matrix may depend on another unknown."""
+    n, lags = w.pick([(2, 1), (3, 1), (3, 2)])
+    which = w.integer((), 0, 1)
+    index = which.text if which is not None and w.r.random() < 0.6 else w.r.integers(2)
+    odds = f"{w.numbers((2,) * (lags + 2), -1, 1)}[{index}]"
+    first = f"pm.Categorical.dist({w.shares(1, 2)[0]}{f', shape={lags}' if lags > 1 else ''})"
+    options = f"P=pt.special.softmax({odds}, axis=-1), init_dist={first}, n_lags={lags}"
+    w.line("from pymc_extras import DiscreteMarkovChain")
+    return in_box(f'DiscreteMarkovChain("{name}", {options}{w.shaped((n,))})', (n,), 0, 1)
+
+
+@kind()
 def custom(w, name, shape):
     """A log density of one's own, whose support is said beside it."""
     high = int(w.r.integers(1, 3))
@@ -831,6 +845,40 @@ def counted(w):
 
 
 @operation
+def counted_by_bincount(w):
+    n = int(w.r.integers(2, 4))
+    e = w.among(lambda e: e.integer and len(e.shape) == 1)
+    index = e and w.integer(e.shape, 0, n - 1)
+    if not index or len(index.shape) != 1:
+        return None
+    if w.r.random() < 0.5:
+        return Expr(f"pt.bincount({index.text}, minlength={n})", (n,))
+    return Expr(f"pt.bincount({index.text}, {w.numbers(index.shape, -1, 1)}, minlength={n})", (n,), False)
+
+
+@operation
+def recursion(w):
+    """Over a vector, from a scalar; linear in the vector or not."""
+    e = vector(w)
+    first = e and w.among(lambda s: s.shape == ())
+    if not first:
+        return None
+    step = w.pick(
+        ["0.5 * s + a", "0.8 * s - 0.3 * a", "pt.tanh(s + 0.4 * a)", "pt.switch(a > 0, 0.6 * s, s + 0.3)"]
+    )
+    start = f"outputs_info=0.3 * {first.text}, return_updates=False"
+    text = f"pytensor.scan(lambda a, s: {step}, sequences=[pt.as_tensor({e.text})], {start})"
+    return Expr(*w.pick([(text, e.shape), (f"{text}[-1]", ())]), False)
+
+
+@operation
+def narrow(w):
+    """An integer of another size, as data and indices often are."""
+    e = w.integer(w.pick([(), (2,), (3,)]), -3, 5)
+    return e and e._replace(text=f"pt.cast({e.text}, '{w.pick(['int8', 'int16', 'int32'])}')")
+
+
+@operation
 def selected(w):
     """Reductions of what is selected."""
     e = vector(w)
@@ -944,6 +992,29 @@ def known_sum(w, name):
     return (
         e and f'pm.Potential("{name}", pt.switch(pt.eq({e.text}.sum(), {e.low + e.shape[0]}), 0.0, -np.inf))'
     )
+
+
+@end
+def known_sums(w, name):
+    """Equations of an unknown, whose name `Check.equations` knows."""
+    e = w.among(lambda e: e.shape != () and e.text in w.scope["values"])
+    if e is None:
+        return None
+    some = w.pick(w.scope["values"][e.text])
+    if len(e.shape) == 2:
+        sums = f"pt.concatenate([{e.text}.sum(axis=0), {e.text}.sum(axis=1)])"
+        seen = np.concatenate([some.sum(axis=0), some.sum(axis=1)])
+    else:
+        matrix = w.r.integers(-1, 3, (w.pick([1, 2]), *e.shape))
+        sums, seen = f"pt.dot(np.array({matrix.tolist()}), {e.text})", matrix @ some
+    name, y = w.new("sums"), f"np.array({seen.tolist()})"
+    conditions = [
+        f"pt.switch(pt.all(pt.eq({sums}, {y})), 0.0, -np.inf)",
+        f"pt.switch(pt.any(pt.neq({y}, {sums})), -np.inf, 0.0)",
+        f"pt.switch(pt.eq({sums}, {y}), 0.0, -np.inf)",
+    ]
+    dirac = f'pm.DiracDelta("{name}", {sums}, observed={y})'
+    return w.pick([dirac, *(f'pm.Potential("{name}", {c})' for c in conditions)])
 
 
 @end

@@ -1,0 +1,70 @@
+"""Programs of JAX run by the reference interpreter of StableHLO: nothing is compiled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import stablehlo
+from jax.extend.mlir.passmanager import PassManager
+
+LARGEST = 300_000  # elements that a program computes: to interpret each takes about a microsecond
+
+stablehlo.register_stablehlo_passes()
+# the interpreter knows no special functions, which become series here
+SPECIAL_FUNCTIONS = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+
+
+def interpreted(function: Callable) -> Callable:
+    """As `jax.jit`, for a program that runs a few times on small arrays; its results are arrays of NumPy.
+
+    To compile a program takes a hundred times as long as to interpret it. One of large arrays is compiled all
+    the same, and so is one that calls a library, such as a Cholesky decomposition does.
+    """
+    jitted = jax.jit(function, keep_unused=True)
+    programs: dict[Any, Callable] = {}
+
+    def run(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        leaves = [np.asarray(leaf) for leaf in leaves]
+        key = tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        if key not in programs:
+            programs[key] = program(jitted, arguments)
+        return programs[key](arguments, leaves)
+
+    return run
+
+
+def program(jitted: Any, arguments: tuple) -> Callable:
+    """A function of arguments and their leaves, for all arguments of these shapes."""
+    lowered = jitted.lower(*arguments)
+    module = lowered.compiler_ir("stablehlo")
+    if not is_small(module.operation):
+        compiled = lowered.compile()
+        return lambda arguments, leaves: jax.tree.map(np.asarray, compiled(*arguments))
+    with module.context:
+        PassManager.parse(SPECIAL_FUNCTIONS).run(module.operation)
+    shapes, structure = jax.tree.flatten(lowered.out_info)
+
+    def run(arguments: tuple, leaves: list[np.ndarray]) -> Any:
+        with module.context, ir.Location.unknown():
+            results = stablehlo.eval_module(module, [ir.DenseElementsAttr.get(leaf) for leaf in leaves])
+            arrays = [np.array(a, s.dtype).reshape(s.shape) for a, s in zip(results, shapes, strict=True)]
+        return jax.tree.unflatten(structure, arrays)
+
+    return run
+
+
+def is_small(program: ir.Operation) -> bool:
+    """Whether the interpreter knows all operations of a program, and takes a moment for them."""
+    unknown, elements = False, 0
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        nonlocal unknown, elements
+        unknown |= operation.name == "stablehlo.custom_call"
+        elements += sum(int(np.prod(ir.ShapedType(r.type).shape)) for r in operation.results)
+        return ir.WalkResult.ADVANCE
+
+    program.walk(visit)
+    return not unknown and elements < LARGEST
