@@ -13,6 +13,7 @@ import pymc as pm
 
 import pymc_discrete as pmd
 from pymc_discrete.kernels import loop
+from tests.tools.interpreted import interpreted
 from tests.tools.statistics import g_test
 
 LANES = 8  # chains that `check_kernel` runs side by side
@@ -43,7 +44,7 @@ class Enumerated(NamedTuple):
         return np.where(within, number[tuple(np.moveaxis(np.clip(x, low, high) - low, -1, 0))], -1)
 
 
-@jax.jit
+@interpreted
 @functools.partial(jax.vmap, in_axes=(None, 0))
 def evaluate(target, x):
     """Log density, differences and neighbours of states (n, d), in one program."""
@@ -53,7 +54,7 @@ def evaluate(target, x):
 def enumerate_target(target, ranges) -> Enumerated:
     """Evaluate a target on the product of `ranges`, one per site, that must hold all of its mass."""
     x = np.array(list(itertools.product(*ranges)))
-    every = [np.asarray(a) for a in evaluate(target, x)]
+    every = evaluate(target, x)
     logp, differences, values, inside = (a[every[0] > -np.inf] for a in every)
     x, p = x[every[0] > -np.inf], np.exp(logp - logp.max())
     return Enumerated(target, x, p / p.sum(), logp, differences, values, inside)
@@ -76,7 +77,7 @@ def states_of_graph(graph):
             )
         )
     )
-    logp = np.asarray(jax.jit(jax.vmap(graph.logdensity))(x))
+    logp = interpreted(jax.vmap(graph.logdensity))(x)
     return x[logp > -np.inf], logp[logp > -np.inf]
 
 

@@ -5,11 +5,12 @@ import numpy as np
 import pymc as pm
 
 import pymc_discrete as pmd
+from tests.tools.interpreted import interpreted
 
 RNG = lambda seed: np.random.default_rng(seed)
-both = jax.jit(lambda target, x: (target.logdensity(x), target.differences(x)))
-neighbours = jax.jit(lambda target, x: target.space.neighbours(x))
-densities_at = jax.jit(jax.vmap(lambda target, x: target.logdensity(x), (None, 0)))
+both = interpreted(lambda target, x: (target.logdensity(x), target.differences(x)))
+neighbours = interpreted(lambda target, x: target.space.neighbours(x))
+densities_at = interpreted(jax.vmap(lambda target, x: target.logdensity(x), (None, 0)))
 
 
 def oracle(model):
