@@ -1,8 +1,8 @@
 """Coal-mining disasters, 1851-1961: when did the rate change, and what were the two missing counts?
 
 The switchpoint (111 years) and the two missing counts are discrete, the two rates continuous. AutoStep finds
-the step for the first three, in pm.sample, and NUTS takes the rates; pmd.sample does the same in one compiled
-program. PyMC's default steppers run on the same model for comparison.
+the step for the first three, and NUTS takes the rates, in one compiled program: pm.sample draws from it in
+its own loop, pmd.sample without one. PyMC's default steppers run on the same model for comparison.
 
     python examples/quickstart.py [--draws 2000] [--short]
 """
@@ -80,7 +80,6 @@ def main() -> None:
     print("\nThe same model with PyMC's default steppers, and in one program:")
     with model:
         peer, peer_total, peer_sampling = timed(pm.sample, draws)
-        # the last, since a process in which JAX has run cannot be forked for the chains of pm.sample
         whole, whole_total, whole_sampling = timed(pmd.sample, draws)
     print(
         f"  {'':26s} {'seconds':>8s} {'sampling':>9s} {'ESS of the switchpoint':>23s} {'ESS per second':>15s}"

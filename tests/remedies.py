@@ -507,6 +507,18 @@ row(
     ),
 )
 row(
+    "are for the continuous variables that it ",
+    step("BlockGibbs", switch, "z", target_accept=0.9),
+    step("BlockGibbs", switch, target_accept=0.9),
+    step("BlockGibbs", switch, "z"),
+)
+row(
+    "a step of pm.sample knows one chain",
+    step("AutoStep", switch, nuts={"pooled": True}),
+    step("AutoStep", switch),
+    on(switch, lambda model: sample(model, nuts={"pooled": True})),
+)
+row(
     "CollapsedNUTS has options here",
     *taken(
         switch,

@@ -18,12 +18,11 @@ from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
 from pymc_discrete.sampling.devices import cores
-from pymc_discrete.sampling.nuts import OPTIONS
-from pymc_discrete.sampling.options import nuts_options
 from pymc_discrete.sampling.precision import check_precision, precision
-from pymc_discrete.sampling.program import ChainState, Program
+from pymc_discrete.sampling.program import ChainState, Program, recorded
 from pymc_discrete.sampling.progress import Progress, check_bar
 from pymc_discrete.sampling.seeds import new_seed, seed_of
+from pymc_discrete.steps.nuts_options import nuts_options
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
 from pymc_discrete.targets.graph.initial import point_of
@@ -205,10 +204,10 @@ class Annealing:
         point = point_of(model)
         with model if step else nullcontext():
             steps, _ = steps_of(model, step and step(), point, fixed=(BETA,))
-        nuts = nuts_options({"pooled": True}, OPTIONS)
+        nuts = nuts_options({"pooled": True})
         blocks, packing = blocks_of(model, steps, point, TUNE, 0.8, nuts, fixed=(BETA,))
         device = jax.devices()[0]
-        self.program = Program(model, blocks, packing, [LIKELIHOOD], [device])
+        self.program = Program(model, blocks, packing, recorded(model, [LIKELIHOOD]), [device])
         # an accelerator computes all chains together; for the pilots alone it would need another program
         on_cpu = device.platform == "cpu"
         threads = cores() if on_cpu else 1

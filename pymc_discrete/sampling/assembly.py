@@ -79,8 +79,8 @@ def steps_of(
             )
     said = {name for s in flat if isinstance(s, CollapsedNUTS) for name in s.summed}
     collapse, flat = natively(flat, collapse)
-    assigned = [v.name for s in flat for v in s.vars]
-    unshared = [v.name for s in flat if not shares(s) for v in s.vars]
+    assigned = [name for s in flat for name in s.own_variables]
+    unshared = [name for s in flat if not shares(s) for name in s.own_variables]
     twice = sorted({n for n in unshared if unshared.count(n) > 1})
     if twice:
         raise ValueError(
@@ -111,7 +111,7 @@ def steps_of(
             [n for n in group if n not in collapsed.density.names] for group in (left, vectors, lent)
         )
     for s in flat:
-        if lacking := [str(v.name) for v in s.vars if v.name in lent]:
+        if lacking := [name for name in s.own_variables if name in lent]:
             _log.warning(without_local(type(s).__name__, lacking))
     if left or vectors:
         options: dict[str, Any] = {"initial_point": point}
@@ -222,7 +222,8 @@ def blocks_of(
     # what moves with variables integrated out, NUTS and these steps, comes before all else
     steps = [*integrating, *(s for s in steps if s not in integrating)]
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
-    assigned = {v.name for s in steps for v in s.vars} | set(collapsed.density.names if collapsed else ())
+    summed = collapsed.density.names if collapsed else ()
+    assigned = {*summed, *(name for s in steps for name in s.own_variables)}
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if collapsed:
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))

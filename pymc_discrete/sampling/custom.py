@@ -48,7 +48,7 @@ class CustomBlock(Block):
     def __init__(self, step: CustomStep, tune: int, points: Points):
         self.step, self.points = step, points
         model = step.model
-        names = [str(v.name) for v in step.vars]
+        names = step.own_variables
         point = point_of(model)
         self.density, self.numbers = ContinuousDensity.of(model, names, point, points.names, slopes=False)
         self.density.untouched.check_in_jax()

@@ -18,7 +18,6 @@ from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.names import shown, untransformed
 
-OPTIONS = {"max_treedepth": 10, "dense": "auto", "pooled": False}
 # a warning is given if more than this share of the trajectories diverges where the log density is -inf
 EDGE = 0.01
 SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1

@@ -7,8 +7,9 @@ from typing import Any
 
 import pymc as pm
 
-from pymc_discrete.checks import check_choice, check_count, check_entries, check_switch, is_number, suggested
+from pymc_discrete.checks import check_choice, check_count, suggested
 from pymc_discrete.sampling.progress import check_bar
+from pymc_discrete.steps.nuts_options import check_target_accept
 from pymc_discrete.targets.names import shown
 
 DTYPES = ("float64", "float32")
@@ -75,8 +76,7 @@ def check(
         check_count(name, value, least)
     if chunk != "auto":
         check_count("chunk", chunk, 1)
-    if not is_number(target_accept) or not 0 < float(target_accept) < 1:
-        raise ValueError(f"target_accept must be between 0 and 1, got {target_accept!r}.")
+    check_target_accept(target_accept)
     check_choice("dtype", dtype, DTYPES)
     check_bar(progressbar)
     if not return_inferencedata:
@@ -90,18 +90,6 @@ def check(
         raise TypeError(f"model must be a pm.Model, got {model!r}.")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of (draws, done), got {callback!r}.")
-
-
-def nuts_options(given: dict[str, Any] | None, defaults: dict[str, Any]) -> dict[str, Any]:
-    """The options of NUTS that are given, checked, and the defaults of the others."""
-    check_entries("nuts", given, defaults)
-    options = {**defaults, **(given or {})}
-    check_count("nuts['max_treedepth']", options["max_treedepth"], 1)
-    check_switch("nuts['pooled']", options["pooled"])
-    dense = options["dense"]
-    if not isinstance(dense, bool) and not (isinstance(dense, str) and dense == "auto"):
-        raise ValueError(f"nuts['dense'] must be True, False or 'auto', got {dense!r}.")
-    return options
 
 
 def check_superchains(superchains: int | None, chains: int) -> int:

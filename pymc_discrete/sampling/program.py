@@ -84,7 +84,7 @@ class Program:
     model : pm.Model
     blocks : in the order in which they move
     points : how a chain packs its values
-    var_names : what to record; by default all that `pm.sample` records
+    outputs : what to record, such as `recorded` finds
     devices : the chains are spread over them
 
     Programs with equal blocks, for models with equal keys, share their compiled functions.
@@ -95,13 +95,13 @@ class Program:
         model: pm.Model,
         blocks: Sequence[Block],
         points: Points,
-        var_names: Sequence[str] | None,
+        outputs: Sequence[Variable],
         devices: Sequence[jax.Device],
     ):
         self.blocks, self.points = tuple(blocks), points
         self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
-        self.outputs = recorded(model, var_names)
+        self.outputs = outputs
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
         self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
         # data and constants of the model, and settings of the run: arguments of the program

@@ -24,13 +24,11 @@ from pymc_discrete.sampling.convergence import check_convergence
 from pymc_discrete.sampling.devices import spread_over
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
-from pymc_discrete.sampling.nuts import OPTIONS
 from pymc_discrete.sampling.options import (
     check,
     check_collapse,
     check_names,
     check_superchains,
-    nuts_options,
     refuse,
 )
 from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
@@ -43,6 +41,7 @@ from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.starts import check_initvals, check_supports, starts
 from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.base import JaxStep
+from pymc_discrete.steps.nuts_options import nuts_options
 from pymc_discrete.steps.standing import Leaving
 from pymc_discrete.steps.without_jax import all_in_jax
 from pymc_discrete.targets.blocks import model_of
@@ -194,7 +193,7 @@ def sample(
     )
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model, progressbar)
-    nuts = nuts_options(nuts, OPTIONS)
+    nuts = nuts_options(nuts)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
     model = model_of(model)
@@ -235,7 +234,7 @@ def sample(
         used, threads = spread_over(devices, chains)
         shown = bool(progressbar) and jax.process_index() == 0
         with Progress(tune + draws, chains, shown) as bar:
-            program = Program(model, blocks, packing, var_names, used)
+            program = Program(model, blocks, packing, recorded(model, var_names), used)
             if not program.begun("run"):
                 # while it compiles, the starts are checked
                 with closing(Chains(program, program.start([point] * chains), seed, threads)) as anywhere:
@@ -299,7 +298,7 @@ def sample(
 def used_by(steps: Sequence[Any]) -> dict[str, str]:
     """{variable: the step that draws it, described}."""
     ours = [s for s in steps if isinstance(s, JaxStep)]
-    return {str(v.name): s.described() for s in ours for v in s.vars}
+    return {name: s.described() for s in ours for name in s.own_variables}
 
 
 def leaving(run: Run, dtype: str) -> dict[str, Leaving]:

@@ -33,6 +33,8 @@ SUPPORTS = {
 }
 RETRIES = 10  # further points that are tried with each jitter while none is possible
 HALVINGS = 8  # how often the jitter is then halved, before it is left out
+# the widths of the jitter that are tried, in this order; 0 is none
+JITTERS = [*(0.5**n for n in range(HALVINGS + 1)), 0.0]
 
 
 @watched("Finding where the chains start")
@@ -63,7 +65,30 @@ def starts(
     """
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    drawn = Jitter(model, initvals, chains)
+    stay = [fixed | {getattr(k, "name", k) for k in (values or {})} for values in given]
+    return possible_starts(model, blocks, Jitter(model, initvals, chains), stay, seed, with_gradient)
+
+
+def possible_starts(
+    model: pm.Model,
+    blocks: Sequence[Block],
+    drawn: "Jitter | Around",
+    stay: Sequence[set[str]],
+    seed: np.random.SeedSequence,
+    with_gradient: bool = False,
+) -> list[dict[str, np.ndarray]]:
+    """A possible starting point {variable: value} for each chain, as `starts`.
+
+    Parameters
+    ----------
+    drawn : what the points are drawn from
+    stay : for each chain, the discrete variables that are not dispersed
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        As `starts`.
+    """
     judge = next((block for block in blocks if not block.start_program), blocks[0])
     points: list[dict[str, np.ndarray]] = []
     moved: dict[str, None] = {}  # variables whose start was impossible
@@ -74,14 +99,15 @@ def starts(
         return logp, bool(np.isfinite(logp)) and follows
 
     def start(chain: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        stay = fixed | {getattr(k, "name", k) for k in (given[chain] or {})}
         for jitter in drawn.jitters:
             for _ in range(RETRIES + 1 if jitter else 1):
-                point = drawn(chain, jitter, rng)
+                point = given = drawn(chain, jitter, rng)
                 for block in blocks:
-                    point = block.dispersed(point, stay, rng)
+                    point = block.dispersed(point, stay[chain], rng)
                 logp, possible = usable(point)
                 if possible:
+                    asked = [n for n in point if n in stay[chain] and not np.array_equal(point[n], given[n])]
+                    moved.update(dict.fromkeys(asked))
                     return point
             refuse_nan(model)
             if np.isneginf(logp):
@@ -95,11 +121,13 @@ def starts(
         if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
             return point
         if not np.isneginf(logp):
+            for block in blocks:  # which may know why
+                block.check_starts([point])
             raise SamplingError(not_finite(of_model_at(model, point), logp))
         names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
         raise SamplingError(impossible(model, point, names, NOT_FOUND))
 
-    for chain, child in enumerate(seed.spawn(chains)):
+    for chain, child in enumerate(seed.spawn(len(stay))):
         points.append(start(chain, np.random.default_rng(child)))
     say_moved(list(moved))
     for block in blocks:
@@ -124,8 +152,7 @@ class Jitter:
         self._model, self._initvals, self._chains = model, initvals, chains
         self._jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
         self._values = {str(model.rvs_to_values[rv].name) for rv in self._jittered}
-        halved = [*(0.5**n for n in range(1, HALVINGS + 1)), 0.0]
-        self.jitters = [1.0, *(halved if self._jittered else [])]
+        self.jitters = JITTERS if self._jittered else JITTERS[:1]
         self._full = self._functions(self._jittered)
 
     def _functions(self, jittered: set[Variable]) -> list[Any]:
@@ -142,14 +169,41 @@ class Jitter:
         """A point {value variable: value}, with U(-jitter, jitter) added to continuous variables."""
         function = (self._full if jitter == 1.0 else self._without)[chain]
         point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
-        if jitter == 1.0:
-            return point
-        return {
-            name: np.asarray(value + rng.uniform(-jitter, jitter, value.shape), value.dtype)
-            if jitter and name in self._values
-            else value
-            for name, value in point.items()
-        }
+        return point if jitter == 1.0 else jittered(point, self._values, jitter, rng)
+
+
+class Around:
+    """Starting points about a given one.
+
+    Parameters
+    ----------
+    point : {value variable: value}
+    names : the continuous value variables that are jittered
+
+    Attributes
+    ----------
+    jitters : as those of `Jitter`
+    """
+
+    def __init__(self, point: dict[str, np.ndarray], names: Sequence[str]):
+        self._point, self._names = point, set(names)
+        self.jitters = JITTERS if names else JITTERS[-1:]
+
+    def __call__(self, chain: int, jitter: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """A point {value variable: value}, with U(-jitter, jitter) added to the variables of `names`."""
+        return jittered(self._point, self._names, jitter, rng)
+
+
+def jittered(
+    point: dict[str, np.ndarray], names: set[str], jitter: float, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The point with U(-jitter, jitter) added to the named value variables."""
+    return {
+        name: np.asarray(value + rng.uniform(-jitter, jitter, value.shape), value.dtype)
+        if jitter and name in names
+        else value
+        for name, value in point.items()
+    }
 
 
 def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain") -> None:

@@ -11,10 +11,14 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 
 from pymc_discrete.collapse import choice
+from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
-from pymc_discrete.steps.for_nuts import for_nuts
+from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
+from pymc_discrete.steps.nuts_in_jax import NutsInJax
+from pymc_discrete.steps.nuts_options import OfNuts
 from pymc_discrete.steps.suited import moved_together, steps_for, variables_without_jax
+from pymc_discrete.steps.whole_model import WholeModel
 from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.support import can_take, refused
@@ -51,7 +55,7 @@ class AutoStep(DiscreteStep):
     ----------
     vars : RV, name or value variable, or a list of them, optional
         Discrete variables to sample, as they are; by default every one.
-    differences, transitions, support, window, start, integrate
+    differences, transitions, support, window, start, integrate, target_accept, nuts
         As in `GibbsWithGradients`. Where one of these is given, discrete variables are sampled as it says and
         nothing else is chosen; `support` does so for the variables that it names.
     model, blocked, rng, initial_point, compile_kwargs
@@ -85,22 +89,45 @@ class AutoStep(DiscreteStep):
         for name in free(model, DISCRETE):  # a bare pm.sample() gives them PyMC's Metropolis
             if name not in names and (why := refused(model, name, constrained=True, equations=True)):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
+        of_nuts = OfNuts.of_step(options.pop("target_accept", 0.8), options.pop("nuts", None))
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
-        first = None if vars is not None or asked else not_sampled(model, names, options)
-        if first is None:
-            return steps_for(model, names, **options)
-        left = [name for name in names if name not in {v.name for v in first.vars}]
-        if not left:
+        first = None if vars is not None or asked else not_sampled(model, names, options, of_nuts)
+        left = names if first is None else [name for name in names if name not in first.own_variables]
+        if first is not None and not left:
             return first
         others = steps_for(model, left, **options)
-        return CompoundStep([*getattr(others, "methods", [others]), first])
+        if vars is not None or not options.get("blocked", True):
+            return others
+        steps = getattr(others, "methods", [others])
+        return of_whole_model([*steps, *([] if first is None else [first])], of_nuts)
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
         return Competence.IDEAL if can_take(var) else Competence.INCOMPATIBLE
 
 
-def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> BlockedStep | None:
+def of_whole_model(steps: list[Any], of_nuts: OfNuts) -> BlockedStep | CompoundStep:
+    """One step of several, which makes its draws ahead where all of the model can be in its program.
+
+    Parameters
+    ----------
+    of_nuts : options of the NUTS that moves the continuous variables
+    """
+    ours = all(isinstance(s, JaxStep | NutsInJax) for s in steps)
+    by_nuts = moved_in_jax(steps[0].model) if ours else None
+    if by_nuts is None:
+        return steps[0] if len(steps) == 1 else CompoundStep(steps)
+    left = [name for name in by_nuts if not any(name in s.own_variables for s in steps)]
+    if len(steps) > 1:
+        return WholeModel(steps, left, of_nuts)
+    if not steps[0].draws_ahead:
+        steps[0].draw_ahead(left, of_nuts)
+    return steps[0]
+
+
+def not_sampled(
+    model: pm.Model, names: list[str], options: dict[str, Any], of_nuts: OfNuts
+) -> BlockedStep | None:
     """The step that sums discrete variables out, or integrates coefficients out, where that pays.
 
     It takes all continuous variables that PyMC gives to NUTS.
@@ -109,6 +136,7 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
     ----------
     names : discrete variables
     options : of `AutoStep`
+    of_nuts : options of NUTS
     """
     named = {value_name(model, v) for v in options.get("support") or ()}
     vectors = moved_together(model, names, options.get("initial_point"))
@@ -119,7 +147,7 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
     if not moved:
         return None
     point = options.get("initial_point") or point_of(model)
-    shared = {key: options[key] for key in ("rng", "initial_point") if key in options}
+    shared: dict[str, Any] = {key: options[key] for key in ("rng", "initial_point") if key in options}
     remedies = (
         f"pmd.AutoStep([{shown(names)}])",
         f"pmd.CollapsedNUTS([{shown([*moved, *names])}])",
@@ -136,6 +164,7 @@ def not_sampled(model: pm.Model, names: list[str], options: dict[str, Any]) -> B
         term, error = next(iter(without_jax.values()))
         _log.info(f"Sampled all the same: {term!r} has an Op without a JAX version. {error}".splitlines()[0])
         return None
+    shared |= {"target_accept": of_nuts.target_accept, "max_treedepth": of_nuts.nuts["max_treedepth"]}
     return CollapsedNUTS([*moved, *names], integrate=integrate, model=model, **shared)
 
 

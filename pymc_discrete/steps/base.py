@@ -4,11 +4,10 @@ import functools
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar
 
-import cloudpickle
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -21,7 +20,11 @@ from rich.table import Column
 
 from pymc_discrete.checks import check_options
 from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.steps.ahead import NUTS_STATISTICS
+from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, raise_not_finite
+from pymc_discrete.steps.nuts_options import OfNuts
+from pymc_discrete.steps.watch import Watch
 from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of
 from pymc_discrete.targets.graph.support import refused
 from pymc_discrete.targets.model_settings import model_settings
@@ -37,7 +40,7 @@ HOST_COST = 100.0
 OPERATIONS = 2500.0  # counted operations that a core executes in a microsecond
 
 
-class JaxStep(BlockedStep):
+class JaxStep(DrawsAhead, BlockedStep):
     """A PyMC step for a block of variables, whose draws are compiled by JAX.
 
     A subclass defines `name`, `kind`, its sampler statistics and state, and the abstract methods. Everything
@@ -58,6 +61,8 @@ class JaxStep(BlockedStep):
     columns : {sampler statistic: (title, format, value before the first draw)}, columns of the progress bar
     checked : whether the start of the chain has been checked
     learned : what tuning has learned of the chain
+    by_nuts, of_nuts : names of the continuous value variables that NUTS moves in the step's own program, and
+        its options
     tune : whether the chain is tuning
     tune_draws : number of tuning draws of the chain
     draws : number of its draws after tuning
@@ -68,6 +73,8 @@ class JaxStep(BlockedStep):
     equations: ClassVar[bool] = False
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {}
     learned: Any
+    by_nuts: Sequence[str] = ()
+    of_nuts = OfNuts()
 
     @watched("Looking at the variables of a step")
     def __new__(cls, vars: Any = None, *positional: Any, **options: Any) -> Any:
@@ -110,6 +117,28 @@ class JaxStep(BlockedStep):
         self._target_options: dict[str, Any] = {}
         self.tune, self.tune_draws, self.draws = True, 0, 0
 
+    def _is_whole(self) -> bool:
+        """Whether the step draws all variables of the model."""
+        return len(self.vars) == len(self.model.value_vars)
+
+    @property
+    def own_variables(self) -> list[str]:
+        """Names of the value variables that the step's own method draws."""
+        return [str(v.name) for v in self.vars if v.name not in self.by_nuts]
+
+    def draw_ahead(self, by_nuts: Sequence[str] = (), of_nuts: OfNuts = OfNuts()) -> None:  # noqa: B008
+        """Make draws ahead from now on, with some more variables, which NUTS moves in the same program."""
+        self.by_nuts, self.of_nuts = list(by_nuts), of_nuts
+        self.settings = f"{self.described()} {of_nuts}" if by_nuts else self.described()
+        values = {str(v.name): v for v in self.model.value_vars}
+        self.vars = [*self.vars, *(values[name] for name in by_nuts)]
+        if by_nuts:
+            self.declare({**NUTS_STATISTICS, **self.stats_dtypes_shapes})
+        self.start_ahead()
+
+    def moves(self) -> Moves:
+        return Moves([self], [], self.by_nuts, self.of_nuts, slots=[0, 0])
+
     @classmethod
     def also_moved(cls, model: pm.Model, names: list[str], options: dict[str, Any]) -> tuple[str, ...]:
         """Names of value variables of another kind that the step draws besides those in `names`."""
@@ -136,7 +165,7 @@ class JaxStep(BlockedStep):
 
     def options(self) -> dict[str, Any]:
         """{name: value} of the options by which the step moves in another way."""
-        frozen = [f.name for f in fields(self._state_class) if f.metadata.get("frozen")]
+        frozen = [f.name for f in fields(type(self)._state_class) if f.metadata.get("frozen")]
         given = {name.removeprefix("asked_"): self.__dict__[name] for name in frozen if name in self.__dict__}
         return {**self._target_options, **given}
 
@@ -173,12 +202,6 @@ class JaxStep(BlockedStep):
     def check_density(self) -> None:
         """Refuse a density that the step cannot sample."""
 
-    @classmethod
-    def _built(cls) -> set[str]:
-        """Names of the attributes that are built on first use."""
-        attributes = [item for c in cls.__mro__ for item in c.__dict__.items()]
-        return {name for name, attribute in attributes if isinstance(attribute, functools.cached_property)}
-
     def renew(self) -> None:
         """Drop what was built and learned, if the model has changed."""
         if not self._snapshot.is_of(self.model):
@@ -189,19 +212,6 @@ class JaxStep(BlockedStep):
             self.check_density()
             self._reset()
 
-    # ------------------------------------------------------------ another process, or a file
-    def __getstate__(self) -> dict[str, Any]:
-        """The attributes of the step, without those that are built on first use."""
-        built = self._built()
-        return {name: value for name, value in self.__dict__.items() if name not in built}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # PyMC's models contain functions that `pickle` refuses and cloudpickle takes
-        return received, (cloudpickle.dumps((type(self), self.__getstate__())),)
-
     # ------------------------------------------------------------ a chain
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
@@ -211,10 +221,15 @@ class JaxStep(BlockedStep):
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.tune, self.tune_draws, self.draws = tune > 0, tune, draws
+        if self.draws_ahead:
+            self.renew()
+            self.ahead.set_up(self.rng, tune, draws)
         self._reset()
 
     @model_settings()
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        if self.draws_ahead:
+            return self.ahead.step(point)
         first = not self.checked
         if first:
             refuse_after_fork()
@@ -277,30 +292,40 @@ class JaxStep(BlockedStep):
 
     def stop_tuning(self) -> None:
         super().stop_tuning()
+        if self.draws_ahead:
+            self.ahead.stop_tuning()
+            return
         for complaint in self.complaints(self.learned, self.tune_draws):
             _log.warning(complaint)
 
+    def use_learned(self, learned: Any) -> None:
+        """Keep what tuning has learned of a chain whose draws are made ahead."""
+
+    def watch_from(self, draws: int, point: PointType) -> Watch | None:
+        """A record of the `draws` draws that begin at a point; None if none is kept."""
+        return None
+
     # ------------------------------------------------------------ progress bar
-    @classmethod
-    def _progressbar_config(cls, n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:
+    def _progressbar_config(self, n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:
         columns = [
             TextColumn(f"{{task.fields[{name}]:{form}}}", table_column=Column(title, ratio=1))
-            for name, (title, form, _) in cls.columns.items()
+            for name, (title, form, _) in self.columns.items()
         ]
-        return columns, {name: [first] * n_chains for name, (_, _, first) in cls.columns.items()}
+        values = {name: [first] * n_chains for name, (_, _, first) in self.columns.items()}
+        if not self.by_nuts:
+            return columns, values
+        of_nuts, values_of_nuts = pm.NUTS._progressbar_config(n_chains)
+        return [*of_nuts, *columns], {**values_of_nuts, **values}
 
-    @classmethod
-    def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
-        return (lambda statistics: {name: statistics[name] for name in cls.columns},)
+    def _make_progressbar_update_functions(self) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
+        def update(statistics: dict[str, Any]) -> dict[str, Any]:
+            shown = {name: statistics[name] for name in self.columns}
+            if "diverging" not in statistics:
+                return shown
+            (of_nuts,) = pm.NUTS._make_progressbar_update_functions()
+            return {**of_nuts(statistics), **shown}
 
-
-def moved_by_another(step: str, names: list[str]) -> str:
-    """The warning for variables that have moved between two draws of the step that is to move them."""
-    belong, them = ("belongs", "it") if len(names) == 1 else ("belong", "them")
-    return (
-        f"{step}: {shown(names)} {belong} to two steps: another one moves {them}, too. The draws are right, "
-        "and the work is done twice. Name each variable in one step."
-    )
+        return (update,)
 
 
 def say_changed(step: str, added: list[str]) -> None:
@@ -308,11 +333,3 @@ def say_changed(step: str, added: list[str]) -> None:
     if added:
         were = "was" if len(added) == 1 else "were"
         _log.info(f"{step} was made before {shown(added)} {were} added to the model, and is built anew.")
-
-
-def received(sent: bytes) -> JaxStep:
-    """The step that `JaxStep.__reduce__` has pickled."""
-    kind, state = cloudpickle.loads(sent)
-    step = object.__new__(kind)
-    step.__setstate__(state)
-    return step

@@ -53,6 +53,8 @@ class BlockGibbs(DiscreteStep):
         random state of positive density.
     integrate : None, "auto", or a list of variables or names
         Coefficients that are integrated out while the sites move, see `GibbsWithGradients`.
+    target_accept, nuts
+        As in `GibbsWithGradients`.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 

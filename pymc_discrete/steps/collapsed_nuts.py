@@ -19,7 +19,7 @@ from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.kernels.random import key_of_words
-from pymc_discrete.steps.base import moved_by_another
+from pymc_discrete.steps.ahead import moved_by_another
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
@@ -128,6 +128,7 @@ class CollapsedNUTS(NutsInJax):
         if parts:
             _log.info(parts)
         self._snapshot  # noqa: B018 as the model is now
+        self._ahead_if_whole()
         self._sites: np.ndarray | None = None  # where the last draw ended; None once that is of no interest
 
     @classmethod
@@ -138,7 +139,7 @@ class CollapsedNUTS(NutsInJax):
         ------
         ValueError
         """
-        continuous, discrete = cls.named(model, vars)
+        continuous, discrete = cls.divided_by_kind(model, vars)
         if not continuous or not discrete:
             lacks = "discrete" if continuous else "continuous"
             raise ValueError(
@@ -193,8 +194,11 @@ class CollapsedNUTS(NutsInJax):
         return self._function.at(rest)
 
     # ------------------------------------------------------------ a chain
+    def _discrete_part(self) -> tuple[list[Any], list[str]]:
+        return [], self.summed
+
     @model_settings()
-    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+    def _in_turn(self, point: PointType) -> tuple[PointType, StatsType]:
         x = self.collapsed.density.space.ravel(point)
         if self._draws == 0:
             refuse_after_fork()

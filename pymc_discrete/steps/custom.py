@@ -75,6 +75,11 @@ class CustomStep:
         self.function, self.init = step, init
         self.vars = variables_of(self.model, vars)
 
+    @property
+    def own_variables(self) -> list[str]:
+        """Names of the value variables that the step moves."""
+        return [str(v.name) for v in self.vars]
+
     def named(self) -> str:
         """The step and its variables, as messages name them."""
         return f"CustomStep({', '.join(str(v.name) for v in self.vars)})"

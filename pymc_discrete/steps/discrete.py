@@ -21,9 +21,11 @@ from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
 from pymc_discrete.reuse import PROGRAMS, Kept
-from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep, moved_by_another
+from pymc_discrete.steps.ahead import moved_by_another
+from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
-from pymc_discrete.steps.for_nuts import for_nuts
+from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
+from pymc_discrete.steps.nuts_options import OfNuts
 from pymc_discrete.steps.possible_start import possible_start, say_moved
 from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.steps.shared import leave, take, untouched, without_local
@@ -115,10 +117,13 @@ class DiscreteStep(JaxStep):
         window: Any = "auto",
         start: str = "point",
         integrate: Any = None,
+        target_accept: float = 0.8,
+        nuts: dict[str, Any] | None = None,
         _target: Target | None = None,
         **options: Any,
     ):
         super().__init__(vars, **options)
+        of_nuts = OfNuts.of_step(target_accept, nuts)
         self._target_options = {"differences": differences, "support": support, "window": window}
         self.integrated = self.also_moved(self.model, self._names, {"integrate": integrate})
         if self.integrated:
@@ -139,6 +144,16 @@ class DiscreteStep(JaxStep):
             {n: f"{d['way']} differences, K={d['K']} ({d['reason']})" for n, d in descriptions.items()}
         ):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
+        if not self.shared and self.blocked:
+            by_nuts = moved_in_jax(self.model) if vars is None or self._is_whole() else None
+            if by_nuts is not None:
+                self.draw_ahead([name for name in by_nuts if name not in self.own_variables], of_nuts)
+        if of_nuts != OfNuts() and not self.by_nuts:
+            raise ValueError(
+                f"target_accept= and nuts= of {type(self).__name__} are for the continuous variables that it "
+                "moves by NUTS where it is not given vars, and it moves none. Leave them out, or pass "
+                "target_accept= to pm.sample, whose NUTS moves the others."
+            )
         self._reset()
 
     @classmethod
@@ -277,8 +292,19 @@ class DiscreteStep(JaxStep):
         # A Python float is weakly typed in JAX: it takes the precision of the arrays it is combined with.
         self.params = params if tuned is None else {**params, tuned: float(params[tuned])}
 
+    def use_learned(self, learned: Learned | None) -> None:
+        if learned is not None:
+            self.learned = jax.tree.map(lambda a: a.item() if np.ndim(a) == 0 else a, learned)
+            self._use(tuning=False)
+
+    def watch_from(self, draws: int, point: PointType) -> Watch | None:
+        if draws < FEWEST or self.shared:
+            return None
+        x, used = self.target.space.ravel(point), self.described()
+        return Watch(self.target.space, self.model, self.joint, self.complete, draws, x, point, used)
+
     def stop_tuning(self) -> None:
-        if self.learned.adaptation.seen:
+        if self.learned.adaptation.seen and not self.draws_ahead:
             self._use(tuning=False)
         super().stop_tuning()
         if self._alone and self.tune_draws > 1:
@@ -382,16 +408,8 @@ class DiscreteStep(JaxStep):
             # the chain makes more draws than `setup_chain` announced
             return
         if self.watch is None:
-            self.watch = Watch(
-                self.target.space,
-                self.model,
-                self.joint,
-                self.complete,
-                self.draws,
-                x,
-                point,
-                self.described(),
-            )
+            self.watch = self.watch_from(self.draws, point)
+            assert self.watch is not None
         self.watch.note(x, point)
         if self.watch.seen == self.draws:
             for text in self.watch.conclusions(self.target, point):

@@ -38,7 +38,7 @@ class DiscreteLangevin(DiscreteStep):
         the sampler statistics is then what the acceptance probability would have been.
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
-    differences, transitions, support, window, start, integrate
+    differences, transitions, support, window, start, integrate, target_accept, nuts
         As in `GibbsWithGradients`.
     model, blocked, rng, initial_point, compile_kwargs
         As in `GibbsWithGradients`.

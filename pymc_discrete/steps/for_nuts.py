@@ -6,6 +6,8 @@ from pymc.step_methods import STEP_METHODS
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.targets.graph.untouched import terms_without_jax
+
 
 def for_nuts(model: pm.Model) -> list[str]:
     """Names of the continuous value variables that PyMC gives to NUTS where no step is named."""
@@ -17,6 +19,21 @@ def for_nuts(model: pm.Model) -> list[str]:
         for v in values
         if max(STEP_METHODS, key=lambda k: max(k._competence(model.values_to_rvs[v], True))) is pm.NUTS
     ]
+
+
+def moved_in_jax(model: pm.Model) -> list[str] | None:
+    """Names of the continuous value variables that NUTS can move in a JAX program of the whole model.
+
+    None if the model has no such program: a term has an Op without a JAX version, or floats have 32 bits,
+    with which `pm.sample` is left as it is.
+    """
+    if pytensor.config.floatX != "float64":
+        return None
+    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
+    terms = list(zip(labels, model.logp(sum=False), strict=True))
+    if terms_without_jax(terms, [str(v.name) for v in model.value_vars]):
+        return None
+    return for_nuts(model) if model.continuous_value_vars else []
 
 
 def has_gradient(logp: Variable, values: list[Variable]) -> bool:

@@ -24,7 +24,8 @@ class GibbsWithGradients(DiscreteStep):
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable.
+        What to sample; by default every discrete free variable and, in `pm.sample`, those continuous ones
+        that PyMC would give to NUTS: one program then makes the draws of the whole model ahead.
     n_flips : float or "adapt", default 1
         Mean number of moves in a proposal, at least 1; above 1 the multi-sample variant (App. D.2, Eq. 27).
         "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
@@ -48,6 +49,10 @@ class GibbsWithGradients(DiscreteStep):
         coefficients of a regression with Normal priors and errors. They are integrated out while the discrete
         variables move, and drawn at the end of each draw. "auto" takes all of them that share a term with the
         block. In `sample`, NUTS moves the other continuous variables with them integrated out, too.
+    target_accept : float, default 0.8
+        Acceptance that the step size of NUTS is tuned to, where the step moves continuous variables.
+    nuts : dict, optional
+        "max_treedepth" (10) and "dense" ("auto") of that NUTS, as in `sample`, which takes both itself.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 

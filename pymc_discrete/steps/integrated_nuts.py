@@ -44,6 +44,7 @@ class IntegratedNUTS(NutsInJax):
         As in `CollapsedNUTS`.
     """
 
+    statistics_beside_nuts = DiscreteStep.stats_dtypes_shapes
     stats_dtypes_shapes = {  # noqa: RUF012 PyMC reads it, and nothing changes it
         **DiscreteStep.stats_dtypes_shapes,
         **pm.NUTS.stats_dtypes_shapes,
@@ -88,6 +89,7 @@ class IntegratedNUTS(NutsInJax):
         self._move_only(self._continuous)
         self.sites  # noqa: B018 refuses what cannot be integrated out
         self._snapshot  # noqa: B018 as the model is now
+        self._ahead_if_whole()
 
     @classmethod
     def divided(cls, model: pm.Model, vars: Any, integrate: Any) -> tuple[list[str], list[str], list[str]]:
@@ -97,7 +99,7 @@ class IntegratedNUTS(NutsInJax):
         ------
         TypeError, ValueError
         """
-        continuous, discrete = cls.named(model, vars)
+        continuous, discrete = cls.divided_by_kind(model, vars)
         if not discrete:
             raise ValueError(
                 "CollapsedNUTS(integrate=) has no discrete variable, whose draws would gain from it. Name "
@@ -139,10 +141,14 @@ class IntegratedNUTS(NutsInJax):
 
     def stop_tuning(self) -> None:
         super().stop_tuning()
-        self.sites.stop_tuning()
+        if not self.draws_ahead:
+            self.sites.stop_tuning()
+
+    def _discrete_part(self) -> tuple[list[Any], list[str]]:
+        return [self.sites], []
 
     @model_settings()
-    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+    def _in_turn(self, point: PointType) -> tuple[PointType, StatsType]:
         if self._draws == 0:
             refuse_after_fork()
             self.sites.check_start(point)

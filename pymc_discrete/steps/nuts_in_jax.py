@@ -3,9 +3,8 @@
 import functools
 import logging
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
-import cloudpickle
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -13,7 +12,11 @@ from jax import Array
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import BlockedStep
 
-from pymc_discrete.steps.base import received, say_changed
+from pymc_discrete.steps.ahead import NUTS_STATISTICS
+from pymc_discrete.steps.base import say_changed
+from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
+from pymc_discrete.steps.for_nuts import moved_in_jax
+from pymc_discrete.steps.nuts_options import DEFAULTS, OfNuts
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.initial import point_of
@@ -27,7 +30,7 @@ _log = logging.getLogger("pymc.discrete")
 NUTS_OPTIONS = {"target_accept": 0.8, "max_treedepth": 10}  # the defaults
 
 
-class NutsInJax(BlockedStep):
+class NutsInJax(DrawsAhead, BlockedStep):
     """A step that owns continuous variables, which PyMC's NUTS moves, and others, which it draws itself.
 
     A step that is made before the others are known, as in `step=[pmd.AutoStep(), pm.Slice([a])]`, cannot see
@@ -42,6 +45,7 @@ class NutsInJax(BlockedStep):
     name = "collapsed_nuts"
     default_blocked = True
     stats_dtypes_shapes = pm.NUTS.stats_dtypes_shapes
+    statistics_beside_nuts: ClassVar[dict[str, Any]] = {}
     _progressbar_config = staticmethod(pm.NUTS._progressbar_config)
     _make_progressbar_update_functions = staticmethod(pm.NUTS._make_progressbar_update_functions)
 
@@ -56,7 +60,7 @@ class NutsInJax(BlockedStep):
     _tune_draws, _draws_wanted = 0, 0  # as `setup_chain` announces them
 
     @staticmethod
-    def named(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
+    def divided_by_kind(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
         """The names of those continuous and discrete value variables that a user means; None for all.
 
         Raises
@@ -75,6 +79,50 @@ class NutsInJax(BlockedStep):
                 f"{shown([*continuous, *discrete])}."
             )
         return [n for n in continuous if n in given], [n for n in discrete if n in given]
+
+    # ------------------------------------------------------------ draws that are made ahead
+    @property
+    def own_variables(self) -> list[str]:
+        """Names of the value variables that the step moves."""
+        return [str(v.name) for v in self.vars]
+
+    @property
+    def by_nuts(self) -> list[str]:
+        """Names of the value variables that NUTS moves."""
+        return self._continuous
+
+    def moves(self) -> Moves:
+        nuts = {**DEFAULTS, "max_treedepth": self.options["max_treedepth"]}
+        of_nuts = OfNuts(self.options["target_accept"], nuts)
+        steps, summed = self._discrete_part()
+        slots = [0] * (1 + len(steps))
+        return Moves(steps, summed, self._continuous, of_nuts, slots)
+
+    @abstractmethod
+    def _discrete_part(self) -> tuple[list[Any], list[str]]:
+        """The steps that draw discrete variables, and the variables that are summed out."""
+
+    @property
+    def who(self) -> str:
+        return "CollapsedNUTS"
+
+    def named(self) -> str:
+        """The step and its variables, as messages name them."""
+        return f"CollapsedNUTS for {shown([v.name for v in self.vars])}"
+
+    def _ahead_if_whole(self) -> None:
+        """Make draws ahead from now on, if the step moves all of its model."""
+        if len(self.vars) == len(self.model.value_vars) and moved_in_jax(self.model) is not None:
+            self.settings = f"{self.named()}; {self.options}"
+            self.declare({**NUTS_STATISTICS, **self.statistics_beside_nuts})
+            self.start_ahead()
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        return self.ahead.step(point) if self.draws_ahead else self._in_turn(point)
+
+    @abstractmethod
+    def _in_turn(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Make one draw, where other steps move some of the model."""
 
     # ------------------------------------------------------------ built on first use
     @functools.cached_property
@@ -113,13 +161,13 @@ class NutsInJax(BlockedStep):
         self._tune_draws, self._draws_wanted = tune, draws
         self._move_only(self._continuous)
         if not self._snapshot.is_of(self.model):
-            say_changed(
-                f"CollapsedNUTS for {shown([v.name for v in self.vars])}", self._snapshot.added(self.model)
-            )
+            say_changed(self.named(), self._snapshot.added(self.model))
             self._initial_point = None  # it has the variables, and the shapes of the data, of before
             for name in self._built():
                 self.__dict__.pop(name, None)
             _ = self._snapshot  # as what is built from now on has it
+        if self.draws_ahead:
+            self.ahead.set_up(self.rng, tune, draws)
 
     def _move_only(self, names: list[str]) -> None:
         """Let NUTS move the named continuous variables; it is built anew for them, untuned."""
@@ -161,25 +209,10 @@ class NutsInJax(BlockedStep):
 
     def stop_tuning(self) -> None:
         super().stop_tuning()
-        if self._moving:
+        if self.draws_ahead:
+            self.ahead.stop_tuning()
+        elif self._moving:
             self._nuts.stop_tuning()
-
-    # ------------------------------------------------------------ another process
-    @classmethod
-    def _built(cls) -> set[str]:
-        """Names of the attributes that are built on first use."""
-        attributes = [item for c in cls.__mro__ for item in c.__dict__.items()]
-        return {name for name, attribute in attributes if isinstance(attribute, functools.cached_property)}
-
-    def __getstate__(self) -> dict[str, Any]:
-        built = self._built()
-        return {name: value for name, value in self.__dict__.items() if name not in built}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return received, (cloudpickle.dumps((type(self), self.__getstate__())),)
 
 
 class Gradient:

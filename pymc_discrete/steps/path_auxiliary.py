@@ -39,7 +39,7 @@ class PathAuxiliary(DiscreteStep):
         less on an accelerator.
     balancing : {"sqrt", "barker", "min", "max"}
         How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
-    differences, transitions, support, window, start, integrate
+    differences, transitions, support, window, start, integrate, target_accept, nuts
         As in `GibbsWithGradients`.
     model, blocked, rng, initial_point, compile_kwargs
         As in `GibbsWithGradients`.

@@ -19,6 +19,7 @@ from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.reuse import PROGRAMS, Kept
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
+from pymc_discrete.steps.for_nuts import moved_in_jax
 from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import CONTINUOUS
@@ -126,6 +127,8 @@ class ReparameterizedSlice(JaxStep):
         check_auto_or_count("sweeps", sweeps, "sweeps per draw")
         self.asked_sweeps = sweeps
         _ = self.density  # raises for models that cannot be sampled
+        if self._is_whole() and moved_in_jax(self.model) is not None:
+            self.draw_ahead()
         self._reset()
 
     # ------------------------------------------------------------ built on first use, without starting JAX

@@ -22,7 +22,7 @@ class TreeGibbs(BlockGibbs):
     ----------
     vars : RV, name or value variable, or a list of them, optional
         What to sample; by default every discrete free variable that is not a constrained vector.
-    differences, transitions, support, window, start, integrate
+    differences, transitions, support, window, start, integrate, target_accept, nuts
         As in `BlockGibbs`.
     model, blocked, rng, initial_point, compile_kwargs
         As in `BlockGibbs`.

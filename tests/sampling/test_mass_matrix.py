@@ -8,8 +8,9 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.mass_matrix import chosen, condition
-from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
+from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
+from pymc_discrete.steps.nuts_options import DEFAULTS
 
 
 def gaussian(covariance, draws, seed=0):
@@ -64,7 +65,7 @@ def test_at_the_end_of_a_window(pooled):
     covariance = np.array([[1.0, -1.9], [-1.9, 4.0]])
     with pm.Model() as model:
         pm.MvNormal("a", np.zeros(2), cov=covariance)
-        options = {**OPTIONS, "pooled": pooled}
+        options = {**DEFAULTS, "pooled": pooled}
         block = NutsBlock(model, ["a"], model.initial_point(), Points([]), 200, 0.8, **options)
     draws = np.random.default_rng(3).multivariate_normal(np.zeros(2), covariance, size=(2, 100))
     states = [block.start({}) for _ in draws]

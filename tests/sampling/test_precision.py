@@ -12,10 +12,11 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
+from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.precision import precision
-from pymc_discrete.sampling.program import Program
+from pymc_discrete.sampling.program import Program, recorded
+from pymc_discrete.steps.nuts_options import DEFAULTS
 from tests.models import DENSE, SMALL, labels_and_count, visited
 from tests.tools.enumeration import evaluate
 from tests.tools.processes import run_python
@@ -90,11 +91,11 @@ def test_no_64_bits_in_the_program():
         w = pm.Bernoulli("w", 0.3, shape=3)
         pm.Normal("v", pt.exp(0.1 * pt.dot(np.arange(6.0).reshape(2, 3), w)), 0.5, observed=[1.0, 1.2])
         point = model.initial_point()
-        blocks = [NutsBlock(model, ["mu"], point, Points([]), 10, 0.8, **OPTIONS)]
+        blocks = [NutsBlock(model, ["mu"], point, Points([]), 10, 0.8, **DEFAULTS)]
         blocks += [
             DiscreteBlock(s, 10, Points([])) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))
         ]
-        program = Program(model, blocks, Points([]), None, jax.devices()[:1])
+        program = Program(model, blocks, Points([]), recorded(model, None), jax.devices()[:1])
         states = program.placed(program.start([point]))
         chains = program.identities(1, np.arange(1))
         run = lambda s: program.run(chains, s, program.numbers, 0, 2, 1, size=2)

@@ -16,11 +16,12 @@ from pytensor.graph import Apply, Op
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.convergence import check_convergence
-from pymc_discrete.sampling.nuts import OPTIONS, NutsBlock
+from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.options import REFUSED
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.program import Program
 from pymc_discrete.sampling.starts import check_initvals
+from pymc_discrete.steps.nuts_options import DEFAULTS
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
 from tests.tools.running import FAST, QUIET, assert_same_draws, saved_and_loaded
@@ -494,7 +495,7 @@ def test_pooled_warm_up():
                 Points([]),
                 50,
                 0.8,
-                **{**OPTIONS, "dense": dense, "pooled": True},
+                **{**DEFAULTS, "dense": dense, "pooled": True},
             )
         states = [block.start({}) for _ in draws]
         for n, own in enumerate(draws):
@@ -520,7 +521,7 @@ def test_selections_are_what_they_replace(shape):
         pm.Potential(
             "e", (mu[z] ** 2 * np.arange(np.prod(shape)).reshape(shape)).sum() + pt.exp(mu)[z[::-1]].sum()
         )
-    block = NutsBlock(model, ["mu"], model.initial_point(), Points([]), 10, 0.8, **OPTIONS)
+    block = NutsBlock(model, ["mu"], model.initial_point(), Points([]), 10, 0.8, **DEFAULTS)
     at = rng.normal(size=3)
     point = {"mu": at, "z": where}
     np.testing.assert_allclose(

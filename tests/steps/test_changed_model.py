@@ -9,8 +9,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.sampling.assembly import blocks_of, steps_of
-from pymc_discrete.sampling.nuts import OPTIONS
-from pymc_discrete.sampling.options import nuts_options
+from pymc_discrete.steps.nuts_options import nuts_options
 from pymc_discrete.steps.without_jax import all_in_jax
 from tests.tools.running import QUIET
 
@@ -104,9 +103,7 @@ def test_in_one_program(change):
     point = model.initial_point()
     logp = model.compile_logp()(point)
     with all_in_jax():
-        blocks, _ = blocks_of(
-            model, steps_of(model, steps, point)[0], point, 10, 0.8, nuts_options(None, OPTIONS)
-        )
+        blocks, _ = blocks_of(model, steps_of(model, steps, point)[0], point, 10, 0.8, nuts_options(None))
         for block in blocks:
             np.testing.assert_allclose(block.logdensity(point), logp, rtol=1e-7)
 

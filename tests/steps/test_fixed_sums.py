@@ -142,10 +142,10 @@ def test_what_auto_step_chooses(caplog):
         chain_and_counts()
         steps = pmd.AutoStep().methods
     assert [type(s) for s in steps] == [pmd.TreeGibbs, pmd.BlockGibbs]
-    assert [[v.name for v in s.vars] for s in steps] == [["z"], ["x"]]
+    assert [s.own_variables for s in steps] == [["z"], ["x"]]
     assert any("elements change together" in r.getMessage() for r in caplog.records)
     one = pmd.BlockGibbs(model=model)
-    assert {v.name for v in one.vars} == {"z", "x"}
+    assert {*one.own_variables} == {"z", "x"}
     with pmd.registered(), model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert {v.name for v in chosen[pmd.AutoStep]} == {"z", "x"}

@@ -1,0 +1,353 @@
+"""The course of one chain in `pm.sample`: its draws, made ahead by the program of `pmd.sample`."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+
+from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.sampling.assembly import BLOCKS, blocks_of
+from pymc_discrete.sampling.block import GradientNotFinite
+from pymc_discrete.sampling.devices import spread_over
+from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.sampling.program import ChainState, Program
+from pymc_discrete.sampling.run import TUNING_CHUNK, chunk_size
+from pymc_discrete.sampling.shares import Chains
+from pymc_discrete.sampling.starts import Around, possible_starts
+from pymc_discrete.sampling.storage import on_host
+from pymc_discrete.steps.ahead import NUTS, Chunk, Handed, Order
+from pymc_discrete.steps.base import JaxStep
+from pymc_discrete.steps.custom import CustomStep
+from pymc_discrete.steps.messages import decoded, encoded
+from pymc_discrete.steps.not_finite import impossible, not_finite, of_model_at
+from pymc_discrete.steps.nuts_options import OfNuts
+from pymc_discrete.steps.served import no_warning_of_forks
+from pymc_discrete.steps.suited import steps_for
+from pymc_discrete.steps.watch import Watch
+from pymc_discrete.targets.blocks import CONTINUOUS, free
+from pymc_discrete.targets.graph.initial import point_of
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.structure_of_model import Snapshot
+
+_log = logging.getLogger("pymc.discrete")
+
+SECONDS = 0.2  # a chunk takes about so long
+GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one another
+QUIET = 2  # chunks that are handed out whole before others are made while the last is handed out
+
+
+class Engine:
+    """The program that makes the draws of the chains of a step.
+
+    Parameters
+    ----------
+    model : pm.Model
+    steps : those that draw discrete variables, or continuous ones by slices
+    summed : value variables that are summed out
+    fixed : value variables that none of these moves
+    tune : number of tuning draws
+    of_nuts : options of NUTS
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        steps: Sequence[JaxStep],
+        summed: Sequence[str],
+        fixed: Sequence[str],
+        tune: int,
+        of_nuts: OfNuts,
+    ):
+        self.model, self.tune = model, tune
+        places = {id(step): n for n, step in enumerate(steps)}
+        point = point_of(model)
+        self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
+        own = {name for s in steps for name in s.own_variables}
+        if summed and not {*self.jittered} - own:  # NUTS moves nothing that they could be summed out for
+            drawn = steps_for(model, [*summed], all_in_jax=True)
+            steps, summed = [*steps, *getattr(drawn, "methods", [drawn])], []
+        collapsed = Collapsed.of(model, [*summed]) if summed else None
+        ordered: list[JaxStep | CustomStep] = sorted(steps, key=lambda s: [*BLOCKS].index(s.kind))
+        self.blocks, packing = blocks_of(model, ordered, point, tune, *of_nuts, collapsed, fixed)
+        devices, _ = spread_over(None, 1)
+        no_warning_of_forks()
+        self.program = Program(model, self.blocks, packing, model.value_vars, devices)
+        self.names = [(places.get(id(getattr(b, "step", None)), NUTS), [*b.stats]) for b in self.blocks]
+
+    def fresh(self, point: dict[str, np.ndarray]) -> ChainState:
+        """The state (1, ...) of a chain at a point, before it has learned anything, on the host."""
+        return self.program.start([point])
+
+    def point(self, states: ChainState) -> dict[str, np.ndarray]:
+        """The point {variable: value} of a chain in some states (1, ...)."""
+        packed = jax.tree.map(on_host, states.point)
+        return {name: a[0] for name, a in self.program.points.unpacked(packed, lead=1).items()}
+
+    def at(self, states: ChainState, point: dict[str, np.ndarray]) -> ChainState:
+        """The states (1, ...) at another point, on the host."""
+        packed, own = self.program.points.packed(point), on_hosts(states)
+        return own._replace(
+            point={name: np.asarray(packed[name], a.dtype)[None] for name, a in own.point.items()}
+        )
+
+
+class Engines:
+    """The engines of a step, one for each number of tuning draws and each set of variables left to others.
+
+    Parameters
+    ----------
+    model, steps, summed, of_nuts : as in `Engine`
+    moved : value variables that these steps and NUTS move
+
+    Attributes
+    ----------
+    lock : held while an engine is made, and while a chain starts
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        steps: Sequence[JaxStep],
+        summed: Sequence[str],
+        moved: Sequence[str],
+        of_nuts: OfNuts,
+    ):
+        self.model, self.steps, self.summed, self.moved = model, list(steps), list(summed), {*moved}
+        self._of_nuts = of_nuts
+        self._made: dict[Any, Engine] = {}
+        self._snapshot = Snapshot.of(model)
+        self.lock = threading.RLock()
+
+    def of(self, tune: int, left: Sequence[str]) -> Engine:
+        """The engine for chains with `tune` tuning draws, which leaves some variables to other steps."""
+        with self.lock:
+            if not self._snapshot.is_of(self.model):
+                self._made, self._snapshot = {}, Snapshot.of(self.model)
+            key = (tune, *left)
+            if key not in self._made:
+                others = [str(v.name) for v in self.model.value_vars if v.name not in self.moved]
+                fixed = [*others, *left]
+                self._made[key] = Engine(self.model, self.steps, self.summed, fixed, tune, self._of_nuts)
+            return self._made[key]
+
+
+class Made(NamedTuple):
+    """A chunk, and the states (1, ...) of the chain before and after it."""
+
+    chunk: Chunk
+    before: ChainState
+    after: ChainState
+
+
+class Course:
+    """The draws of one chain, as `steps.ahead.Source`.
+
+    Parameters
+    ----------
+    engines : Engines
+    learns : whether the steps keep what tuning has learned of the chain
+    """
+
+    def __init__(self, engines: Engines, learns: bool):
+        self._engines, self._learns = engines, learns
+        self._thread: ThreadPoolExecutor | None = None
+        self._future: Future[Made] | None = None
+        self._last: Made
+        self._watches: list[tuple[Any, Watch]] = []
+
+    # ------------------------------------------------------------ a chain
+    @model_settings()
+    def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+        refuse_after_fork()
+        self._order = order
+        with self._engines.lock:
+            for s in self._engines.steps:
+                s.renew()
+            self._engine = self._engines.of(order.tune, order.left)
+            program = self._engine.program
+            if not program.begun("run"):  # while it compiles, the start is checked
+                chains = Chains(program, self._engine.fresh(point), order.seed, None)
+                chains.begin(chunk_size(chains, "auto"))
+            for with_gradient in (False, True):
+                self._go_on(self._engine.fresh(self._start(point, with_gradient)), 0)
+                try:
+                    return self._hand_out(self._make())
+                except GradientNotFinite:
+                    if with_gradient:
+                        raise
+        raise AssertionError("one of the two attempts returns or raises")
+
+    def _start(self, point: dict[str, np.ndarray], with_gradient: bool) -> dict[str, np.ndarray]:
+        """A possible start: about the given point where the chain was announced, else the point itself."""
+        engine, model = self._engine, self._engine.model
+        apart = [s for s in self._engines.steps if getattr(s, "start", "") == "dispersed"]
+        dispersed = {name for s in apart for name in s.own_variables}
+        about = Around(point, engine.jittered if self._order.announced else [])
+        stay = [{str(v.name) for v in model.discrete_value_vars} - dispersed]
+        seed = np.random.SeedSequence(self._order.seed)
+        return possible_starts(model, engine.blocks, about, stay, seed, with_gradient)[0]
+
+    def _go_on(self, states: ChainState, first: int) -> None:
+        """Make draws from a state (1, ...) on."""
+        self._chains = Chains(self._engine.program, states, self._order.seed, None)
+        self._size = chunk_size(self._chains, "auto")
+        self._future, self._done, self._count, self._quiet = None, first, 1, 0
+
+    def _make(self, limit: int | None = None) -> Made:
+        """Make the next chunk of draws, not more than `limit` of them.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+            If the chain cannot move from its start, is impossible at the end of tuning, or its log density
+            is not finite.
+        """
+        engine, chains, first, tune = self._engine, self._chains, self._done, self._order.tune
+        before = chains.states
+        most = self._size
+        if first < tune:  # chains that are stuck move on at fixed draws, whatever the lengths of chunks
+            most = min(tune, (first // TUNING_CHUNK + 1) * TUNING_CHUNK) - first
+        if self._order.announced:
+            most = min(most, max(tune + self._order.draws - first, 1))
+        count = max(min(self._count, most, self._size, limit or self._size), 1)
+        compiled, begin = engine.program.begun("run"), time.perf_counter()
+        states, draws, stats = chains.records(chains.run(first, count, 1, self._size), count)
+        each = (time.perf_counter() - begin) / count
+        grown = self._count * GROWTH
+        self._count = max(min(grown, int(SECONDS / each)) if compiled else grown, 1)
+        self._done = first + count
+        pairs = [*zip(engine.blocks, states.blocks, strict=True)]
+        if first == 0:
+            for block, adapted in pairs:
+                block.check_first(adapted)
+        lp = stats["lp"]
+        if (wrong := np.isnan(lp[0]) | np.isposinf(lp[0])).any():
+            one = {name: a[0, wrong.argmax()] for name, a in draws.items()}
+            raise SamplingError(not_finite(of_model_at(engine.model, one), float(lp[0, wrong.argmax()])))
+        between = self._done < tune and self._done % TUNING_CHUNK == 0
+        if between and any(block.stuck(adapted).any() for block, adapted in pairs):
+            chains.settle(self._done)
+            states = chains.states
+        if self._done >= tune and np.isneginf(lp[0, -1]):
+            names = engine.blocks[-1].density.names
+            raise SamplingError(impossible(engine.model, engine.point(states), names))
+        types = {str(v.name): v.type.dtype for v in engine.model.value_vars}
+        one = {name: np.asarray(a[0], types[name]) for name, a in draws.items()}
+        chunk = Chunk(first, one, {name: a[0] for name, a in stats.items()}, engine.names)
+        return Made(chunk, before, states)
+
+    def _hand_out(self, made: Made) -> Chunk:
+        self._last = made
+        return made.chunk
+
+    @model_settings()
+    def next(self) -> Chunk:
+        future, self._future = self._future, None
+        self._note(self._last.chunk.length)
+        chunk = self._hand_out(self._make() if future is None else future.result())
+        self._quiet += 1
+        ends = self._order.announced and self._done >= self._order.tune + self._order.draws
+        if self._quiet > QUIET and not ends:
+            self._thread = self._thread or ThreadPoolExecutor(1, "draws-ahead")
+            self._future = self._thread.submit(model_settings()(self._make))
+        return chunk
+
+    @model_settings()
+    def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
+        states, done = self._states_after(used), self._last.chunk.first + used
+        self._note(used)
+        if left == self._order.left:
+            self._go_on(self._engine.at(states, point), done)
+        else:
+            before, self._order = self._engine, self._order._replace(left=list(left))
+            self._engine = self._engines.of(self._order.tune, left)
+            kept = {
+                id(block.step): adapted
+                for block, adapted in zip(before.blocks, on_hosts(states).blocks, strict=True)
+                if isinstance(block, DiscreteBlock)
+            }
+            fresh = self._engine.fresh(point)
+            pairs = zip(self._engine.blocks, fresh.blocks, strict=True)
+            blocks = tuple(kept.get(id(getattr(b, "step", None)), adapted) for b, adapted in pairs)
+            self._go_on(fresh._replace(blocks=blocks), done)
+        return self._hand_out(self._make(1))
+
+    def _states_after(self, used: int) -> ChainState:
+        """The states (1, ...) of the chain after the first `used` draws of the last chunk."""
+        chunk, before, after = self._last
+        if used == chunk.length:
+            return after
+        if used == 0:
+            return before
+        again = Chains(self._engine.program, on_hosts(before), self._order.seed, None)
+        states, _, _ = again.records(again.run(chunk.first, used, 1, self._size), used)
+        return states
+
+    # ------------------------------------------------------------ warnings
+    def _note(self, used: int) -> None:
+        """Keep a record of the draws after tuning that were handed out."""
+        chunk = self._last.chunk
+        for n in range(max(self._order.tune - chunk.first, 0), used):
+            point = {name: a[n] for name, a in chunk.draws.items()}
+            if not self._watches:
+                watches = [(s, s.watch_from(self._order.draws, point)) for s in self._engines.steps]
+                self._watches = [(s, watch) for s, watch in watches if watch is not None]
+            for s, watch in self._watches:
+                watch.note(s.target.space.ravel(point), point)
+
+    @model_settings()
+    def stop_tuning(self, used: int) -> tuple[list[str], Chunk | None]:
+        states, done = self._states_after(used), self._last.chunk.first + used
+        pairs = [*zip(self._engine.blocks, states.blocks, strict=True)]
+        if self._learns:
+            for block, adapted in pairs:
+                if isinstance(block, DiscreteBlock):
+                    block.step.use_learned(jax.tree.map(lambda a: on_host(a)[0], adapted))
+        texts = [text for block, adapted in pairs for texts in block.complaints(adapted) for text in texts]
+        if done >= self._order.tune:
+            return texts, None
+        self._go_on(on_hosts(states), self._order.tune)
+        return texts, self._hand_out(self._make(1))
+
+    @model_settings()
+    def conclude(self, used: int) -> list[str]:
+        self._note(used)
+        states = self._states_after(used)
+        pairs = zip(self._engine.blocks, states.blocks, strict=True)
+        of_blocks = [b.conclusions(adapted, states.point, self._order.draws) for b, adapted in pairs]
+        point = self._engine.point(states)
+        of_steps = [watch.conclusions(s.target, point) for s, watch in self._watches]
+        return [text for texts in [*of_blocks, *of_steps] for text in texts]
+
+    # ------------------------------------------------------------ the state of a chain
+    def state(self) -> bytes:
+        return encoded([on_host(a) for a in jax.tree.leaves(self._last.before)])
+
+    @model_settings()
+    def resume(self, handed: Handed) -> Chunk:
+        refuse_after_fork()
+        self._order = handed.order
+        self._engine = self._engines.of(self._order.tune, self._order.left)
+        structure = jax.tree.structure(self._engine.fresh(point_of(self._engine.model)))
+        self._go_on(jax.tree.unflatten(structure, decoded(handed.before)), handed.first)
+        while self._done < handed.first + handed.used:
+            self._make(handed.first + handed.used - self._done)
+        states = self._chains.states
+        return self._hand_out(Made(Chunk(self._done, {}, {"lp": np.zeros(0)}, []), states, states))
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def on_hosts(states: ChainState) -> ChainState:
+    """The states as NumPy arrays."""
+    return jax.tree.map(on_host, states)

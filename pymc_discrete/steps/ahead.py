@@ -1,0 +1,329 @@
+"""Draws that are made ahead: what a step of `pm.sample` does that moves all of its model.
+
+PyMC asks a step for one draw at a time. A step that moves all variables of its model need not wait to be
+asked: it hands out the next of a chunk of draws, which the program of `pmd.sample` has made, as long as the
+point that comes in is, bit for bit, the one that it handed out last. If another step has moved a variable in
+between, the draws that were made and not handed out are discarded, and the chain goes on from the point that
+came in. That is exact: whether another step moves does not depend on draws that nobody has seen.
+
+Nothing here starts JAX or imports it: where PyMC runs a chain in a process of its own, this module hands out
+draws there that the process of the step makes (`steps/served.py`).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from pymc.step_methods.state import DataClassState, dataclass_state
+
+from pymc_discrete.steps.shared import take, untouched
+from pymc_discrete.targets.names import shown
+
+_log = logging.getLogger("pymc.discrete")
+
+TUNE_BY_DEFAULT = 1000  # tuning draws of a chain that nobody announced by `setup_chain`
+# statistics of NUTS: {name in a program: name in a step of PyMC, which stores it under the first name}
+NUTS_NAMES = {"acceptance_rate": "mean_tree_accept", "n_steps": "tree_size", "tree_depth": "depth"}
+NUTS_STATISTICS: dict[str, tuple[type, list[int]]] = {
+    "depth": (np.int64, []),
+    "step_size": (np.float64, []),
+    "mean_tree_accept": (np.float64, []),
+    "step_size_bar": (np.float64, []),
+    "tree_size": (np.float64, []),
+    "diverging": (bool, []),
+    "divergences": (int, []),
+    "energy": (np.float64, []),
+    "reached_max_treedepth": (bool, []),
+    "model_logp": (np.float64, []),
+}
+NUTS = -1  # stands for NUTS where the place of a step in a list is meant
+
+
+class Order(NamedTuple):
+    """What is to be made of a chain.
+
+    Attributes
+    ----------
+    tune, draws : how many draws, as `setup_chain` announces them
+    announced : whether it did; otherwise anybody may step from anywhere
+    seed : of all random numbers of the chain
+    left : names of the variables that are left to other steps
+    """
+
+    tune: int
+    draws: int
+    announced: bool
+    seed: int
+    left: list[str]
+
+
+class Chunk(NamedTuple):
+    """Draws of a chain that follow one another.
+
+    Attributes
+    ----------
+    first : index of the first draw
+    draws : {value variable: (n, ...)}
+    stats : {statistic: (n,) or (n, blocks that have it)}
+    blocks : for each block of the program, the place of its step, or NUTS, and the names of its statistics
+    """
+
+    first: int
+    draws: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray]
+    blocks: list[tuple[int, list[str]]]
+
+    @property
+    def length(self) -> int:
+        """The number of draws."""
+        return len(self.stats["lp"])
+
+
+class Handed(NamedTuple):
+    """The state of a chain of which draws were handed out.
+
+    Attributes
+    ----------
+    before : the arrays of the state of the chain before a chunk, as a message
+    first : index of the first draw of the chunk
+    used : how many draws of the chunk were handed out
+    order : Order
+    last : {value variable: bytes}, the draw that was handed out last
+    divergences : how many trajectories have diverged after tuning
+    """
+
+    before: bytes
+    first: int
+    used: int
+    order: Order
+    last: dict[str, bytes]
+    divergences: int
+
+
+class Source(Protocol):
+    """Who makes the draws of a chain: `sampling.course.Course`, or a client of it in another process.
+
+    `used` is always how many draws of the last chunk were handed out.
+    """
+
+    def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+        """The first draws of a chain that starts about a point."""
+
+    def next(self) -> Chunk:
+        """The draws after the last chunk, all of which were handed out."""
+
+    def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
+        """The draws that follow a point, at which other steps have moved variables."""
+
+    def stop_tuning(self, used: int) -> tuple[list[str], Chunk | None]:
+        """The warnings at the end of tuning, and the next draws if it ends before the announced draw."""
+
+    def conclude(self, used: int) -> list[str]:
+        """The warnings after the last draw."""
+
+    def state(self) -> bytes:
+        """The arrays of the state of the chain before the last chunk, as a message."""
+
+    def resume(self, handed: Handed) -> Chunk:
+        """A chunk without draws, before the draws that follow a state."""
+
+    def close(self) -> None:
+        """Make no more draws."""
+
+
+@dataclass_state
+class AheadState(DataClassState):
+    """The state of a step that makes its draws ahead: its settings, which do not change, and its chain."""
+
+    settings: str = field(metadata={"frozen": True})
+    ahead_state: Any
+
+
+class Ahead:
+    """The draws of the chains of a model, made ahead of the step that hands them out.
+
+    Parameters
+    ----------
+    source : makes a `Source`
+    who : the step that hands the draws out, as messages name it
+    own : for each step of the program, the variables that it draws
+    by_nuts : continuous value variables that NUTS moves
+    slots : which dictionary of statistics has those of NUTS, and those of each step
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], Source],
+        who: str,
+        own: Sequence[Sequence[str]],
+        by_nuts: Sequence[str],
+        slots: Sequence[int],
+    ):
+        self._make_source, self.who, self.slots = source, who, list(slots)
+        self.own, self.by_nuts = [list(names) for names in own], list(by_nuts)
+        self._source: Source | None = None
+        self._handed: Handed | None = None  # the state that the next draw follows, if not that of `_source`
+        self.set_up(np.random.default_rng(), TUNE_BY_DEFAULT, 0, announced=False)
+
+    def set_up(self, rng: np.random.Generator, tune: int, draws: int, announced: bool = True) -> None:
+        """Begin a chain, as `setup_chain` of a step.
+
+        A chain that does not tune begins with the adaptation of a state that was set, if one was.
+        """
+        self._handed = self._handed if tune == 0 and announced else None
+        self.close()
+        self._rng, self._order = rng, Order(tune, draws, announced, 0, [])
+        self._chunk: Any = None
+        self._used, self._divergences = 0, 0
+        self._state: bytes | None = None  # before the chunk, once somebody asked for it
+        self._last: dict[str, bytes] = {}
+        self._said = False  # whether it was said that two steps move a variable
+        self._ended = tune == 0  # whether tuning has ended
+
+    def close(self) -> None:
+        """Make no more draws."""
+        if self._source is not None:
+            self._source.close()
+        self._source = None
+
+    # ------------------------------------------------------------ draws
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """The next draw of the chain, and its statistics."""
+        if self._source is None and self._handed is not None:
+            self._go_on(point)
+        if self._source is None:
+            self._begin(point)
+        elif changed := [n for n, kept in self._last.items() if np.asarray(point[n]).tobytes() != kept]:
+            self._moved_by_others(changed, point)
+        assert self._source is not None
+        if self._used == self._chunk.length:
+            self._take(self._source.next())
+        n, chunk = self._used, self._chunk
+        self._used += 1
+        new = {name: chunk.draws[name][n, ...].copy() for name in point}
+        self._last = {name: a.tobytes() for name, a in new.items()}
+        for names in self.own:
+            take(names)
+        if self._order.announced and chunk.first + self._used == self._order.tune + self._order.draws:
+            for text in self._source.conclude(self._used):
+                _log.warning(text)
+        return new, self._statistics({name: a[n] for name, a in chunk.stats.items()})
+
+    def _begin(self, point: PointType) -> None:
+        self._order = self._order._replace(seed=int(self._rng.integers(2**63)))
+        self._source = self._make_source()
+        self._take(self._source.begin(self._order, copied(point)))
+
+    def _take(self, chunk: Chunk) -> None:
+        """Hand out the draws of a chunk from now on."""
+        self._chunk, self._used, self._state = chunk, 0, None
+
+    def _moved_by_others(self, changed: list[str], point: PointType) -> None:
+        """Go on from a point at which other steps have moved variables."""
+        assert self._source is not None
+        left = [] if self._ended else [n for n in changed if n in self.by_nuts]
+        if left := [name for name in left if name not in self._order.left]:
+            _log.info(f"{self.who} leaves {shown(left)} to another step, which moves {them(left)} as well.")
+            self._order = self._order._replace(left=sorted([*self._order.left, *left]))
+        ours = {*self.by_nuts, *(name for names in self.own for name in names)} - {*self._order.left}
+        both = [name for name in changed if name in ours]
+        by_flows = untouched(both, point)
+        if (twice := [n for n in both if n not in by_flows]) and not self._said and self._order.announced:
+            _log.warning(moved_by_another(self.who, twice))
+            self._said = True
+        self._take(self._source.moved(self._used, copied(point), self._order.left))
+
+    def _statistics(self, values: dict[str, Any]) -> StatsType:
+        """The dictionaries of statistics of one draw.
+
+        Parameters
+        ----------
+        values : {statistic: () or (blocks that have it,)}
+        """
+        all_names = [name for _, names in self._chunk.blocks for name in names]
+        seen: dict[str, int] = {}
+        each: list[dict[str, Any]] = [{} for _ in range(max(self.slots) + 1)]
+        for place, names in self._chunk.blocks:
+            stats = each[self.slots[place + 1]]
+            for name in names:
+                several = all_names.count(name) > 1 and np.ndim(values[name]) > 0
+                value = values[name][seen.get(name, 0)] if several else values[name]
+                seen[name] = seen.get(name, 0) + 1
+                stats[NUTS_NAMES.get(name, name)] = value
+            stats.pop("lp")
+            if "diverging" in names:
+                self._divergences += int(stats["diverging"]) if self._ended else 0
+                stats["divergences"] = self._divergences
+        each[-1]["model_logp"] = values["lp"]
+        return each
+
+    # ------------------------------------------------------------ the end of tuning
+    def stop_tuning(self) -> None:
+        """Tune no further, and log what is to be said of the chain."""
+        if self._source is None and self._handed is not None and not self._ended:
+            self._go_on({})
+        self._ended = True
+        if self._source is None:
+            return
+        texts, chunk = self._source.stop_tuning(self._used)
+        for text in texts:
+            _log.warning(text)
+        if chunk is not None:
+            self._take(chunk)
+
+    # ------------------------------------------------------------ the state of a chain
+    @property
+    def state(self) -> Handed | None:
+        """What a chain needs to go on after the draw that was handed out last; None before the first."""
+        if self._source is None:
+            return self._handed
+        if self._state is None:
+            self._state = self._source.state()
+        return Handed(
+            self._state, self._chunk.first, self._used, self._order, dict(self._last), self._divergences
+        )
+
+    def go_on_from(self, handed: Handed | None) -> None:
+        """Go on from the state of a chain."""
+        self.close()
+        self._handed = handed
+        if handed is not None:
+            self._order, self._last, self._divergences = handed.order, dict(handed.last), handed.divergences
+            self._ended = handed.first + handed.used >= handed.order.tune
+
+    def _go_on(self, point: PointType) -> None:
+        """Have the draws made that follow the state from which the chain goes on."""
+        assert self._handed is not None
+        handed, self._handed = self._handed, None
+        another = not self._last  # a chain that begins at the point, with the adaptation of the state
+        if another:
+            done, tune = handed.first + handed.used, handed.order.tune
+            seed, draws = int(self._rng.integers(2**63)), done - tune + self._order.draws
+            handed = handed._replace(order=handed.order._replace(seed=seed, draws=draws, announced=True))
+            self._order = handed.order
+        self._source = self._make_source()
+        self._take(self._source.resume(handed))
+        if another:
+            self._take(self._source.moved(0, copied(point), self._order.left))
+
+
+def copied(point: PointType) -> dict[str, np.ndarray]:
+    """A copy of a point, which PyMC may keep in memory that it shares with other processes."""
+    return {name: np.array(value) for name, value in point.items()}
+
+
+def moved_by_another(step: str, names: list[str]) -> str:
+    """The warning for variables that have moved between two draws of the step that is to move them."""
+    belong = "belongs" if len(names) == 1 else "belong"
+    return (
+        f"{step}: {shown(names)} {belong} to two steps: another one moves {them(names)}, too. The draws are "
+        "right, and the work is done twice. Name each variable in one step."
+    )
+
+
+def them(names: Sequence[str]) -> str:
+    """The pronoun for some variables."""
+    return "it" if len(names) == 1 else "them"

@@ -1,0 +1,158 @@
+"""What the steps have in common that may move all of their model, and then make their draws ahead."""
+
+import functools
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import cloudpickle
+import pymc as pm
+from pymc.step_methods.compound import flat_statname
+
+from pymc_discrete.steps.ahead import NUTS_STATISTICS, Ahead, AheadState, Source
+from pymc_discrete.steps.nuts_options import OfNuts
+from pymc_discrete.steps.served import Facts, Served, received
+
+
+class Moves(NamedTuple):
+    """What moves the variables of a model in one program.
+
+    Attributes
+    ----------
+    steps : those that draw discrete variables, or continuous ones by slices
+    summed : value variables that are summed out
+    by_nuts : continuous value variables that NUTS moves
+    of_nuts : options of NUTS
+    slots : which dictionary of statistics has those of NUTS, and those of each step
+    """
+
+    steps: Sequence[Any]
+    summed: Sequence[str]
+    by_nuts: Sequence[str]
+    of_nuts: OfNuts
+    slots: Sequence[int]
+
+
+class DrawsAhead:
+    """A step that makes its draws ahead, once `start_ahead` was called.
+
+    Attributes
+    ----------
+    draws_ahead : whether it does
+    settings : the step and its options, in one line
+    """
+
+    model: pm.Model
+    settings: str
+    draws_ahead = False
+
+    @abstractmethod
+    def moves(self) -> Moves:
+        """What moves the variables of the model."""
+
+    @property
+    def who(self) -> str:
+        """The kind of the step, as messages name it."""
+        return type(self).__name__
+
+    def start_ahead(self) -> None:
+        """Make draws ahead from now on."""
+        self.draws_ahead, self._served = True, Served(self._source_for_others)
+        self.__dict__["_state_class"] = AheadState
+
+    def declare(self, *statistics: dict[str, Any]) -> None:
+        """Have these dictionaries {statistic: (type, shape)}, of which the last has the log density."""
+        shapes = [{n: s for n, s in of.items() if n != "model_logp"} for of in statistics]
+        shapes[-1]["model_logp"] = NUTS_STATISTICS["model_logp"]
+        types = [{name: dtype for name, (dtype, _) in of.items()} for of in shapes]
+        if len(shapes) > 1:
+            shapes = [{flat_statname(n, name): s for n, of in enumerate(shapes) for name, s in of.items()}]
+        self.__dict__.update(stats_dtypes=types, stats_dtypes_shapes=shapes[0])
+
+    def declared(self) -> tuple[Any, Any]:
+        """The statistics that PyMC reads off the step: `stats_dtypes` and `stats_dtypes_shapes`."""
+        return vars(self)["stats_dtypes"], vars(self)["stats_dtypes_shapes"]
+
+    # ------------------------------------------------------------ built on first use
+    @functools.cached_property
+    def engines(self) -> Any:
+        """The programs of the chains, made when they are needed."""
+        moves = self.moves()
+        own = [name for s in moves.steps for name in s.own_variables]
+        moved = [*moves.summed, *own, *moves.by_nuts]
+        return programs().Engines(self.model, moves.steps, moves.summed, moved, moves.of_nuts)
+
+    def _source_here(self) -> Source:
+        return programs().Course(self.engines, learns=True)
+
+    def _source_for_others(self) -> Source:
+        return programs().Course(self.engines, learns=False)
+
+    @functools.cached_property
+    def ahead(self) -> Ahead:
+        """The chains whose draws are made ahead."""
+        made = Ahead(lambda: self._served.source(self._source_here), *self._of_ahead())
+        made.go_on_from(self.__dict__.pop("_handed", None))
+        return made
+
+    def _of_ahead(self) -> tuple[str, list[list[str]], list[str], list[int]]:
+        moves = self.moves()
+        own = [list(moves.summed), *([*s.own_variables] for s in moves.steps)]
+        return self.who, own, [*moves.by_nuts], [*moves.slots]
+
+    # ------------------------------------------------------------ the state of a chain
+    @property
+    def ahead_state(self) -> Any:
+        """The state of a chain whose draws are made ahead; None before the first."""
+        return self.ahead.state
+
+    @ahead_state.setter
+    def ahead_state(self, state: Any) -> None:
+        self.ahead.go_on_from(state)
+
+    # ------------------------------------------------------------ another process, or a file
+    @classmethod
+    def _built(cls) -> set[str]:
+        """Names of the attributes that are built on first use."""
+        attributes = [item for c in cls.__mro__ for item in c.__dict__.items()]
+        return {name for name, attribute in attributes if isinstance(attribute, functools.cached_property)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The attributes of the step, without those that are built on first use."""
+        left_out = {*self._built(), "_served"}
+        state = {name: value for name, value in self.__dict__.items() if name not in left_out}
+        return state | ({"_handed": self.ahead.state} if "ahead" in self.__dict__ else {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.draws_ahead:
+            self.start_ahead()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # PyMC's models contain functions that `pickle` refuses and cloudpickle takes
+        sent = cloudpickle.dumps((type(self), self.__getstate__()))
+        if not self.draws_ahead:
+            return received, (None, sent)
+        address = self._served.address()
+        return received, (
+            Facts(
+                os.getpid(),
+                address,
+                self._of_ahead(),
+                self.settings,
+                self.ahead.state,
+                *self.declared(),
+            ),
+            sent,
+        )
+
+
+def programs() -> ModuleType:
+    """What makes the programs of whole models, in a layer above this one: its blocks are made of steps.
+
+    It is found when it is needed, also because it imports blackjax, which starts JAX.
+    """
+    return import_module("pymc_discrete.sampling.course")

@@ -1,0 +1,448 @@
+"""Draws for the processes that PyMC starts for its chains: they ask the process of the step for them.
+
+JAX hangs in a process that was forked after it had run, and every process would compile the same program. So
+the process that made a step (its home) makes the draws of all chains, each in a thread, and other processes
+are its clients. There is one listener for all steps of a process, opened when the process forks or a step is
+pickled: an abstract Unix socket on Linux, which leaves no file behind whatever ends the process, and a port
+of the loopback interface elsewhere. A client must show that it knows a random key. Messages are arrays and
+JSON, and nothing in them is executed.
+
+Nothing here imports JAX, so that a worker waits for no more than it needs.
+"""
+
+import contextlib
+import functools
+import hmac
+import os
+import pickle
+import secrets
+import select
+import socket
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from multiprocessing import parent_process
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from pymc.exceptions import SamplingError
+from pymc.step_methods.compound import BlockedStep
+from pymc.util import get_random_generator
+
+from pymc_discrete.steps.ahead import Ahead, AheadState, Chunk, Handed, Order, Source
+from pymc_discrete.steps.messages import decoded, encoded
+
+WAIT = 5.0  # seconds after which a client looks whether its parent is alive
+ENDED = "The process that makes the draws of this chain has ended, and the chain cannot go on."
+LIFELINE = "lifeline"  # asks for no step, but for a connection that ends with the other process
+PROVEN = b"pymc_discrete"  # what is authenticated besides the random challenge
+# errors that keep their type on the way to a client
+ERRORS = {e.__name__: e for e in (SamplingError, ValueError, TypeError, NotImplementedError, RuntimeError)}
+
+
+class Address(NamedTuple):
+    """Where a step is served.
+
+    Attributes
+    ----------
+    place : the address of a socket: a name, or a host and a port
+    key : that clients must know
+    step : the name of the step in its home
+    """
+
+    place: str | tuple[str, int]
+    key: bytes
+    step: str
+
+
+# ---------------------------------------------------------------- messages
+def as_chunk(parts: Any) -> Chunk | None:
+    """The chunk that a message holds."""
+    if parts is None:
+        return None
+    first, draws, stats, blocks = parts
+    return Chunk(first, draws, stats, [(place, names) for place, names in blocks])
+
+
+def as_handed(parts: Any) -> Handed:
+    """The state that a message holds."""
+    before, first, used, order, last, divergences = parts
+    return Handed(before, first, used, Order(*order), last, divergences)
+
+
+# ---------------------------------------------------------------- sockets
+def send(connection: socket.socket, message: bytes) -> None:
+    """Send a message, after its length."""
+    connection.sendall(len(message).to_bytes(8, "little") + message)
+
+
+def receive(connection: socket.socket) -> bytes:
+    """A message that `send` has sent.
+
+    Raises
+    ------
+    EOFError
+        If the other side has ended.
+    """
+    return _exactly(connection, int.from_bytes(_exactly(connection, 8), "little"))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        part = connection.recv(min(size - len(received), 2**20))
+        if not part:
+            raise EOFError
+        received += part
+    return bytes(received)
+
+
+def proof(key: bytes, challenge: bytes) -> bytes:
+    """What shows that a client knows the key."""
+    return hmac.digest(key, challenge + PROVEN, "sha256")
+
+
+# ---------------------------------------------------------------- the process that makes draws
+class Server:
+    """Makes the draws of the steps of this process for other processes.
+
+    Attributes
+    ----------
+    place, key : as in `Address`
+    """
+
+    def __init__(self) -> None:
+        self.key = secrets.token_bytes(32)
+        if sys.platform == "linux":
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.bind(f"\0pymc-discrete-{os.getpid()}-{secrets.token_hex(8)}")
+            self.place = self._listener.getsockname().decode()
+        else:
+            self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._listener.bind(("127.0.0.1", 0))
+            self.place = self._listener.getsockname()
+        self._listener.listen(64)
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._accept, name="draws-ahead-listener", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            self._open.add(connection)
+            threading.Thread(target=self._serve, args=(connection,), name="draws-ahead", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Answer one client until it ends."""
+        source: Source | None = None
+        try:
+            challenge = secrets.token_bytes(32)
+            send(connection, challenge)
+            if not hmac.compare_digest(_exactly(connection, 8 + 32)[8:], proof(self.key, challenge)):
+                return
+            name = receive(connection).decode()
+            served = _served.get(name)
+            send(connection, encoded(served is not None or name == LIFELINE))
+            if name == LIFELINE:
+                receive(connection)  # nothing comes: it ends when one of the two processes ends
+            if served is None:
+                return
+            source = served()
+            while True:
+                name, *args = decoded(receive(connection))
+                try:
+                    answer = {"value": _answer(source, name, args)}
+                except Exception as error:  # the client raises it
+                    answer = {"error": type(error).__name__, "text": str(error)}
+                send(connection, encoded(answer))
+        except (EOFError, OSError):  # the client has ended
+            pass
+        finally:
+            if source is not None:
+                source.close()
+            self._open.discard(connection)
+            connection.close()
+
+    def close_in_child(self) -> None:
+        """Close what a forked process inherits, without which nobody would see this process end."""
+        for inherited in (self._listener, *self._open):
+            inherited.close()
+
+
+def _answer(source: Source, name: str, args: list[Any]) -> Any:
+    """What a source answers to a client's call."""
+    if name == "begin":
+        return source.begin(Order(*args[0]), args[1])
+    if name == "resume":
+        return source.resume(as_handed(args[0]))
+    if name not in ("next", "moved", "stop_tuning", "conclude", "state"):
+        raise ValueError(f"{name!r} is nothing that can be asked of a source of draws.")
+    return getattr(source, name)(*args)
+
+
+class Served:
+    """A step whose draws its home makes, also for other processes.
+
+    Parameters
+    ----------
+    make : makes a `Source` in this process
+    """
+
+    def __init__(self, make: Callable[[], Source]):
+        self._make, self._home, self._name = make, os.getpid(), secrets.token_hex(8)
+        _served[self._name] = self
+
+    def __call__(self) -> Source:
+        """A source of draws, in this process."""
+        return self._make()
+
+    def address(self) -> Address:
+        """Where the step is served from now on."""
+        server = opened()
+        return Address(server.place, server.key, self._name)
+
+    def source(self, here: Callable[[], Source]) -> Source:
+        """A source of draws: of the home's in a process that was forked from it, else what `here` makes."""
+        if self._home == os.getpid() or _inherited is None:
+            return here()
+        return Remote.at(Address(*_inherited, self._name)) or here()
+
+
+_served: "weakref.WeakValueDictionary[str, Served]" = weakref.WeakValueDictionary()
+_server: Server | None = None
+_inherited: tuple[str | tuple[str, int], bytes] | None = None  # place and key, in a forked process
+_quiet: warnings.catch_warnings | None = None  # while the process forks
+
+
+def opened() -> Server:
+    """The server of this process."""
+    global _server
+    if _server is None:
+        _server = Server()
+    return _server
+
+
+@functools.cache
+def no_warning_of_forks() -> None:
+    """Keep JAX's warning of forks from those of PyMC, in whose children nothing calls JAX.
+
+    JAX installs what warns when it starts. What is installed later runs before it.
+    """
+    if hasattr(os, "register_at_fork"):  # Windows has no fork
+        os.register_at_fork(before=_hush, after_in_parent=_unhush, after_in_child=_unhush)
+
+
+def _hush() -> None:
+    global _quiet
+    if len(_served):
+        _quiet = warnings.catch_warnings()
+        _quiet.__enter__()
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+
+
+def _unhush() -> None:
+    global _quiet
+    if _quiet is not None:
+        _quiet.__exit__(None, None, None)
+        _quiet = None
+
+
+def _before_fork() -> None:
+    if len(_served):
+        opened()
+
+
+def _after_in_child() -> None:
+    global _server, _inherited
+    if _server is not None:
+        _inherited = (_server.place, _server.key)
+        _server.close_in_child()
+        _server = None
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_before_fork, after_in_child=_after_in_child)
+
+
+# ---------------------------------------------------------------- the processes that ask for draws
+class Remote:
+    """The draws of a chain that another process makes, as `steps.ahead.Source`."""
+
+    def __init__(self, connection: socket.socket, address: Address):
+        self._connection, self._address = connection, address
+        self._lifeline: Remote | None = None
+        self._closed = False
+
+    @classmethod
+    def at(cls, address: Address) -> "Remote | None":
+        """The client of a step, or None where nobody serves it."""
+        family = socket.AF_INET if isinstance(address.place, tuple) else socket.AF_UNIX
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connection.connect(address.place)
+            send(connection, proof(address.key, receive(connection)))
+            send(connection, address.step.encode())
+            if decoded(receive(connection)):
+                return cls(connection, address)
+        except (OSError, EOFError):
+            pass
+        connection.close()
+        return None
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        try:
+            send(self._connection, encoded([name, *args]))
+            while not select.select([self._connection], [], [], WAIT)[0]:
+                parent = parent_process()
+                if parent is not None and not parent.is_alive():
+                    raise EOFError
+            answer = decoded(receive(self._connection))
+        except (EOFError, OSError) as error:
+            raise RuntimeError(ENDED) from error
+        if "error" in answer:
+            raise ERRORS.get(answer["error"], RuntimeError)(answer["text"])
+        return answer["value"]
+
+    def _end_with_home(self) -> None:
+        """End this process with the one that makes the draws.
+
+        A process that PyMC has forked holds both ends of its pipe to PyMC, and would wait there for ever.
+        """
+        if parent_process() is None or self._lifeline is not None:
+            return
+        self._lifeline = lifeline = Remote.at(self._address._replace(step=LIFELINE))
+        if lifeline is not None:
+            threading.Thread(target=lifeline._await_end, name="lifeline", daemon=True).start()
+
+    def _await_end(self) -> None:
+        try:
+            while self._connection.recv(1):
+                pass
+        except OSError:
+            pass
+        if not self._closed:
+            print(ENDED, file=sys.stderr, flush=True)
+            os._exit(1)
+
+    def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+        self._end_with_home()
+        return cast(Chunk, as_chunk(self._ask("begin", order, point)))
+
+    def next(self) -> Chunk:
+        return cast(Chunk, as_chunk(self._ask("next")))
+
+    def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
+        return cast(Chunk, as_chunk(self._ask("moved", used, point, left)))
+
+    def stop_tuning(self, used: int) -> tuple[list[str], Chunk | None]:
+        texts, chunk = self._ask("stop_tuning", used)
+        return texts, as_chunk(chunk)
+
+    def conclude(self, used: int) -> list[str]:
+        return self._ask("conclude", used)
+
+    def state(self) -> bytes:
+        return self._ask("state")
+
+    def resume(self, handed: Handed) -> Chunk:
+        self._end_with_home()
+        return cast(Chunk, as_chunk(self._ask("resume", handed)))
+
+    def close(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.close()
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)  # which wakes the thread of a lifeline
+        self._connection.close()
+
+
+class Facts(NamedTuple):
+    """What a process needs to know of a step to hand out the draws that the step's home makes.
+
+    Attributes
+    ----------
+    home : the process of the step
+    address : Address
+    ahead : the arguments of `Ahead` but for the first
+    settings : the step's settings, which a `sampling_state` must share
+    handed : the state that the next chain goes on from, if it does not tune
+    stats_dtypes, stats_dtypes_shapes : of the step
+    """
+
+    home: int
+    address: Address
+    ahead: tuple[str, list[list[str]], list[str], list[int]]
+    settings: str
+    handed: Handed | None
+    stats_dtypes: list[dict[str, Any]]
+    stats_dtypes_shapes: dict[str, Any]
+
+
+class Worker(BlockedStep):
+    """A step in a process to which PyMC has sent it: hands out the draws that the step's home makes.
+
+    Parameters
+    ----------
+    facts : Facts
+    """
+
+    name = "worker"
+    _state_class = AheadState
+
+    def __new__(cls, facts: Facts) -> "Worker":
+        return object.__new__(cls)
+
+    def __init__(self, facts: Facts):
+        self.rng, self.tune = get_random_generator(None), True
+        self.settings = facts.settings
+        self.stats_dtypes, self.stats_dtypes_shapes = facts.stats_dtypes, facts.stats_dtypes_shapes
+        self._address = facts.address
+        self.ahead = Ahead(self._source, *facts.ahead)
+        self.ahead.go_on_from(facts.handed)
+
+    def _source(self) -> Source:
+        remote = Remote.at(self._address)
+        if remote is None:
+            raise RuntimeError(ENDED)
+        return remote
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        super().setup_chain(rng, tune, draws)
+        self.tune = tune > 0
+        self.ahead.set_up(self.rng, tune, draws)
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        return self.ahead.step(point)
+
+    def stop_tuning(self) -> None:
+        super().stop_tuning()
+        self.ahead.stop_tuning()
+
+    @property
+    def ahead_state(self) -> Any:
+        """The state of the chain; None before the first draw."""
+        return self.ahead.state
+
+    @ahead_state.setter
+    def ahead_state(self, state: Any) -> None:
+        self.ahead.go_on_from(state)
+
+
+def received(facts: Facts | None, sent: bytes) -> Any:
+    """The step that was pickled: a `Worker` while its home serves it, else the step itself.
+
+    Parameters
+    ----------
+    facts : of a step that makes its draws ahead
+    sent : the class of the step and its attributes, pickled
+    """
+    if facts is not None and facts.home != os.getpid() and (remote := Remote.at(facts.address)):
+        remote.close()
+        return Worker(facts)
+    kind, state = pickle.loads(sent)
+    step = object.__new__(kind)
+    step.__setstate__(state)
+    return step

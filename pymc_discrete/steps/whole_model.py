@@ -1,0 +1,81 @@
+"""The steps of a whole model, whose draws one program makes ahead."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pymc as pm
+from pymc.blocking import PointType, StatsType
+from pymc.step_methods.compound import CompoundStep
+from pymc.step_methods.state import WithSamplingState
+from pymc.util import get_random_generator
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.steps.ahead import NUTS_STATISTICS
+from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
+from pymc_discrete.steps.nuts_in_jax import NutsInJax
+from pymc_discrete.steps.nuts_options import OfNuts
+
+
+class WholeModel(DrawsAhead, CompoundStep):
+    """Several steps that together move all of a model, and make their draws ahead.
+
+    Parameters
+    ----------
+    methods : steps of `pymc_discrete`
+    by_nuts : names of the continuous value variables that none of them moves, which NUTS does
+    of_nuts : options of NUTS
+    """
+
+    sampling_state = WithSamplingState.sampling_state
+
+    def __init__(self, methods: Sequence[Any], by_nuts: Sequence[str], of_nuts: OfNuts):
+        super().__init__(methods)
+        self.model: pm.Model = methods[0].model
+        self.by_nuts, self.of_nuts = list(by_nuts), of_nuts
+        self.settings = f"{self.named()}; {of_nuts}"
+        before = [NUTS_STATISTICS] if by_nuts else []
+        self.declare(*before, *(m.stats_dtypes_shapes for m in self.methods))
+        self.start_ahead()
+
+    @property
+    def who(self) -> str:
+        return "AutoStep"
+
+    def named(self) -> str:
+        """The steps and their variables, as messages name them."""
+        return "; ".join(m.named() for m in self.methods)
+
+    def moves(self) -> Moves:
+        steps: list[Any] = []
+        summed: list[str] = []
+        moved = [*self.by_nuts]
+        slots = [0]  # of NUTS
+        for n, m in enumerate(self.methods, int(bool(self.by_nuts))):
+            if isinstance(m, NutsInJax):
+                of_method = m.moves()
+                summed += of_method.summed
+                moved += of_method.by_nuts
+                slots[0] = n
+            own = of_method.steps if isinstance(m, NutsInJax) else [m]
+            steps += own
+            slots += [n] * len(own)
+        return Moves(steps, summed, moved, self.of_nuts, slots)
+
+    @property
+    def vars(self) -> list[Variable]:
+        values = {str(v.name): v for v in self.model.value_vars}
+        own = [var for m in self.methods for var in m.vars]
+        return [*own, *(values[name] for name in self.by_nuts)]
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        rng = get_random_generator(rng, copy=False)
+        super().setup_chain(rng, tune, draws)
+        self.ahead.set_up(rng, tune, draws)
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        return self.ahead.step(point)
+
+    def stop_tuning(self) -> None:
+        for m in self.methods:
+            m.tune = False
+        self.ahead.stop_tuning()

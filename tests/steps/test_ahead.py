@@ -1,0 +1,186 @@
+"""Draws that a step makes ahead of PyMC's loop: which they are, where other steps move too, what resumes."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.step_methods.compound import BlockedStep
+
+import pymc_discrete as pmd
+from pymc_discrete.sampling import course
+from pymc_discrete.steps.ahead import Ahead
+from tests.tools.running import draws_of, same_draws, sample_with_pymc
+
+Y = np.array([0.4, 1.9, 1.1, 2.2])
+PRIOR = np.array([0.5, 0.3, 0.2])
+
+
+def regimes():
+    """A mean that depends on k, of which the continuous part can be integrated out by hand."""
+    with pm.Model() as model:
+        k = pm.Categorical("k", PRIOR)
+        mu = pm.Normal("mu", 0.0, 2.0)
+        pm.Normal("y", mu + k, 1.0, observed=Y)
+    return model
+
+
+def exact():
+    """P(k) and E[mu | k]: y | k is Gaussian with covariance I + 4, and mu | y, k is conjugate."""
+    cov = np.eye(len(Y)) + 4.0
+    logp = [np.log(p) - 0.5 * (Y - k) @ np.linalg.solve(cov, Y - k) for k, p in enumerate(PRIOR)]
+    weights = np.exp(logp - np.max(logp))
+    means = [(Y - k).sum() / (len(Y) + 0.25) for k in range(3)]
+    return weights / weights.sum(), np.array(means)
+
+
+class ExactMean(BlockedStep):
+    """Draws mu given k, as somebody else's step would."""
+
+    name = "exact_mean"
+
+    def __init__(self, vars, **options):
+        self.vars, self.rng = [pm.modelcontext(None).rvs_to_values[v] for v in vars], np.random.default_rng(0)
+
+    def step(self, point):
+        mean, variance = (Y - point["k"]).sum() / (len(Y) + 0.25), 1 / (len(Y) + 0.25)
+        return {**point, "mu": np.asarray(self.rng.normal(mean, variance**0.5))}, [{}]
+
+
+def furthest(model, steps, draws, tune):
+    """The largest distance of P(k) and E[mu 1(k)] from the exact values, in Monte Carlo errors."""
+    found = draws_of(sample_with_pymc(model, steps, draws, tune))
+    share, means = exact()
+    off = []
+    for k in range(3):
+        inside = 1.0 * (found["k"] == k)
+        for values, wanted in ((inside, share[k]), (found["mu"] * inside, share[k] * means[k])):
+            off.append(abs(values.mean() - wanted) / float(az.mcse(values)))
+    return max(off)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [pmd.AutoStep, pmd.GibbsWithGradients], ids=lambda s: s.__name__)
+@pytest.mark.parametrize("tune", [0, 300])
+def test_beside_a_step_that_moves_the_same(step, tune):
+    """From the first draw on after tuning, or left to the other step while the chain tunes."""
+    model = regimes()
+    assert furthest(model, lambda: [step(), ExactMean([model["mu"]])], 1500, tune) < 4.5
+
+
+def test_a_foreign_move_that_is_not_seen_is_found(monkeypatch):
+    """The planted error: draws that were made before another step moved are handed out all the same."""
+    seen = []
+
+    def only_the_first(self, changed, point, moved=Ahead._moved_by_others):
+        if not seen:
+            moved(self, changed, point)
+        seen.append(changed)
+
+    model = regimes()
+    monkeypatch.setattr(Ahead, "_moved_by_others", only_the_first)
+    assert furthest(model, lambda: [pmd.BlockGibbs(), ExactMean([model["mu"]])], 300, 20) > 8
+
+
+def test_the_lengths_of_chunks_do_not_matter(monkeypatch):
+    model = regimes()
+    usual = sample_with_pymc(model, pmd.BlockGibbs, 120, 70)
+    monkeypatch.setattr(course, "SECONDS", 1e-9)  # chunks of one draw
+    assert same_draws(usual, sample_with_pymc(model, pmd.BlockGibbs, 120, 70))
+    chains = draws_of(usual)["mu"]
+    assert (chains[0] != chains[1]).all()
+    assert (np.diff(chains) != 0).mean() > 0.8
+
+
+def test_what_was_discarded_leaves_no_trace():
+    """A step that puts the same point elsewhere and back changes no later draw."""
+    model = regimes()
+
+    def walked(disturbed):
+        step = pmd.BlockGibbs(model=model)
+        step.setup_chain(np.random.default_rng(3), tune=30, draws=30)
+        point, out = model.initial_point(), []
+        for n in range(60):
+            if n == 30:
+                step.stop_tuning()
+            point, _ = step.step(point)
+            out.append(point["mu"])
+            if n in disturbed:
+                ahead = step.ahead
+                ahead._take(ahead._source.moved(ahead._used, {**point}, []))
+        return np.array(out)
+
+    np.testing.assert_array_equal(walked([]), walked([1, 7, 8, 33, 50]))
+
+
+def test_draws_are_those_of_pmd_sample_in_distribution_and_start():
+    """All of the model moves, from a jittered start, and NUTS says what it does."""
+    model = regimes()
+    tree = sample_with_pymc(model, pmd.GibbsWithGradients, 20, 0, discard_tuned_samples=False)
+    assert {"tree_depth", "step_size", "diverging", "accept", "lp"} <= set(tree["sample_stats"].data_vars)
+    assert len(np.unique(draws_of(tree)["mu"][:, 0])) == 2
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    found = draws_of(tree) | {"lp": tree["sample_stats"]["lp"].values}
+    for k, mu, lp in zip(*(np.ravel(found[name]) for name in ("k", "mu", "lp")), strict=True):
+        assert lp == pytest.approx(float(logp({"k": k, "mu": mu})), rel=1e-9)
+
+
+def test_a_chain_that_does_not_tune_goes_on_with_what_was_learned():
+    model = regimes()
+    step = pmd.BlockGibbs(model=model)
+    step.setup_chain(np.random.default_rng(0), tune=60, draws=5)
+    point = model.initial_point()
+    for _ in range(60):
+        point, (stats,) = step.step(point)
+    step.stop_tuning()
+    point, (stats,) = step.step(point)
+    kept = step.sampling_state
+    for start in (step, pmd.BlockGibbs(model=model)):
+        start.sampling_state = kept
+        start.setup_chain(np.random.default_rng(1), tune=0, draws=3)
+        new, (now,) = start.step({**point, "mu": np.asarray(7.0)})
+        assert now["step_size"] == stats["step_size"]
+        assert np.array_equal(new["mu"], pytest.approx(new["mu"]))
+    step.sampling_state = None if False else kept
+    with pytest.raises(ValueError, match="frozen"):
+        pmd.GibbsWithGradients(model=model).sampling_state = kept
+
+
+@pytest.mark.parametrize("options", [{"draws": 1}, {"tune": 0}, {"draws": 1, "tune": 0}], ids=str)
+def test_short_runs(options):
+    options = {"draws": 3, "tune": 2, **options}
+    draws = draws_of(sample_with_pymc(regimes(), pmd.AutoStep, chains=1, **options))
+    assert draws["mu"].shape == (1, options["draws"])
+
+
+def test_a_loop_of_ones_own():
+    """Without `setup_chain`, and with an end of tuning that nobody announced."""
+    model = regimes()
+    step = pmd.BlockGibbs(model=model)
+    point = model.initial_point()
+    for n in range(40):
+        if n == 20:
+            step.stop_tuning()
+        point, (stats,) = step.step(point)
+        assert n < 20 or stats["step_size"] == stats["step_size_bar"]
+    elsewhere = {**point, "mu": np.asarray(3.0), "k": np.asarray(2)}
+    new, _ = step.step(elsewhere)
+    assert list(new) == list(elsewhere)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError])
+def test_a_callback_that_raises(raised):
+    model, seen = regimes(), []
+
+    def stop(trace, draw):
+        seen.append(draw.chain)
+        if len(seen) == 5:
+            raise raised
+
+    step = pmd.AutoStep(model=model)
+    if raised is RuntimeError:
+        with pytest.raises(RuntimeError):
+            sample_with_pymc(model, step, 10, 5, callback=stop)
+    else:
+        sample_with_pymc(model, step, 10, 5, callback=stop)
+    draws = draws_of(sample_with_pymc(model, step, 10, 5))
+    assert same_draws(draws, draws_of(sample_with_pymc(model, pmd.AutoStep, 10, 5)))
