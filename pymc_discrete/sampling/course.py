@@ -262,8 +262,13 @@ class Course:
 
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
-        states, done = self._states_after(used), self._last.chunk.first + used
         self._note(used)
+        if left == self._order.left and used == self._last.chunk.length and self._future is None:
+            # each draw of a chain of which other steps move a part comes here
+            self._chains.move_to(self._engine.program.points.packed(point))
+            self._count, self._quiet = 1, 0
+            return self._hand_out(self._make(1))
+        states, done = self._states_after(used), self._last.chunk.first + used
         if left == self._order.left:
             self._go_on(self._engine.at(states, point), done)
         else:

@@ -139,6 +139,13 @@ class Chains:
         draws, stats = self._joined(kept)
         return self._joined([state for state, *_ in parts]), self.program.recorder.on_host(draws), stats
 
+    def move_to(self, point: dict[str, np.ndarray]) -> None:
+        """Put the one chain that there is at a packed point."""
+        (share,) = self.shares
+        now = share.state.point
+        moved = {name: np.asarray(point[name], a.dtype).reshape(a.shape) for name, a in now.items()}
+        share.state = share.state._replace(point=moved)
+
     def settle(self, t: int) -> None:
         """Move the chains that are stuck to points of higher probability, after tuning draw t."""
         after = np.asarray(t, jax.dtypes.canonicalize_dtype(int))
