@@ -27,7 +27,7 @@ from pymc_discrete.steps.ahead import NUTS, Chunk, Handed, Order
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.custom import CustomStep
 from pymc_discrete.steps.messages import decoded, encoded
-from pymc_discrete.steps.not_finite import impossible, not_finite, of_model_at
+from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
 from pymc_discrete.steps.nuts_options import OfNuts
 from pymc_discrete.steps.served import no_warning_of_forks
 from pymc_discrete.steps.suited import steps_for
@@ -236,9 +236,11 @@ class Course:
         if between and any(block.stuck(adapted).any() for block, adapted in pairs):
             chains.settle(self._done)
             states = chains.states
-        if self._done >= tune and np.isneginf(lp[0, -1]):
-            names = engine.blocks[-1].density.names
-            raise SamplingError(impossible(engine.model, engine.point(states), names))
+        # where NUTS has its turn, which does not leave an impossible point, tuning is not waited for
+        at_once = first == 0 and not all(block.leaves_impossible for block in engine.blocks)
+        if (at_once or self._done >= tune) and np.isneginf(lp[0, -1]):
+            names, where = engine.blocks[-1].density.names, engine.point(states)
+            raise SamplingError(impossible(engine.model, where, names, *([NOT_FOUND] if at_once else [])))
         types = {str(v.name): v.type.dtype for v in engine.model.value_vars}
         one = {name: np.asarray(a[0], types[name]) for name, a in draws.items()}
         chunk = Chunk(first, one, {name: a[0] for name, a in stats.items()}, engine.names)
