@@ -207,8 +207,8 @@ class Course:
         Raises
         ------
         pymc.exceptions.SamplingError
-            If the chain cannot move from its start, is impossible at the end of tuning, or its log density
-            is not finite.
+            If the chain cannot move from its start, is impossible after tuning, or its log density is not
+            finite.
         """
         engine, chains, first, tune = self._engine, self._chains, self._done, self._order.tune
         before = chains.states
@@ -238,7 +238,7 @@ class Course:
             states = chains.states
         # where NUTS has its turn, which does not leave an impossible point, tuning is not waited for
         at_once = first == 0 and not all(block.leaves_impossible for block in engine.blocks)
-        if (at_once or self._done >= tune) and np.isneginf(lp[0, -1]):
+        if (at_once or first >= tune) and np.isneginf(lp[0]).any():
             names, where = engine.blocks[-1].density.names, engine.point(states)
             raise SamplingError(impossible(engine.model, where, names, *([NOT_FOUND] if at_once else [])))
         types = {str(v.name): v.type.dtype for v in engine.model.value_vars}

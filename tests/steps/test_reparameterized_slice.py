@@ -248,7 +248,7 @@ def test_infinite_density_names_its_term(value, shown):
         x = pm.Normal("x")
         pm.Potential("bad", pt.switch(x > 100, 0.0, value))
     step = ready(model)
-    with pytest.raises(SamplingError, match=rf"'bad' .{shown}"):
+    with pytest.raises(SamplingError, match=rf"'bad' .{shown}|holds {shown}"):
         step.step(model.initial_point())
 
 
