@@ -282,7 +282,7 @@ def counts():
     pm.Categorical("z", np.ones(3) / 3)
 
 
-SPIKE = r"log density is {}.*'{}'.*nan in the data"
+SPIKE = r"log density is {}.*'{}'.*nan in the data|holds nan"
 # where the chain starts; the message of the first step
 STARTED = [
     (nan_data, {}, SPIKE.format("nan", "energy")),

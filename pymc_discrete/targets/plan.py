@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.targets.graph.logp_graph import INTEGRATED
 from pymc_discrete.targets.interactions import Interactions
@@ -95,7 +96,7 @@ class Plan:
         self.sparse, self.dense = sparse, dense
         self.constant = [t.total for t in constant]
         if how == "gradient":
-            self.gradients, sparse, dense = [self._gradient_of_all(dense + sparse)], [], []
+            self.gradients, sparse, dense = [self._gradient_of_all(sparse, dense)], [], []
         unary, pairs, joined = self._sort_sparse(sparse)
         for name in dict.fromkeys(t.name for t in dense):
             self._add_dense([t for t in dense if t.name == name], how)
@@ -228,16 +229,26 @@ class Plan:
             reason = f"{part.term.name!r} is dense ({self._dense_op(part.term)}) and {what}{more}"
             self._note_reason(part.sites, 2, way, reason)
 
-    def _gradient_of_all(self, terms: list[Term]) -> Gradient:
+    def _gradient_of_all(self, sparse: list[Term], dense: list[Term]) -> Gradient:
         """The gradient of all terms, for users who ask for it with differences="gradient".
+
+        A variable on which no term depends, such as a uniform one, needs none.
 
         Raises
         ------
         ValueError
             If the gradient does not show how the density changes when some of the variables move.
         """
-        gradient = Gradient(terms, self.dependence, self.space)
-        unseen = [v.name for n, v in enumerate(self.space.variables) if n not in gradient.variables]
+        gradient = Gradient(dense + sparse, self.dependence, self.space)
+        read = [np.ravel(self.dependence.sparse(t.var)) for t in sparse]
+        sites = np.unique(np.concatenate([np.zeros(0, int), *read]))
+        inputs = {v.name for t in dense for v in graph_inputs([t.var])}
+        unseen = [
+            v.name
+            for n, (start, v) in enumerate(self.space.blocks)
+            if n not in gradient.variables
+            if v.name in inputs or ((sites >= start) & (sites < start + v.size)).any()
+        ]
         if gradient.blind or unseen:
             names = shown(unseen or [v.name for v in self.space.variables])
             why = gradient.blind or "the gradient does not reach it"
