@@ -110,6 +110,7 @@ def test_settling():
         sites()
     with collected() as keys:
         step = pmd.GibbsWithGradients(model=model, transitions=1)
+        step.draws_ahead = False  # as beside other steps, draw by draw
         step.setup_chain(np.random.default_rng(0), tune=40, draws=1)
         step.learned = step.learned._replace(adaptation=step.learned.adaptation._replace(still=100))
         point = model.initial_point()
