@@ -233,7 +233,12 @@ class Target:
         """The density's method of this name: compiled, or as it is inside a program that JAX traces."""
         traced = is_traced(arguments)
         with self.density.running(traced):
-            return (getattr(self.density, name) if traced else self.density.compiled(name))(*arguments)
+            if traced:
+                return getattr(self.density, name)(*arguments)
+            # JAX refuses a function with options of the compiler in a program that it traces; what depends on
+            # nothing of that program is computed outside of it
+            with jax.core.eval_context():
+                return self.density.compiled(name)(*arguments)
 
     def _run_at(self, name: str, x: ArrayLike) -> Any:
         """The density's method of this name at x in the target's context."""
