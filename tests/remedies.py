@@ -519,7 +519,7 @@ row(
     on(switch, lambda model: sample(model, nuts={"pooled": True})),
 )
 row(
-    "CollapsedNUTS has options here",
+    "has options of NUTS here",
     *taken(
         switch,
         lambda: {"step": pmd.CollapsedNUTS(target_accept=0.9)},

@@ -23,7 +23,8 @@ from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.custom import CUSTOM, CustomStep
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
-from pymc_discrete.steps.nuts_in_jax import NUTS_OPTIONS, NutsInJax
+from pymc_discrete.steps.nuts_in_jax import NutsInJax
+from pymc_discrete.steps.nuts_options import OfNuts
 from pymc_discrete.steps.shared import without_local
 from pymc_discrete.steps.suited import moved_together, steps_for
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
@@ -63,6 +64,12 @@ def steps_of(
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
     given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
+    for s in [*given, *flat]:
+        if getattr(s, "of_nuts", OfNuts()) != OfNuts():
+            raise ValueError(
+                f"{s.who} has options of NUTS here, which are for pm.sample. Pass them to pmd.sample, as "
+                "target_accept= and nuts={'max_treedepth': ...}."
+            )
     for s in flat:
         if isinstance(s, type):
             raise TypeError(f"{s.__name__} is the class of a step, not a step: call it, step={s.__name__}().")
@@ -139,11 +146,6 @@ def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | Custom
     names: list[str] = []
     steps: list[JaxStep | CustomStep] = []
     for s in flat:
-        if isinstance(s, NutsInJax) and s.options != NUTS_OPTIONS:
-            raise ValueError(
-                "CollapsedNUTS has options here, which are those of PyMC's NUTS. Pass them to pmd.sample, as "
-                "target_accept= and nuts={'max_treedepth': ...}."
-            )
         if isinstance(s, CollapsedNUTS):
             names += s.summed
         else:

@@ -43,14 +43,14 @@ NUTS = -1  # stands for NUTS where the place of a step in a list is meant
 
 
 class Order(NamedTuple):
-    """What is to be made of a chain.
+    """The chain whose draws a source is asked for.
 
     Attributes
     ----------
     tune, draws : how many draws, as `setup_chain` announces them
     announced : whether it did; otherwise anybody may step from anywhere
-    seed : of all random numbers of the chain
-    left : names of the variables that are left to other steps
+    seed : the seed of all random numbers of the chain
+    left : names of the variables that other steps move, and this one does not
     """
 
     tune: int
@@ -104,7 +104,10 @@ class Handed(NamedTuple):
 
 
 class Source(Protocol):
-    """Who makes the draws of a chain: `sampling.course.Course`, or a client of it in another process.
+    """An object that makes the draws of a chain.
+
+    It is a `sampling.course.Course` in the process of the step, and in other processes a
+    `steps.served.Remote`, which asks a `Course` in that one.
 
     `used` is always how many draws of the last chunk were handed out.
     """
@@ -165,7 +168,7 @@ class Ahead:
         self._make_source, self.who, self.slots = source, who, list(slots)
         self.own, self.by_nuts = [list(names) for names in own], list(by_nuts)
         self._source: Source | None = None
-        self._handed: Handed | None = None  # the state that the next draw follows, if not that of `_source`
+        self._handed: Handed | None = None  # a state that was set, from which the next draw goes on
         self.set_up(np.random.default_rng(), TUNE_BY_DEFAULT, 0, announced=False)
 
     def set_up(self, rng: np.random.Generator, tune: int, draws: int, announced: bool = True) -> None:
@@ -180,7 +183,7 @@ class Ahead:
         self._used, self._divergences = 0, 0
         self._state: bytes | None = None  # before the chunk, once somebody asked for it
         self._last: dict[str, bytes] = {}
-        self._said = False  # whether it was said that two steps move a variable
+        self._said = False  # whether a warning was logged that two steps move the same variable
         self._ended = tune == 0  # whether tuning has ended
 
     def close(self) -> None:
@@ -246,6 +249,8 @@ class Ahead:
         all_names = [name for _, names in self._chunk.blocks for name in names]
         seen: dict[str, int] = {}
         each: list[dict[str, Any]] = [{} for _ in range(max(self.slots) + 1)]
+        if self.by_nuts:  # zeros stay where other steps move all of these variables
+            each[self.slots[0]] = {name: dtype() for name, (dtype, _) in NUTS_STATISTICS.items()}
         for place, names in self._chunk.blocks:
             stats = each[self.slots[place + 1]]
             for name in names:
@@ -253,10 +258,12 @@ class Ahead:
                 value = values[name][seen.get(name, 0)] if several else values[name]
                 seen[name] = seen.get(name, 0) + 1
                 stats[NUTS_NAMES.get(name, name)] = value
-            stats.pop("lp")
             if "diverging" in names:
                 self._divergences += int(stats["diverging"]) if self._ended else 0
                 stats["divergences"] = self._divergences
+        for stats in each:
+            stats.pop("lp", None)
+            stats.pop("model_logp", None)
         each[-1]["model_logp"] = values["lp"]
         return each
 
@@ -308,6 +315,21 @@ class Ahead:
         self._take(self._source.resume(handed))
         if another:
             self._take(self._source.moved(0, copied(point), self._order.left))
+
+
+class HasChain:
+    """A step whose chain is that of an `Ahead`, and whose `sampling_state` is an `AheadState`."""
+
+    ahead: Ahead
+
+    @property
+    def ahead_state(self) -> Handed | None:
+        """The state of the chain; None before its first draw."""
+        return self.ahead.state
+
+    @ahead_state.setter
+    def ahead_state(self, state: Handed | None) -> None:
+        self.ahead.go_on_from(state)
 
 
 def copied(point: PointType) -> dict[str, np.ndarray]:

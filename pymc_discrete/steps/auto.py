@@ -17,8 +17,9 @@ from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
 from pymc_discrete.steps.nuts_options import OfNuts
-from pymc_discrete.steps.suited import moved_together, steps_for, variables_without_jax
+from pymc_discrete.steps.suited import moved_together, steps_for
 from pymc_discrete.steps.whole_model import WholeModel
+from pymc_discrete.steps.without_jax import variables_without_jax
 from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.support import can_take, refused

@@ -302,7 +302,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         """Keep what tuning has learned of a chain whose draws are made ahead."""
 
     def watch_from(self, draws: int, point: PointType) -> Watch | None:
-        """A record of the `draws` draws that begin at a point; None if none is kept."""
+        """A `Watch` for draws of a chain after tuning, the first of which is `point`; None to keep none."""
         return None
 
     # ------------------------------------------------------------ progress bar
@@ -320,7 +320,7 @@ class JaxStep(DrawsAhead, BlockedStep):
     def _make_progressbar_update_functions(self) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
         def update(statistics: dict[str, Any]) -> dict[str, Any]:
             shown = {name: statistics[name] for name in self.columns}
-            if "diverging" not in statistics:
+            if not self.by_nuts:
                 return shown
             (of_nuts,) = pm.NUTS._make_progressbar_update_functions()
             return {**of_nuts(statistics), **shown}

@@ -12,7 +12,7 @@ import cloudpickle
 import pymc as pm
 from pymc.step_methods.compound import flat_statname
 
-from pymc_discrete.steps.ahead import NUTS_STATISTICS, Ahead, AheadState, Source
+from pymc_discrete.steps.ahead import NUTS_STATISTICS, Ahead, AheadState, HasChain, Source
 from pymc_discrete.steps.nuts_options import OfNuts
 from pymc_discrete.steps.served import Facts, Served, received
 
@@ -36,7 +36,7 @@ class Moves(NamedTuple):
     slots: Sequence[int]
 
 
-class DrawsAhead:
+class DrawsAhead(HasChain):
     """A step that makes its draws ahead, once `start_ahead` was called.
 
     Attributes
@@ -92,7 +92,7 @@ class DrawsAhead:
         return programs().Course(self.engines, learns=False)
 
     @functools.cached_property
-    def ahead(self) -> Ahead:
+    def ahead(self) -> Ahead:  # type: ignore[override]
         """The chains whose draws are made ahead."""
         made = Ahead(lambda: self._served.source(self._source_here), *self._of_ahead())
         made.go_on_from(self.__dict__.pop("_handed", None))
@@ -102,16 +102,6 @@ class DrawsAhead:
         moves = self.moves()
         own = [list(moves.summed), *([*s.own_variables] for s in moves.steps)]
         return self.who, own, [*moves.by_nuts], [*moves.slots]
-
-    # ------------------------------------------------------------ the state of a chain
-    @property
-    def ahead_state(self) -> Any:
-        """The state of a chain whose draws are made ahead; None before the first."""
-        return self.ahead.state
-
-    @ahead_state.setter
-    def ahead_state(self, state: Any) -> None:
-        self.ahead.go_on_from(state)
 
     # ------------------------------------------------------------ another process, or a file
     @classmethod

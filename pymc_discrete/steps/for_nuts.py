@@ -6,7 +6,7 @@ from pymc.step_methods import STEP_METHODS
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.graph.untouched import terms_without_jax
+from pymc_discrete.steps.without_jax import variables_without_jax
 
 
 def for_nuts(model: pm.Model) -> list[str]:
@@ -29,9 +29,7 @@ def moved_in_jax(model: pm.Model) -> list[str] | None:
     """
     if pytensor.config.floatX != "float64":
         return None
-    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
-    terms = list(zip(labels, model.logp(sum=False), strict=True))
-    if terms_without_jax(terms, [str(v.name) for v in model.value_vars]):
+    if variables_without_jax(model, [str(v.name) for v in model.value_vars]):
         return None
     return for_nuts(model) if model.continuous_value_vars else []
 

@@ -27,8 +27,6 @@ from pymc_discrete.targets.structure_of_model import Snapshot
 
 _log = logging.getLogger("pymc.discrete")
 
-NUTS_OPTIONS = {"target_accept": 0.8, "max_treedepth": 10}  # the defaults
-
 
 class NutsInJax(DrawsAhead, BlockedStep):
     """A step that owns continuous variables, which PyMC's NUTS moves, and others, which it draws itself.
@@ -92,11 +90,15 @@ class NutsInJax(DrawsAhead, BlockedStep):
         return self._continuous
 
     def moves(self) -> Moves:
-        nuts = {**DEFAULTS, "max_treedepth": self.options["max_treedepth"]}
-        of_nuts = OfNuts(self.options["target_accept"], nuts)
         steps, summed = self._discrete_part()
         slots = [0] * (1 + len(steps))
-        return Moves(steps, summed, self._continuous, of_nuts, slots)
+        return Moves(steps, summed, self._continuous, self.of_nuts, slots)
+
+    @property
+    def of_nuts(self) -> OfNuts:
+        """The options of NUTS."""
+        nuts = {**DEFAULTS, "max_treedepth": self.options["max_treedepth"]}
+        return OfNuts(self.options["target_accept"], nuts)
 
     @abstractmethod
     def _discrete_part(self) -> tuple[list[Any], list[str]]:

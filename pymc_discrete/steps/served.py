@@ -32,13 +32,14 @@ from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
-from pymc_discrete.steps.ahead import Ahead, AheadState, Chunk, Handed, Order, Source
+from pymc_discrete.steps.ahead import Ahead, AheadState, Chunk, Handed, HasChain, Order, Source
 from pymc_discrete.steps.messages import decoded, encoded
 
 WAIT = 5.0  # seconds after which a client looks whether its parent is alive
 ENDED = "The process that makes the draws of this chain has ended, and the chain cannot go on."
-LIFELINE = "lifeline"  # asks for no step, but for a connection that ends with the other process
-PROVEN = b"pymc_discrete"  # what is authenticated besides the random challenge
+# In place of the name of a step: the connection carries nothing, and is there to be seen to end.
+LIFELINE = "lifeline"
+PURPOSE = b"pymc_discrete"  # a client signs it together with the server's random challenge
 # errors that keep their type on the way to a client
 ERRORS = {e.__name__: e for e in (SamplingError, ValueError, TypeError, NotImplementedError, RuntimeError)}
 
@@ -75,12 +76,12 @@ def as_handed(parts: Any) -> Handed:
 
 # ---------------------------------------------------------------- sockets
 def send(connection: socket.socket, message: bytes) -> None:
-    """Send a message, after its length."""
+    """Send a message: its length in 8 bytes, and then the message."""
     connection.sendall(len(message).to_bytes(8, "little") + message)
 
 
 def receive(connection: socket.socket) -> bytes:
-    """A message that `send` has sent.
+    """Wait for one message, which the other side has sent by `send`.
 
     Raises
     ------
@@ -101,8 +102,8 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def proof(key: bytes, challenge: bytes) -> bytes:
-    """What shows that a client knows the key."""
-    return hmac.digest(key, challenge + PROVEN, "sha256")
+    """The signature of a challenge, by which a client shows that it knows the key."""
+    return hmac.digest(key, challenge + PURPOSE, "sha256")
 
 
 # ---------------------------------------------------------------- the process that makes draws
@@ -146,7 +147,7 @@ class Server:
             served = _served.get(name)
             send(connection, encoded(served is not None or name == LIFELINE))
             if name == LIFELINE:
-                receive(connection)  # nothing comes: it ends when one of the two processes ends
+                receive(connection)  # returns when the client's process has ended, since nothing is sent
             if served is None:
                 return
             source = served()
@@ -213,7 +214,7 @@ class Served:
 _served: "weakref.WeakValueDictionary[str, Served]" = weakref.WeakValueDictionary()
 _server: Server | None = None
 _inherited: tuple[str | tuple[str, int], bytes] | None = None  # place and key, in a forked process
-_quiet: warnings.catch_warnings | None = None  # while the process forks
+_hidden: warnings.catch_warnings | None = None  # while the process forks
 
 
 def opened() -> Server:
@@ -226,27 +227,28 @@ def opened() -> Server:
 
 @functools.cache
 def no_warning_of_forks() -> None:
-    """Keep JAX's warning of forks from those of PyMC, in whose children nothing calls JAX.
+    """Hide JAX's warning about a fork of this process while a step is served, as PyMC's workers use no JAX.
 
-    JAX installs what warns when it starts. What is installed later runs before it.
+    JAX registers its warning with `os.register_at_fork` when its backend starts. Such functions run in the
+    reverse order of their registration, so that this one, called after that, hides the warning in time.
     """
     if hasattr(os, "register_at_fork"):  # Windows has no fork
-        os.register_at_fork(before=_hush, after_in_parent=_unhush, after_in_child=_unhush)
+        os.register_at_fork(before=_hide_warning, after_in_parent=_warn_again, after_in_child=_warn_again)
 
 
-def _hush() -> None:
-    global _quiet
+def _hide_warning() -> None:
+    global _hidden
     if len(_served):
-        _quiet = warnings.catch_warnings()
-        _quiet.__enter__()
+        _hidden = warnings.catch_warnings()
+        _hidden.__enter__()
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
 
 
-def _unhush() -> None:
-    global _quiet
-    if _quiet is not None:
-        _quiet.__exit__(None, None, None)
-        _quiet = None
+def _warn_again() -> None:
+    global _hidden
+    if _hidden is not None:
+        _hidden.__exit__(None, None, None)
+        _hidden = None
 
 
 def _before_fork() -> None:
@@ -268,7 +270,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 # ---------------------------------------------------------------- the processes that ask for draws
 class Remote:
-    """The draws of a chain that another process makes, as `steps.ahead.Source`."""
+    """A `steps.ahead.Source` whose draws another process makes, and sends through a socket."""
 
     def __init__(self, connection: socket.socket, address: Address):
         self._connection, self._address = connection, address
@@ -360,7 +362,7 @@ class Remote:
 
 
 class Facts(NamedTuple):
-    """What a process needs to know of a step to hand out the draws that the step's home makes.
+    """What is sent to another process in place of a step, enough to hand out the draws of the step's home.
 
     Attributes
     ----------
@@ -381,7 +383,7 @@ class Facts(NamedTuple):
     stats_dtypes_shapes: dict[str, Any]
 
 
-class Worker(BlockedStep):
+class Worker(HasChain, BlockedStep):
     """A step in a process to which PyMC has sent it: hands out the draws that the step's home makes.
 
     Parameters
@@ -420,15 +422,6 @@ class Worker(BlockedStep):
     def stop_tuning(self) -> None:
         super().stop_tuning()
         self.ahead.stop_tuning()
-
-    @property
-    def ahead_state(self) -> Any:
-        """The state of the chain; None before the first draw."""
-        return self.ahead.state
-
-    @ahead_state.setter
-    def ahead_state(self, state: Any) -> None:
-        self.ahead.go_on_from(state)
 
 
 def received(facts: Facts | None, sent: bytes) -> Any:

@@ -14,13 +14,12 @@ from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
 from pymc_discrete.steps.tree_gibbs import TreeGibbs
-from pymc_discrete.steps.without_jax import no_jax_version
+from pymc_discrete.steps.without_jax import no_jax_version, variables_without_jax
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import lines_of, target_of
 from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.graph.masks import with_fixed_sizes
-from pymc_discrete.targets.graph.support import bounds_of_model, is_constrained
+from pymc_discrete.targets.graph.support import is_constrained
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.structure.equations import equations_of
@@ -93,7 +92,8 @@ def steps_for(
         target_options |= restricted(target_options, model, exact)
         target = target_of(model, exact, **target_options, with_numbers=True)
     tree = bool(exact) and (target.tree or sums_at_once(target.density) is not None)
-    # pairs of counts that limit each other are a part of the space, which is then made anew
+    # The pairs of counts that move together are a part of a target's space. `target` was made without them:
+    # the step is not given it, and makes its own.
     point = options.get("initial_point") or point_of(model)
     pairs = options.get("integrate") is None and not tree and bool(lines_of(model, exact, point))
     kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
@@ -160,15 +160,6 @@ def with_step_of_vectors(
     exact = {**options, **restricted(options, model, vectors), "differences": "exact"}
     steps.append(BlockGibbs(vectors, model=model, **exact))
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
-
-
-def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
-    """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
-    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
-    by_name = {str(v.name): v for v in model.discrete_value_vars}
-    bounds = lambda: {by_name[name]: b for name, b in bounds_of_model(model).items()}
-    terms = with_fixed_sizes(model.logp(sum=False), bounds)
-    return terms_without_jax(list(zip(labels, terms, strict=True)), names)
 
 
 def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError) -> BlockedStep:

@@ -61,6 +61,17 @@ class WholeModel(DrawsAhead, CompoundStep):
             slots += [n] * len(own)
         return Moves(steps, summed, moved, self.of_nuts, slots)
 
+    def _progressbar_config(self, n_chains: int = 1) -> tuple[list[Any], dict[str, list[Any]]]:
+        columns, values = super()._progressbar_config(n_chains)
+        if not self.by_nuts:
+            return columns, values
+        of_nuts, values_of_nuts = pm.NUTS._progressbar_config(n_chains)
+        return [*of_nuts, *columns], {**values_of_nuts, **values}
+
+    def _make_progressbar_update_functions(self) -> list[Any]:
+        of_nuts = pm.NUTS._make_progressbar_update_functions() if self.by_nuts else ()
+        return [*of_nuts, *super()._make_progressbar_update_functions()]
+
     @property
     def vars(self) -> list[Variable]:
         values = {str(v.name): v for v in self.model.value_vars}

@@ -1,9 +1,14 @@
-"""Errors for models with an Op that has no JAX version."""
+"""Models with an Op that has no JAX version: which variables enter its term, and errors for them."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pymc as pm
+
+from pymc_discrete.targets.graph.masks import with_fixed_sizes
+from pymc_discrete.targets.graph.support import bounds_of_model
+from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
 
 
@@ -50,3 +55,12 @@ def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
             f"step=pmd.AutoStep(...) for the discrete variables that it does not touch, or write it with "
             f"other Ops, the only way for counts of a Multinomial and permutations{register}."
         ) from error
+
+
+def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
+    """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
+    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
+    by_name = {str(v.name): v for v in model.discrete_value_vars}
+    bounds = lambda: {by_name[name]: b for name, b in bounds_of_model(model).items()}
+    terms = with_fixed_sizes(model.logp(sum=False), bounds)
+    return terms_without_jax(list(zip(labels, terms, strict=True)), names)

@@ -175,6 +175,32 @@ def test_several_steps_keep_their_statistics_and_the_draws_of_tuning():
     assert np.isfinite(stats["lp"].values[..., -1]).all()
 
 
+def two_kinds_and_a_parameter():
+    """A chain and counts of a fixed sum, each with a step, and what NUTS moves beside them."""
+    p, z = pm.Dirichlet("p", np.ones(3)), pm.Bernoulli("z", 0.4, shape=4)
+    pm.Multinomial("x", 6, p)
+    pm.Potential("pairs", 0.5 * (z[1:] * z[:-1]).sum() + p[0] * z[0])
+
+
+@pytest.mark.parametrize("elsewhere", [[], ["p"]], ids=["NUTS moves it", "left to Slice"])
+def test_the_bar_of_several_steps(elsewhere, capsys):
+    model = model_of(two_kinds_and_a_parameter)
+    with model:
+        step = pmd.AutoStep()
+        others = [pm.Slice([model[v]]) for v in elsewhere]
+    assert [type(s).__name__ for s in step.methods] == ["TreeGibbs", "BlockGibbs"]
+    tree = sample_with_pymc(model, [*others, step], 6, 5, chains=1, progressbar=True)
+    assert np.isfinite(tree["sample_stats"]["lp"].values[..., -1]).all()
+    assert "".join(capsys.readouterr()).strip()
+    columns, _ = step._progressbar_config(1)
+    assert [c.get_table_column().header for c in columns][:4] == [
+        "Divergences",
+        "Step size",
+        "Grad evals",
+        "Accept",
+    ]
+
+
 @pytest.mark.slow
 def test_workers_draw_what_one_process_draws():
     model = model_of(population_and_labels)
@@ -264,6 +290,8 @@ def test_in_pmd_sample_it_chooses_the_same():
         steps_of(model, step, model.initial_point(), False)
     with model, pytest.raises(ValueError, match=r"Pass them to pmd.sample"):
         steps_of(model, pmd.CollapsedNUTS(target_accept=0.9), model.initial_point(), "auto")
+    with model, pytest.raises(ValueError, match=r"BlockGibbs has options of NUTS here"):
+        steps_of(model, pmd.BlockGibbs(target_accept=0.9), model.initial_point(), "auto")
     model = model_of(indicators)
     with model:
         (given,), collapsed = steps_of(model, pmd.AutoStep(), model.initial_point(), "auto")

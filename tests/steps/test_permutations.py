@@ -10,7 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.steps.start import check_start, dispersed
-from pymc_discrete.steps.suited import variables_without_jax
+from pymc_discrete.steps.without_jax import variables_without_jax
 from pymc_discrete.targets.parts.in_place import InPlace
 from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
