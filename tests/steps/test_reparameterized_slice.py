@@ -242,13 +242,15 @@ def test_nothing_continuous():
         pmd.ReparameterizedSlice(model=model)
 
 
-@pytest.mark.parametrize(("value", "shown"), [(np.nan, "nan"), (np.inf, "inf")])
-def test_infinite_density_names_its_term(value, shown):
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.nan, "shape .. that it reads holds nan"), (np.inf, "'bad' .inf")]
+)
+def test_infinite_density_names_its_term(value, message):
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("bad", pt.switch(x > 100, 0.0, value))
     step = ready(model)
-    with pytest.raises(SamplingError, match=rf"'bad' .{shown}|holds {shown}"):
+    with pytest.raises(SamplingError, match=message):
         step.step(model.initial_point())
 
 

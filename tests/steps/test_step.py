@@ -323,13 +323,21 @@ def test_sampling_state(discrete, fresh):
     assert equal_walks(rest, walk(step, point))
 
 
-@pytest.mark.parametrize(
-    "options", [{"vars": ["x", "z"]}, {"n_flips": 2}, {"balancing": "barker"}, {"transitions": 3}], ids=str
-)
-def test_sampling_state_of_another_step(discrete, fresh, options):
-    state = fresh.sampling_state
-    with pytest.raises((ValueError, AssertionError), match=r"frozen|state class"):
-        pmd.GibbsWithGradients(model=discrete, **options).sampling_state = state
+@pytest.mark.parametrize("options", [{"n_flips": 2}, {"balancing": "barker"}, {"transitions": 3}], ids=str)
+@pytest.mark.parametrize("vars", [None, ["x", "z"]])
+def test_sampling_state_of_another_step(discrete, options, vars):
+    state = pmd.GibbsWithGradients(vars, model=discrete).sampling_state
+    with pytest.raises(ValueError, match="frozen"):
+        pmd.GibbsWithGradients(vars, model=discrete, **options).sampling_state = state
+
+
+def test_sampling_state_of_other_variables(discrete):
+    """Some of them are drawn in turn, and all ahead."""
+    state = pmd.GibbsWithGradients(["x", "z"], model=discrete).sampling_state
+    with pytest.raises(ValueError, match="frozen"):
+        pmd.GibbsWithGradients(["x", "k"], model=discrete).sampling_state = state
+    with pytest.raises(AssertionError, match="state class"):
+        pmd.GibbsWithGradients(model=discrete).sampling_state = state
 
 
 def test_cloudpickle(small):
@@ -498,17 +506,21 @@ def test_initvals(discrete):
     idata = sample_with_pymc(
         discrete, lambda: pmd.GibbsWithGradients(transitions=1), draws=3, tune=0, initvals={"k": 90}
     )
-    assert (idata["posterior"]["k"][:, 0] > 50).all()
+    chains = np.hstack([np.full((2, 1), 90), idata["posterior"]["k"]])
+    assert (np.abs(np.diff(chains)) <= 16).all()  # the farthest of the neighbours
     with pytest.raises(SamplingError, match="z"):
         sample_with_pymc(discrete, pmd.GibbsWithGradients, initvals={"z": 3})
 
 
-@pytest.mark.parametrize(("value", "shown"), [(np.inf, "inf"), (np.nan, "nan")])
-def test_infinite_density_names_its_term(value, shown):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(np.inf, r"'guilty' \(inf\)"), (np.nan, r"of shape \(\) that it reads holds nan")],
+)
+def test_infinite_density_names_its_term(value, message):
     with pm.Model() as model:
         x = pm.Bernoulli("x", np.full(3, 0.4))
         pm.Potential("fine", x.sum() * 0.1)
         pm.Potential("guilty", pt.switch(x.sum() > 2, value, 0.0))
-    with pytest.raises(SamplingError, match=f"'guilty' \\({shown}\\)|holds {shown}") as raised:
+    with pytest.raises(SamplingError, match=message) as raised:
         ready(model).step({"x": np.ones(3, int)})
     assert "fine" not in str(raised.value)

@@ -831,13 +831,19 @@ def with_elements_set(w):
     return Expr(text, e.shape, e.integer)
 
 
+def values_to_count(w, n):
+    """A vector of integers from 0 to n - 1; None where there is nothing to make it of."""
+    e = w.among(lambda e: e.integer and len(e.shape) == 1)
+    index = e and w.integer(e.shape, 0, n - 1)
+    return index if index and len(index.shape) == 1 else None
+
+
 @operation
 def counted(w):
     """How often each value is taken, by increments of zeros."""
     n = int(w.r.integers(2, 4))
-    e = w.among(lambda e: e.integer and len(e.shape) == 1)
-    index = e and w.integer(e.shape, 0, n - 1)
-    if not index or len(index.shape) != 1:
+    index = values_to_count(w, n)
+    if index is None:
         return None
     once = w.r.random() < 0.3  # where a value is taken several times, it is counted once
     at = f"pt.zeros({n}, dtype='int64')[{index.text}]"
@@ -847,9 +853,8 @@ def counted(w):
 @operation
 def counted_by_bincount(w):
     n = int(w.r.integers(2, 4))
-    e = w.among(lambda e: e.integer and len(e.shape) == 1)
-    index = e and w.integer(e.shape, 0, n - 1)
-    if not index or len(index.shape) != 1:
+    index = values_to_count(w, n)
+    if index is None:
         return None
     if w.r.random() < 0.5:
         return Expr(f"pt.bincount({index.text}, minlength={n})", (n,))
