@@ -199,12 +199,10 @@ class Repeats:
                 rows = rule.entry[n][index] if isinstance(rule, Entries) else index
                 for reads, i in zip(rule.reads, node.inputs, strict=True):
                     if reads is None:
-                        read[i].append(
-                            np.arange(graph.size(i)) if hasattr(i.type, "ndim") else np.zeros(1, int)
-                        )
-                    elif reads.shape[
-                        1
-                    ]:  # -1 stands for an element that has no influence, and the first is read
+                        whole = np.arange(graph.size(i)) if hasattr(i.type, "ndim") else np.zeros(1, int)
+                        read[i].append(whole)
+                    elif reads.shape[1]:
+                        # -1 stands for an element without influence, in whose place the first is read
                         read[i].append(np.maximum(reads[rows], 0).reshape(-1))
         return {leaf: np.unique(np.concatenate(read[leaf])) for leaf in leaves if leaf in read}
 

@@ -41,7 +41,8 @@ _log = logging.getLogger("pymc.discrete")
 
 SECONDS = 0.2  # a chunk takes about so long
 GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one another
-QUIET = 2  # chunks that are handed out whole before others are made while the last is handed out
+# After so many chunks of which no draw was discarded, a thread makes the next chunk while one is handed out.
+QUIET = 2
 
 
 class Engine:
@@ -71,7 +72,8 @@ class Engine:
         point = point_of(model)
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
-        if summed and not {*self.jittered} - own:  # NUTS moves nothing that they could be summed out for
+        if summed and not {*self.jittered} - own:
+            # other steps move all continuous variables: there is no density of NUTS to sum them out of
             drawn = steps_for(model, [*summed], all_in_jax=True)
             steps, summed = [*steps, *getattr(drawn, "methods", [drawn])], []
         collapsed = Collapsed.of(model, [*summed]) if summed else None
@@ -148,7 +150,7 @@ class Made(NamedTuple):
 
 
 class Course:
-    """The draws of one chain, as `steps.ahead.Source`.
+    """A `steps.ahead.Source` that makes the draws of one chain in this process.
 
     Parameters
     ----------
@@ -213,7 +215,7 @@ class Course:
         engine, chains, first, tune = self._engine, self._chains, self._done, self._order.tune
         before = chains.states
         most = self._size
-        if first < tune:  # chains that are stuck move on at fixed draws, whatever the lengths of chunks
+        if first < tune:  # the chunk ends at a draw after which a chain that is stuck is moved, see `settle`
             most = min(tune, (first // TUNING_CHUNK + 1) * TUNING_CHUNK) - first
         if self._order.announced:
             most = min(most, max(tune + self._order.draws - first, 1))
@@ -236,7 +238,8 @@ class Course:
         if between and any(block.stuck(adapted).any() for block, adapted in pairs):
             chains.settle(self._done)
             states = chains.states
-        # where NUTS has its turn, which does not leave an impossible point, tuning is not waited for
+        # NUTS never leaves a point of log density -inf, so that with NUTS such a start is an error at once;
+        # steps of discrete variables may leave it while they tune
         at_once = first == 0 and not all(block.leaves_impossible for block in engine.blocks)
         if (at_once or first >= tune) and np.isneginf(lp[0]).any():
             names, where = engine.blocks[-1].density.names, engine.point(states)
@@ -266,7 +269,7 @@ class Course:
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
         if left == self._order.left and used == self._last.chunk.length and self._future is None:
-            # each draw of a chain of which other steps move a part comes here
+            # the usual case: another step moves its variables after each draw of this one
             self._chains.move_to(self._engine.program.points.packed(point))
             self._count, self._quiet = 1, 0
             return self._hand_out(self._make(1))

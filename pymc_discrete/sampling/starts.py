@@ -121,7 +121,7 @@ def possible_starts(
         if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
             return point
         if not np.isneginf(logp):
-            for block in blocks:  # which may know why
+            for block in blocks:  # whose own check may say what is wrong
                 block.check_starts([point])
             raise SamplingError(not_finite(of_model_at(model, point), logp))
         names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]

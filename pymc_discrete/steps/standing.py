@@ -280,7 +280,7 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
         expected = np.where(judged, known.least, 0.0) * len(known.probability) * draws
         found[judged & known.is_certain] = "certain"
         several = known.several & judged
-        # many elements may each be expected to move rarely, and yet some of them should have moved
+        # of many elements that are each expected to move rarely, some should have moved
         together = still[known.several].all() and expected[several].sum() >= CHANCE
         found[several & (expected >= (FEW if together else CHANCE))] = "stuck"
     found[~known.several] = "fixed"

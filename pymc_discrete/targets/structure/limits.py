@@ -123,7 +123,8 @@ def grouped(
             found.append(np.stack([change[changed], changed, np.full(len(changed), starts[name] + i)]))
     entries, rows, columns = np.concatenate(found, axis=1)
     coefficients = csr_array((entries.astype(float), (rows, columns)), shape=(len(limited), sum(sizes)))
-    # variables are joined by way of the limits, which are further vertices
+    # Groups are the connected components of a graph whose vertices are the variables and the limits. Edges
+    # join a variable with the limits that depend on it, and with those that it has itself.
     variable = np.repeat(np.arange(len(names)), sizes)
     own = limited[rows] >= 0
     links = np.concatenate(
