@@ -55,7 +55,7 @@ NUTS = {"max_treedepth": 3, "dense": False, "pooled": False}
 
 def logps(model, idata):
     """(chains, draws) PyMC's log density at the draws, at the values of its value variables."""
-    f = model.compile_logp()
+    f = model.compile_logp(mode="FAST_COMPILE")
     of = {rv: (model.rvs_to_transforms[rv], model.rvs_to_values[rv].name) for rv in model.free_RVs}
     out = np.empty(lp_of(idata).shape)
     for c, n in np.ndindex(out.shape):

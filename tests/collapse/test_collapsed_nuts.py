@@ -19,7 +19,7 @@ RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 def test_a_draw_has_the_log_density_that_is_recorded():
     for build in (labels, captures, counts):
         model, _ = build()
-        logp = model.compile_logp()
+        logp = model.compile_logp(mode="FAST_COMPILE")
         with model:
             step = pmd.CollapsedNUTS()
         step.setup_chain(np.random.default_rng(1), tune=3, draws=3)
@@ -111,7 +111,7 @@ def test_new_data_are_sampled():
         step = pmd.CollapsedNUTS()
         pm.set_data({"x": np.ones(3)})
         draws = pm.sample(300, tune=200, chains=1, step=step, random_seed=1, **QUIET)["posterior"]
-    f = model.compile_logp()
+    f = model.compile_logp(mode="FAST_COMPILE")
     logp = [np.logaddexp.reduce([f({"b": b, "z": z}) for b in np.linspace(-4, 5, 200)]) for z in (0, 1)]
     p = 1 / (1 + np.exp(logp[0] - logp[1]))
     assert float(draws["z"].mean()) == pytest.approx(p, abs=0.1)
@@ -127,7 +127,9 @@ def test_data_that_change_twice():
         pm.set_data({"y": data}, model=model)
         step.setup_chain(np.random.default_rng(1), 5, 5)
         point, stats = step.step(model.initial_point())
-        assert stats[0]["model_logp"] == pytest.approx(model.compile_logp()(point), abs=1e-5)
+        assert stats[0]["model_logp"] == pytest.approx(
+            model.compile_logp(mode="FAST_COMPILE")(point), abs=1e-5
+        )
 
 
 def test_a_tail_beyond_the_stretches_is_said():

@@ -54,7 +54,9 @@ def test_a_potential_that_is_added_later(kind, caplog):
         point, stats = step.step(model.initial_point())
     assert "was made before 'added' was added to the model, and is built anew" in caplog.text
     # PyTensor keeps some constants of PyMC's log densities in 32 bits
-    np.testing.assert_allclose(stats[-1]["model_logp"], model.compile_logp()(point), rtol=1e-7)
+    np.testing.assert_allclose(
+        stats[-1]["model_logp"], model.compile_logp(mode="FAST_COMPILE")(point), rtol=1e-7
+    )
 
 
 def test_of_an_unchanged_model_nothing_is_built_anew():
@@ -101,7 +103,7 @@ def test_in_one_program(change):
     steps = [pmd.BlockGibbs("z", model=model), pmd.ReparameterizedSlice("x", model=model)]
     change(model)
     point = model.initial_point()
-    logp = model.compile_logp()(point)
+    logp = model.compile_logp(mode="FAST_COMPILE")(point)
     with all_in_jax():
         blocks, _ = blocks_of(model, steps_of(model, steps, point)[0], point, 10, 0.8, nuts_options(None))
         for block in blocks:

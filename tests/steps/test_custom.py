@@ -59,7 +59,7 @@ def test_a_conjugate_update_beside_block_gibbs():
     assert abs(draws["mu"].std() / sd - 1) < 4 / np.sqrt(ess)
     error = 4 * np.sqrt(labels * (1 - labels) / ess)
     assert (np.abs(draws["z"].mean(("chain", "draw")) - labels) < error).all()
-    logp = model.compile_logp()
+    logp = model.compile_logp(mode="FAST_COMPILE")
     for n in (0, 3999):
         point = {"mu": draws["mu"][2, n].values, "z": draws["z"][2, n].values.astype(int)}
         assert np.isclose(tree["sample_stats"]["lp"][2, n], logp(point))

@@ -48,6 +48,11 @@ def from_the_end():
     )
 
 
+def up_to_what_is_in_another_slice():
+    z = pm.Bernoulli("z", 0.4, shape=3)
+    pm.Normal("y", pt.constant(A)[: z[k(0, 3) :].sum()].sum(), 1, observed=0.3)
+
+
 def set_up_to():
     t = k()
     rate = pt.set_subtensor((pt.zeros(9) + pm.Normal("m"))[:t], 2.0)
@@ -140,6 +145,7 @@ MODELS = [
     before_and_after,
     of_a_matrix,
     from_the_end,
+    up_to_what_is_in_another_slice,
     set_up_to,
     joined,
     between_two,

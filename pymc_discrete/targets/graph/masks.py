@@ -181,7 +181,7 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
             )
         new: Sequence[Variable | Sliced] | None = None
         if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
-            new, changed = [sliced(node, inputs, cuts)], True
+            new, changed = [sliced(node, inputs, set(cuts))], True
         elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and (masks := bools(node, moving)):
             new, changed = [selected(node, inputs, masks)], True
         elif any(isinstance(i, Sliced) for i in inputs):
@@ -326,36 +326,36 @@ def with_fixed_sizes(outputs: list[Variable], bounds: Callable[[], dict[Variable
     return rebuild(outputs, {}, fixed)
 
 
-def sliced(node: Apply, inputs: list[Variable | Sliced], slices: dict[int, slice]) -> Variable | Sliced:
+def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -> Variable | Sliced:
     """A read or a write of slices of variable length, in terms of their masks.
 
     Parameters
     ----------
-    slices : {dimension: slice}, see `dynamic`
+    inputs : of the node, rewritten: the ends of a slice may depend on sums of slices themselves
+    dimensions : that have such a slice, see `dynamic`
 
     Returns
     -------
     What is read, as a `Sliced`; or the tensor after the write.
     """
     first = 1 if isinstance(node.op, Subtensor) else 2
-    x, flat = inputs[0], node.inputs[first:]
-    if isinstance(x, Sliced):
+    x, flat = inputs[0], inputs[first:]
+    if isinstance(x, Sliced) or any(isinstance(i, Sliced) for i in flat):
         raise refused(node)
-    index = [
-        slice(None) if d in slices else i
-        for d, i in enumerate(indices_from_subtensor(flat, node.op.idx_list))
-    ]
+    indices = indices_from_subtensor(flat, node.op.idx_list)
+    index = [slice(None) if d in dimensions else i for d, i in enumerate(indices)]
     cuts: list[Cut | Chosen] = []
     axis = 0
     for d, i in enumerate(index):
-        if d in slices:
+        if d in dimensions:
             length = x.type.shape[d]
             if length is None:
                 raise NotImplementedError(
                     "The length of a tensor that is sliced up to a variable of the model is not known. "
                     f"{REMEDY}"
                 )
-            begin, end = place(slices[d].start, length, 0), place(slices[d].stop, length, length)
+            begin = place(indices[d].start, length, 0)
+            end = place(indices[d].stop, length, length)
             cuts.append(Cut(axis, length, begin, end))
         axis += isinstance(i, slice)
     if isinstance(node.op, Subtensor):

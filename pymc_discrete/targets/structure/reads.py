@@ -605,8 +605,10 @@ def to_core(values: Any, shape: tuple[int, ...]) -> Any:
 def from_core(values: Any, n: int) -> Any:
     """Reshape arrays with the n dimensions of an entry last, (..., k, *shape), to groups, (..., c, k)."""
     values = jnp.asarray(values)
-    lead = values.shape[: values.ndim - n]
-    return jnp.moveaxis(values.reshape(*lead, -1), -1, -2)
+    first = values.ndim - n
+    lead, shape = values.shape[:first], values.shape[first:]
+    # the size by name, since that of an array without elements cannot be told from the other dimensions
+    return jnp.moveaxis(values.reshape(*lead, math.prod(shape)), -1, -2)
 
 
 def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
