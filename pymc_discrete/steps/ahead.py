@@ -169,6 +169,7 @@ class Ahead:
         self.own, self.by_nuts = [list(names) for names in own], list(by_nuts)
         self._source: Source | None = None
         self._handed: Handed | None = None  # a state that was set, from which the next draw goes on
+        self._left_before: list[str] = []  # variables that any chain has left to other steps, for the log
         self.set_up(np.random.default_rng(), TUNE_BY_DEFAULT, 0, announced=False)
 
     def set_up(self, rng: np.random.Generator, tune: int, draws: int, announced: bool = True) -> None:
@@ -229,7 +230,9 @@ class Ahead:
         assert self._source is not None
         left = [] if self._ended else [n for n in changed if n in self.by_nuts]
         if left := [name for name in left if name not in self._order.left]:
-            _log.info(f"{self.who} leaves {shown(left)} to another step, which moves {them(left)} as well.")
+            if new := [name for name in left if name not in self._left_before]:
+                _log.info(f"{self.who} leaves {shown(new)} to another step, which moves {them(new)} as well.")
+                self._left_before += new
             self._order = self._order._replace(left=sorted([*self._order.left, *left]))
         ours = {*self.by_nuts, *(name for names in self.own for name in names)} - {*self._order.left}
         both = [name for name in changed if name in ours]

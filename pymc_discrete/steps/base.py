@@ -133,6 +133,8 @@ class JaxStep(DrawsAhead, BlockedStep):
         values = {str(v.name): v for v in self.model.value_vars}
         self.vars = [*self.vars, *(values[name] for name in by_nuts)]
         if by_nuts:
+            # PyMC prints the variables of a step as if its own method drew them all
+            _log.info(f"{type(self).__name__}: NUTS moves {shown(by_nuts)} in the same program.")
             self.declare({**NUTS_STATISTICS, **self.stats_dtypes_shapes})
         self.start_ahead()
 

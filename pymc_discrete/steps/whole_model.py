@@ -1,5 +1,6 @@
 """The steps of a whole model, whose draws one program makes ahead."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from pymc_discrete.steps.ahead import NUTS_STATISTICS
 from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
 from pymc_discrete.steps.nuts_options import OfNuts
+from pymc_discrete.targets.names import shown
+
+_log = logging.getLogger("pymc.discrete")
 
 
 class WholeModel(DrawsAhead, CompoundStep):
@@ -34,6 +38,8 @@ class WholeModel(DrawsAhead, CompoundStep):
         self.by_nuts, self.of_nuts = list(by_nuts), of_nuts
         self.settings = f"{self.named()}; {of_nuts}"
         before = [NUTS_STATISTICS] if by_nuts else []
+        if by_nuts:
+            _log.info(f"{self.who}: NUTS moves {shown(by_nuts)} in the same program.")
         self.declare(*before, *(m.stats_dtypes_shapes for m in self.methods))
         self.start_ahead()
 

@@ -152,10 +152,12 @@ def test_short_runs(options):
     assert draws["mu"].shape == (1, options["draws"])
 
 
-def test_a_loop_of_ones_own():
+def test_a_loop_of_ones_own(caplog):
     """Without `setup_chain`, and with an end of tuning that nobody announced."""
     model = regimes()
-    step = pmd.BlockGibbs(model=model)
+    with caplog.at_level("INFO", "pymc.discrete"):
+        step = pmd.BlockGibbs(model=model)
+    assert "BlockGibbs: NUTS moves 'mu' in the same program." in caplog.messages
     point = model.initial_point()
     for n in range(40):
         if n == 20:

@@ -215,7 +215,7 @@ def test_variables_that_another_step_moves_are_left_to_it(caplog):
     caplog.set_level("INFO", "pymc.discrete")
     model = model_of(population_and_labels)
     with model:
-        tree = sample_with_pymc(model, [pm.Slice([model["p"]]), pmd.AutoStep()], 5, 5, chains=1)
+        tree = sample_with_pymc(model, [pm.Slice([model["p"]]), pmd.AutoStep()], 5, 5, chains=2)
     assert set(draws_of(tree)) == {"p", "N", "z", "mu"}
     assert sum("leaves 'p' to another step" in r.getMessage() for r in caplog.records) == 1
 
