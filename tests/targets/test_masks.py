@@ -262,6 +262,10 @@ def test_deterministics():
             lambda t: pt.set_subtensor(pt.zeros(9)[pt.arange(9) < t], A[:3]).sum(),
             "AdvancedSetSubtensor.*pt.switch",
         ),
+        (
+            lambda t: pt.set_subtensor(pt.zeros(9)[t:], A[:3] + pt.constant(A)[:t].sum()).sum(),
+            "SetSubtensor.*pt.switch",
+        ),
     ],
     ids=[
         "sorted",
@@ -275,6 +279,7 @@ def test_deterministics():
         "places",
         "beside an index",
         "set to several",
+        "set to several that depend on a slice",
     ],
 )
 def test_what_is_refused(build, message):

@@ -361,15 +361,14 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -
     if isinstance(node.op, Subtensor):
         return Sliced(x[tuple(index)], cuts)
     part, y = x[tuple(index)], inputs[1]  # x[..., a:b] is set to y, or increased by it
+    whole = not isinstance(y, Sliced)
     if isinstance(y, Sliced):
         if len(y.cuts) != len(cuts) or not all(any(c.same(cut) for cut in cuts) for c in y.cuts):
             raise refused(node)
         y = y.whole
     ahead = part.ndim - y.ndim
-    if any(
-        c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] and y is node.inputs[1] for c in cuts
-    ):
-        raise refused(node)
+    if whole and any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] for c in cuts):
+        raise refused(node)  # y has as many values for every length of the slice
     new = y if node.op.set_instead_of_inc else part + y
     for cut in cuts:
         new = pt.switch(cut.mask(part.ndim), new, part)
