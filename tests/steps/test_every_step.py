@@ -84,10 +84,6 @@ def step(kind, discrete):
     return STEPS[kind](model=discrete)
 
 
-# what all steps share is looked at with two kernels that adapt, the choice of a step, and a flow
-driven = pytest.mark.parametrize("kind", ["gwg", "pas", "auto", "flow"], indirect=True)
-
-
 @pytest.mark.by_default("gwg", "auto", "flow")
 def test_draws_and_statistics(kind, step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=5, draws=5)
@@ -101,7 +97,6 @@ def test_draws_and_statistics(kind, step, discrete):
     assert all(np.array_equal(kept[k], before[k]) for k in kept)
 
 
-@driven
 @pytest.mark.by_default("gwg", "auto", "flow")
 def test_setup_chain_starts_anew(step, discrete):
     def chain(seed, tune):
@@ -115,7 +110,6 @@ def test_setup_chain_starts_anew(step, discrete):
     assert equal_walks(first, chain(0, 10))
 
 
-@driven
 @pytest.mark.by_default("gwg", "auto", "flow")
 def test_saved_and_sent(step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=20, draws=5)
@@ -150,8 +144,7 @@ def test_tuning(name, discrete):
     assert at_bound or abs(accept - 0.574) < 0.06
 
 
-@driven
-@pytest.mark.by_default("gwg")
+@pytest.mark.by_default("pafs")
 def test_beside_nuts(kind, mixed):
     step = STEPS[kind](model=mixed)
     idata = sample_with_pymc(mixed, step, draws=30, tune=30, progressbar=True)

@@ -42,22 +42,28 @@ def with_pymc(step, **options):
 
 WAYS = {
     "BlockGibbs": with_pymc(pmd.BlockGibbs),
+    "AutoStep": with_pymc(pmd.AutoStep),
     "GibbsWithGradients": with_pymc(pmd.GibbsWithGradients, n_flips="adapt"),
     "PathAuxiliary": with_pymc(pmd.PathAuxiliary),
     "PathAuxiliary, recomputed": with_pymc(pmd.PathAuxiliary, path_length=2, recompute=True, backtrack=False),
+    "PathAuxiliary in pmd.sample": lambda model: pmd.sample(
+        3000, tune=300, chains=2, model=model, random_seed=6, step=pmd.PathAuxiliary(model=model), **QUIET
+    ),
     "pmd.sample": lambda model: pmd.sample(3000, tune=100, chains=2, model=model, random_seed=5, **QUIET),
 }
 
 
-# without `vars` a step draws with the program of pmd.sample: each kernel with one of them
 @pytest.mark.parametrize(
     ("build", "way"),
     [
         (beside_an_indicator, "BlockGibbs"),
+        (beside_an_indicator, "pmd.sample"),
+        (overdispersed, "AutoStep"),
         (sums_of_columns, "pmd.sample"),
         (beside_an_indicator, "GibbsWithGradients"),
         (overdispersed, "PathAuxiliary"),
         (sums_of_columns, "PathAuxiliary, recomputed"),
+        (beside_an_indicator, "PathAuxiliary in pmd.sample"),
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )

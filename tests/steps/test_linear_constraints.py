@@ -66,14 +66,17 @@ WAYS = {
     "BlockGibbs": lambda model: sample_with_pymc(
         model, lambda: pmd.BlockGibbs(), draws=2000, tune=100, random_seed=3
     ),
+    "AutoStep": lambda model: sample_with_pymc(
+        model, lambda: pmd.AutoStep(), draws=2000, tune=100, random_seed=4
+    ),
     "pmd.sample": lambda model: pmd.sample(3000, tune=100, chains=2, model=model, random_seed=5, **QUIET),
 }
 
 
-# pm.sample draws with the same program: each way with one model, and one way with each
+# AutoStep draws with BlockGibbs, as the test below shows: each way with one model, and one way with each
 @pytest.mark.parametrize(
     ("build", "way"),
-    [(table, "BlockGibbs"), *((build, "pmd.sample") for build in MODELS if build is not table)],
+    [(table, "BlockGibbs"), (several_variables, "AutoStep"), *((build, "pmd.sample") for build in MODELS)],
     ids=lambda v: getattr(v, "__name__", v),
 )
 @pytest.mark.by_default("several_variables-pmd.sample")

@@ -46,13 +46,16 @@ WAYS = {
     "BlockGibbs": lambda model: sample_with_pymc(
         model, lambda: pmd.BlockGibbs(), draws=2000, tune=100, random_seed=3
     ),
+    "AutoStep": lambda model: sample_with_pymc(
+        model, lambda: pmd.AutoStep(), draws=2000, tune=100, random_seed=4
+    ),
     "pmd.sample": lambda model: pmd.sample(3000, tune=100, chains=2, model=model, random_seed=5, **QUIET),
 }
 
 
 @pytest.mark.parametrize(
     ("build", "way"),
-    [(weighted, "BlockGibbs"), (beside_others, "pmd.sample"), (dense, "pmd.sample")],
+    [(weighted, "BlockGibbs"), (beside_others, "pmd.sample"), (dense, "AutoStep"), (dense, "pmd.sample")],
     ids=lambda v: getattr(v, "__name__", v),
 )
 @pytest.mark.by_default("weighted-BlockGibbs", "beside_others-pmd.sample")
