@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Many chains on an accelerator, in float64 and float32, and the share of its memory bandwidth that sweeps use.
-#   benchmarks/gpu.sh                     on a machine with a GPU: results/many-chains-gpu.{jsonl,md}. A row takes
-#                                         one to two minutes, most of it compilation; with
-#                                         JAX_COMPILATION_CACHE_DIR set, 15 s where a run before has compiled it
+#   benchmarks/gpu.sh                     on a machine with a GPU: results/many-chains-gpu.{jsonl,md}. Rows of
+#                                         16,384 chains compile for about a minute
 #   SHORT=1 benchmarks/gpu.sh             small sizes, for a CPU: results/many-chains-gpu-short.{jsonl,md}
 # PYTHON names the interpreter; further arguments go to benchmarks.many_chains (--models C --resume).
 set -euo pipefail
