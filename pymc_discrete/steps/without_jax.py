@@ -4,9 +4,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pymc as pm
 
+from pymc_discrete.targets.graph.initial import point_of
+from pymc_discrete.targets.graph.logp import constants_of_data, of_known_shape, terms_of
 from pymc_discrete.targets.graph.masks import with_fixed_sizes
+from pymc_discrete.targets.graph.rebuild import known_size, rebuild
 from pymc_discrete.targets.graph.support import bounds_of_model
 from pymc_discrete.targets.graph.untouched import terms_without_jax
 from pymc_discrete.targets.names import shown
@@ -60,7 +64,13 @@ def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
 def variables_without_jax(model: pm.Model, names: list[str]) -> dict[str, tuple[str, NotImplementedError]]:
     """{value variable: (name of a term, error)} of the variables that enter a term that JAX cannot run."""
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
-    by_name = {str(v.name): v for v in model.discrete_value_vars}
+    shapes = {str(v.name): v.type.shape for v in model.value_vars}
+    if any(None in shape for shape in shapes.values()):
+        shapes = {name: np.shape(value) for name, value in point_of(model).items()}
+    typed = of_known_shape(model, shapes)
+    raw = terms_of(model)
+    of_known_shapes = rebuild(raw, typed | constants_of_data(raw), known_size)
+    by_name = {str(v.name): v for v in typed.values()}
     bounds = lambda: {by_name[name]: b for name, b in bounds_of_model(model).items()}
-    terms = with_fixed_sizes(model.logp(sum=False), bounds)
+    terms = with_fixed_sizes(of_known_shapes, bounds)
     return terms_without_jax(list(zip(labels, terms, strict=True)), names)

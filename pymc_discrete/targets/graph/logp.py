@@ -103,13 +103,8 @@ def logp_graph(
     }
     refuse_random(list(zip(labels, raw, strict=True)))
     refuse_single_increments(list(zip(labels, raw, strict=True)), names)
-    shared = [(v, v.get_value()) for v in graph_inputs(raw) if isinstance(v, SharedVariable)]
-    # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
-    typed = {
-        v: pt.TensorType(v.type.dtype, shape=np.shape(point[v.name]))(name=v.name) for v in model.value_vars
-    }
-    replace: dict[Variable, Variable] = typed | hold
-    replace.update({v: pt.constant(value, name=v.name) for v, value in shared})
+    typed = of_known_shape(model, {name: np.shape(value) for name, value in point.items()})
+    replace: dict[Variable, Variable] = typed | hold | constants_of_data(raw)
     replace.update(
         {v: promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")}
     )
@@ -186,6 +181,23 @@ def logp_graph(
         out_of_bounds,
         bounds,
     )
+
+
+def of_known_shape(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[Variable, Variable]:
+    """{value variable of a model: a variable of the same name and type whose shape is part of its type}.
+
+    Parameters
+    ----------
+    shapes : {name: shape} of all value variables
+    """
+    # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
+    return {v: pt.TensorType(v.type.dtype, shape=shapes[v.name])(name=v.name) for v in model.value_vars}
+
+
+def constants_of_data(outputs: list[Variable]) -> dict[Variable, Variable]:
+    """{shared variable that the outputs depend on, as `pm.Data` makes one: a constant of its value}."""
+    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    return {v: pt.constant(v.get_value(), name=v.name) for v in shared}
 
 
 def refuse_unknown_indices(outputs: list[Variable], moving: Depends, derived: dict[str, Variable]) -> None:
