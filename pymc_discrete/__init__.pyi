@@ -18,15 +18,17 @@ from .plots.moves import plot_moves
 from .plots.probabilities import plot_probabilities
 from .sampling.sample import sample
 from .steps.auto import AutoStep, register, registered, unregister
-from .steps.block_gibbs import BlockGibbs
 from .steps.collapsed_nuts import CollapsedNUTS
 from .steps.custom import CustomStep
-from .steps.discrete_langevin import DiscreteLangevin
-from .steps.gibbs_with_gradients import GibbsWithGradients
-from .steps.path_auxiliary import PathAuxiliary
-from .steps.perturb_and_max_product import PerturbAndMaxProduct
+from .steps.methods import (
+    BlockGibbs,
+    DiscreteLangevin,
+    GibbsWithGradients,
+    PathAuxiliary,
+    PerturbAndMaxProduct,
+    TreeGibbs,
+)
 from .steps.reparameterized_slice import ReparameterizedSlice
-from .steps.tree_gibbs import TreeGibbs
 from .targets.from_logdensity import target_from_logdensity
 from .targets.from_model import target_from_model
 from .targets.space import Space

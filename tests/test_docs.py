@@ -25,6 +25,12 @@ def test_the_table_of_ops_is_that_of_the_rules():
     assert script("op_table").table() in page, "run python docs/op_table.py"
 
 
+def test_lists_of_methods_have_them_all():
+    lists = script("method_lists")
+    assert not [*lists.missing(lists.STUB), *lists.missing(lists.PAGE)], "run python docs/method_lists.py"
+    assert lists.in_stub([]) == lists.STUB.read_text()
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_figure_of_the_architecture_names_what_there_is():
     figure = script("draw_architecture")

@@ -1,28 +1,55 @@
 """The step of a discrete flow: global moves, beside those of a local step."""
 
 import zlib
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.kernel import back_and_forth
 from pymc_discrete.flows.process import check_same
 from pymc_discrete.kernels import Kernel
-from pymc_discrete.kernels.tuning import Learned
-from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
-from pymc_discrete.targets.names import shown
+from pymc_discrete.kernels.method import Method
+from pymc_discrete.steps.discrete import DiscreteStep
 
 LOW = 0.01  # if a smaller share of the proposals is accepted, the user is warned
 
 
-@dataclass_state
-class FlowStepState(DiscreteStepState):
-    turn: float = field(metadata={"frozen": True})
-    digest: str = field(metadata={"frozen": True})
+@dataclass(frozen=True)
+class BackAndForth(Method):
+    """Proposals that lead back and forth through a flow, see `FlowStep`."""
+
+    flow: Flow = field(repr=False)
+    turn: float = 0.0
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", digest_of(self.flow))
+
+    def options(self) -> dict[str, Any]:
+        flow = self.flow
+        parts = [flow.path, flow.source, flow.times, flow.network, jax.tree.leaves(flow.params)]
+        return {"turn": self.turn, "digest": self.digest, "flow": parts}
+
+    def check(self, target: Any) -> None:
+        check_same(self.flow.space, target.space, "the model", "Fit a flow to draws of this model.")
+
+    def kernel(self) -> tuple[Kernel, dict[str, Any]]:
+        return back_and_forth(self.flow, self.turn)
+
+    def expected_moves(self, space: Any, params: dict[str, Any]) -> float:
+        return float(space.d)
+
+    def complaint(self, accept: float, variables: str) -> str:
+        if accept >= LOW:
+            return ""
+        return (
+            f"FlowStep: fewer than one in a hundred proposals of {variables} was accepted in the second half "
+            "of tuning: the flow does not fit the posterior. Fit it to more draws, of chains from dispersed "
+            "starts, with more iterations or steps, or let it turn nearer to 1 (turn=)."
+        )
 
 
 class FlowStep(DiscreteStep):
@@ -85,15 +112,13 @@ class FlowStep(DiscreteStep):
 
     name = "flow_step"
     shared = True
-    summary: ClassVar[tuple[str, str, str]] = ("flow_accept", "flow_accepted", "flow_n_moved")
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
-        "flow_accept": (np.float64, []),
-        "flow_accepted": (np.float64, []),
-        "flow_n_moved": (np.int64, []),
-        "model_logp": (np.float64, []),
+    method_class = BackAndForth
+    renamed: ClassVar[dict[str, str]] = {
+        "accept": "flow_accept",
+        "accepted": "flow_accepted",
+        "discrete_n_moved": "flow_n_moved",
     }
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {"flow_accept": ("Flow accept", "0.2f", 0.0)}
-    _state_class = FlowStepState
 
     def __new__(cls, flow: Any, *positional: Any, **options: Any) -> Any:
         if not isinstance(flow, Flow):
@@ -106,33 +131,11 @@ class FlowStep(DiscreteStep):
         return super().__new__(cls, flow.names, *positional, **options)
 
     def __init__(self, flow: Flow, *, turn: float = 0.0, **options: Any):
-        self.flow, self.turn, self.digest = flow, turn, digest_of(flow)
-        super().__init__(flow.names, **{"transitions": 1, **options})
+        super().__init__(flow.names, **{"flow": flow, "turn": turn, "transitions": 1, **options})
 
-    def options(self) -> dict[str, Any]:
-        flow = self.flow
-        parts = [flow.path, flow.source, flow.times, flow.network, jax.tree.leaves(flow.params)]
-        return {**super().options(), "flow": parts}
-
-    def check_density(self) -> None:
-        remedy = "Fit a flow to draws of this model."
-        check_same(self.flow.space, self.target.space, "the model", remedy)
-
-    def _make_kernel(self) -> tuple[Kernel, dict[str, Any]]:
-        return back_and_forth(self.flow, self.turn)
-
-    def expected_moves(self) -> float:
-        return float(self.target.space.d)
-
-    def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
-        measured = learned.adaptation
-        if tune_draws < 100 or measured.accept >= LOW:
-            return []
-        return [
-            f"FlowStep: fewer than one in a hundred proposals of {shown(self._names)} was accepted in the "
-            "second half of tuning: the flow does not fit the posterior. Fit it to more draws, of chains "
-            "from dispersed starts, with more iterations or steps, or let it turn nearer to 1 (turn=)."
-        ]
+    @classmethod
+    def option_names(cls) -> list[str]:
+        return [name for name in super().option_names() if name != "flow"]
 
 
 def digest_of(flow: Flow) -> str:

@@ -1,7 +1,10 @@
 """Block Gibbs: exact conditionals, colour by colour or site by site."""
 
 import functools
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +13,16 @@ import numpy as np
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.lines import draws_in_turn, line_visits, visit_lines
+from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.interactions import Sets
 from pymc_discrete.targets.linear_constraint import LinearConstraint
-from pymc_discrete.targets.space import Variable
+from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import Space, Variable
+
+_log = logging.getLogger("pymc.discrete")
 
 # Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
 UNROLLED = 8
@@ -24,12 +31,17 @@ UNROLLED = 8
 LONG, NEAR, WHOLE = 64, 32, 16
 
 
-def block_gibbs() -> tuple[Kernel, dict[str, float]]:
-    r"""The block Gibbs kernel: one step draws every site from its conditional.
+@dataclass(frozen=True)
+class BlockGibbs(Method):
+    r"""Block Gibbs for discrete variables: exact conditionals, colour by colour or site by site.
 
-    Sites that do not interact are drawn together, one colour of the interaction graph after another. Sites of
-    a dense term are drawn one by one. A site with a window instead of a full support is drawn from its
-    conditional on a random set of equally spaced values that contains the current one,
+    Where the terms of the log density are sparse, the graph of interacting sites is coloured, and the sites
+    of a colour are drawn at once: a mixture, an occupancy or an outlier model has one colour, a hidden Markov
+    model or a lattice two. Sites of a dense term (spike-and-slab, a Boltzmann machine) are drawn in turn, and
+    the linear map that joins them is updated by one column per site.
+
+    Integers with a window instead of a full support are drawn from their conditional on a random set of
+    equally spaced values that contains the current one,
 
     .. math:: \{x + s (j - i) : j = 0, \dots, w\}, \qquad i \sim U\{0, \dots, w\},
         \quad s \sim U(\text{strides}).
@@ -38,28 +50,80 @@ def block_gibbs() -> tuple[Kernel, dict[str, float]]:
     a site without an order, such as the cells of a map, have no near ones: there the set is the current value
     and w others, each drawn uniformly from the support.
 
-    Sites that change only together (`Constraint`) are drawn in pairs, by a random matching of the sites of
-    each set that does not look at the state. The conditional of a pair given its sum has one degree of
+    The counts of a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its
+    sum: by a random matching that does not look at the state. The conditional of a pair has one degree of
     freedom, the value of its first site, which is drawn as above; where it has many values, most draws look
-    at consecutive ones around the current value only. A pair of places of a permutation keeps or swaps its
-    values. Sites of which linear combinations are known (`LinearConstraint`) are drawn along lines
-    in the same way, and so are sites that change alone and together (`Variable.lines`).
+    at consecutive ones around the current value only. Random pairs of places of a `pmd.Permutation` keep or
+    swap their values. Counts x of which a `pm.Potential` says that A x = y,
+    `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn along integer vectors v with A v = 0, each
+    from its conditional on the line x + t v. So are counts that limit each other, as in
+    `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one takes what the other
+    gives.
 
-    A step reverses the order of its sweep with probability 1/2, which makes it reversible and not only
-    invariant. The sweeps of a draw (`sweeper`) keep one order: after a reversal the last sites would be drawn
-    again at once, and their first draw would be wasted.
+    Parameters
+    ----------
+    differences : {"auto", "exact"}
+        Where the conditionals come from; "exact" evaluates every neighbour where "auto" takes a gradient.
+        See `target_from_model`.
+    transitions : "auto" or int
+        Sweeps per draw; by default one, and more where they take no longer than the overhead of PyMC's loop.
 
-    Returns
-    -------
-    kernel : Kernel
-    params : {}
+    Notes
+    -----
+    Nothing is rejected: `accept` and `accepted` are 1.
+
+    A transition of the kernel alone reverses the order of its sweep with probability 1/2, which makes it
+    reversible and not only invariant. The sweeps of a draw keep one order: after a reversal the last sites
+    would be drawn again at once, and their first draw would be wasted.
 
     References
     ----------
     Geman and Geman 1984, Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of images.
     """
 
-    return sweeping(visits_of), {}
+    constrained: ClassVar[bool] = True
+    equations: ClassVar[bool] = True
+
+    def options_of_step(self, options: dict[str, Any]) -> dict[str, Any]:
+        if options.get("differences") == "gradient":
+            raise ValueError(
+                f"{type(self).__name__} needs exact conditionals, and differences='gradient' asks for "
+                "estimates. Pass 'auto' or 'exact'."
+            )
+        return options
+
+    def check(self, target: Any) -> None:
+        for name, description in target.describe().items():
+            if not description["exact"]:
+                raise ValueError(
+                    f"{type(self).__name__} needs exact conditionals, and those of {name!r} are not: "
+                    f"{description['reason']}. Use pmd.PathAuxiliary or pmd.GibbsWithGradients, or pass "
+                    "differences='exact' to pay for exact ones."
+                )
+        for v in target.space.variables:
+            if isinstance(v.constraint, LinearConstraint) and not len(v.constraint.moving):
+                names = shown([v.name])
+                _log.info(f"BlockGibbs: {names} has one value that meets all equations: nothing is drawn.")
+
+    def kernel(self) -> tuple[Kernel, dict[str, Any]]:
+        return sweeping(visits_of), {}
+
+    def expected_moves(self, space: Space, params: dict[str, Any]) -> float:
+        return float(space.d)
+
+    def operations(self, density: Any) -> float:
+        return density.cost(one_site=False, stretches=True)
+
+    def rounds(self, target: Any) -> int:
+        in_turn = sum(len(sites) for _, sites in target.scanned)
+        in_turn += sum(len(sets.sets) * turns_of(target, sets) for sets in target.scanned_sets)
+        in_turn += sum(turns_of(target, sets) for sets in target.coloured_sets)
+        for n, sets, _ in [*target.coloured_lines, *target.scanned_lines]:
+            in_turn += target.space.variables[n].lines.of(sets).turns
+        return max(len(target.colours) + in_turn, 1)
+
+
+block_gibbs = kernel_function(BlockGibbs)
 
 
 def visits_of(target, without: np.ndarray | None = None, drawing: Callable | None = None) -> list:

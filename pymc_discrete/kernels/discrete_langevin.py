@@ -1,6 +1,7 @@
 """Discrete Langevin proposals: all sites move at once, each drawn independently of the others."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from pymc_discrete.checks import check_choice, check_switch, is_number, is_word
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
+from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.random import choose_or_stay, uniforms
 from pymc_discrete.kernels.spread import has_units
@@ -158,10 +160,9 @@ def sum_of_logs(a, most: float):
     return jnp.log(padded.reshape(factors, -1).prod(axis=0)).sum()
 
 
-def discrete_langevin(
-    proposal: str = "dlp", step_size: float | str = "adapt", adjusted: bool = True, balancing: str = "sqrt"
-) -> tuple[Kernel, dict[str, Any]]:
-    r"""The discrete Langevin kernels.
+@dataclass(frozen=True)
+class DiscreteLangevin(Method):
+    r"""Discrete Langevin samplers: all sites move independently at once, accepted or rejected as a whole.
 
     With :math:`d_{ik}` the difference of site i at value k, "dlp" draws each site from
 
@@ -181,18 +182,28 @@ def discrete_langevin(
     Parameters
     ----------
     proposal : {"dlp", "dlmc"}
-    step_size : positive float, or "adapt"
-        alpha of "dlp", the time h of "dlmc"; "adapt" tunes it to the optimal acceptance.
-    adjusted : bool
-        True accepts or rejects (DMALA). False accepts every proposal (DULA): the chain is biased, and
-        `accept` is what the acceptance probability would have been.
+        "dlp" is the discrete Langevin proposal (DMALA); "dlmc" the continuous-time form, usually the better
+        one.
+    step_size : "adapt" or positive float, default "adapt"
+        alpha of "dlp", the time h of "dlmc". "adapt" tunes it to an acceptance of 0.574 (Sun, Dai and
+        Schuurmans 2022).
+    adjusted : bool, default True
+        False accepts every proposal (DULA): fast and biased, with a bias that grows with the step size.
+        `accept` in the sampler statistics is then what the acceptance probability would have been.
     balancing : {"sqrt", "barker", "min", "max"}
+        How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
 
-    Returns
-    -------
-    kernel : Kernel
-    params : dict
-        "step_size" : float; "scale" : () or (d,) float, the unit of distance s of each ordinal site.
+    Warns
+    -----
+    UserWarning
+        With adjusted=False: the draws are biased.
+
+    Notes
+    -----
+    The unit s is the standard deviation of the site in the first half of tuning, before that a guess from the
+    support; for sites with two values it is 1.
+
+    Sampler statistics of its own: `discrete_step_size`.
 
     References
     ----------
@@ -200,53 +211,80 @@ def discrete_langevin(
     Sun, Dai, Dai, Zhou and Schuurmans 2023, Discrete Langevin Samplers via Wasserstein Gradient Flow.
     Hauschulz 2024, Training Energy-Based Models by Learning to Sample with Discrete Flows.
     """
-    check_choice("balancing", balancing, BALANCING)
-    check_choice("proposal", proposal, PROPOSALS)
-    check_switch("adjusted", adjusted)
-    adapt = is_word(step_size, "adapt")
-    if not adapt and not (is_number(step_size) and step_size > 0):
-        raise ValueError(f"step_size must be 'adapt' or a positive number, got {step_size!r}.")
 
-    def site_proposals(x, differences, space: Space, params) -> SiteProposals:
-        d, values, current = moves_of(x, differences, space)
-        logg = log_weights(d, current, balancing)
-        if proposal == "dlp":
-            # Zhang et al. 2022; Hauschulz 2024, Eq. 2.25
-            distance = (values - x[:, None]).astype(logg.dtype)
-            unit = jnp.where(space.nominal, 1.0, params["scale"])[:, None]
-            squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)
-            stay = jnp.full(space.d, BALANCING[balancing](0.0))
-            return SiteProposals.of(logg - squared / (2 * params["step_size"]), stay)
-        return jumps(
-            jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE)),
-            params["step_size"],
-            balancing,
+    reported: ClassVar[dict[str, str]] = {"discrete_step_size": "step_size"}
+    proposal: str = "dlp"
+    step_size: float | str = "adapt"
+    adjusted: bool = True
+    balancing: str = "sqrt"
+
+    def __post_init__(self) -> None:
+        check_choice("balancing", self.balancing, BALANCING)
+        check_choice("proposal", self.proposal, PROPOSALS)
+        check_switch("adjusted", self.adjusted)
+        if not self._adapts and not (is_number(self.step_size) and self.step_size > 0):
+            raise ValueError(f"step_size must be 'adapt' or a positive number, got {self.step_size!r}.")
+
+    @property
+    def _adapts(self) -> bool:
+        return is_word(self.step_size, "adapt")
+
+    @property
+    def bias(self) -> str | None:
+        if self.adjusted:
+            return None
+        return (
+            "DiscreteLangevin(adjusted=False) samples a biased distribution; the bias falls with step_size. "
+            "Leave adjusted=True for draws of the posterior."
         )
 
-    def propose(key, target, state: State, params) -> Proposed:
-        space, x = target.space, state.x
-        cached = state.carry.params
-        params = {
-            name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape) for name, a in cached.items()
-        }
-        same = (params["step_size"] == cached["step_size"]) & jnp.all(params["scale"] == cached["scale"])
-        from_x = jax.lax.cond(
-            same,
-            lambda: state.carry.proposals,
-            lambda: site_proposals(x, state.differences, space, params),
-        )
-        chosen = from_x.draw(uniforms(key, (space.d,), from_x.total.dtype))
-        y, back = destination(x, chosen, space)
-        logdensity, differences = target.logdensity_and_differences(y)
-        from_y = jax.lax.optimization_barrier(site_proposals(y, differences, space, params))
-        proposed = State(y, logdensity, differences, CachedProposals(from_y, params))
-        log_forward = jnp.where(from_x.weights.max() > 0, from_x.log_prob(chosen), jnp.inf)
-        return Proposed(proposed, log_forward, from_y.log_prob(back), (chosen > 0).sum())
+    def kernel(self) -> tuple[Kernel, dict[str, Any]]:
+        proposal, balancing = self.proposal, self.balancing
 
-    tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if adapt else None
-    params = {"step_size": START if adapt else float(step_size), "scale": 1.0}
-    kernel = metropolis(propose, empty_cache, tuned, adjusted)
-    return kernel._replace(scaled=has_units) if proposal == "dlp" else kernel, params
+        def site_proposals(x, differences, space: Space, params) -> SiteProposals:
+            d, values, current = moves_of(x, differences, space)
+            logg = log_weights(d, current, balancing)
+            if proposal == "dlp":
+                # Zhang et al. 2022; Hauschulz 2024, Eq. 2.25
+                distance = (values - x[:, None]).astype(logg.dtype)
+                unit = jnp.where(space.nominal, 1.0, params["scale"])[:, None]
+                squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)
+                stay = jnp.full(space.d, BALANCING[balancing](0.0))
+                return SiteProposals.of(logg - squared / (2 * params["step_size"]), stay)
+            return jumps(
+                jnp.where(current | jnp.isneginf(d), -jnp.inf, jnp.minimum(d, LARGEST_DIFFERENCE)),
+                params["step_size"],
+                balancing,
+            )
+
+        def propose(key, target, state: State, params) -> Proposed:
+            space, x = target.space, state.x
+            cached = state.carry.params
+            params = {
+                name: jnp.broadcast_to(jnp.asarray(params[name], a.dtype), a.shape)
+                for name, a in cached.items()
+            }
+            same = (params["step_size"] == cached["step_size"]) & jnp.all(params["scale"] == cached["scale"])
+            from_x = jax.lax.cond(
+                same,
+                lambda: state.carry.proposals,
+                lambda: site_proposals(x, state.differences, space, params),
+            )
+            chosen = from_x.draw(uniforms(key, (space.d,), from_x.total.dtype))
+            y, back = destination(x, chosen, space)
+            logdensity, differences = target.logdensity_and_differences(y)
+            from_y = jax.lax.optimization_barrier(site_proposals(y, differences, space, params))
+            proposed = State(y, logdensity, differences, CachedProposals(from_y, params))
+            log_forward = jnp.where(from_x.weights.max() > 0, from_x.log_prob(chosen), jnp.inf)
+            return Proposed(proposed, log_forward, from_y.log_prob(back), (chosen > 0).sum())
+
+        tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if self._adapts else None
+        params = {"step_size": START if self._adapts else float(self.step_size), "scale": 1.0}
+        kernel = metropolis(propose, empty_cache, tuned, self.adjusted)
+        return kernel._replace(scaled=has_units) if proposal == "dlp" else kernel, params
+
+
+discrete_langevin = kernel_function(DiscreteLangevin)
 
 
 def flips_only(space: Space) -> bool:

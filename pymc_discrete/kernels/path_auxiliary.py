@@ -1,7 +1,8 @@
 """The path auxiliary samplers PAS and PAFS (Sun, Dai, Xia and Ramamurthy 2022)."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,9 @@ from pymc_discrete.checks import check_choice, check_switch
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, wrapped
+from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from pymc_discrete.kernels.pair_moves import PairMoves, moves_of
+from pymc_discrete.kernels.pair_moves import PairMoves, moves_of, refuse_estimates
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
@@ -45,71 +47,101 @@ class Path(NamedTuple):
     active: Any
 
 
-def path_auxiliary(
-    path_length: float | str | tuple[int, int] = "adapt",
-    recompute: bool = False,
-    backtrack: bool = True,
-    balancing: str = "sqrt",
-) -> tuple[Kernel, dict[str, float]]:
-    """The path auxiliary samplers (Algorithm 1).
+@dataclass(frozen=True)
+class PathAuxiliary(Method):
+    """The path auxiliary samplers PAFS and PAS: a path of single-site moves, accepted or rejected as a whole.
 
     Parameters
     ----------
-    path_length : "adapt", float of at least 1, or (lower, upper)
-        The mean X of a path's length L ~ Uniform{1..2X-1}, or its range; "adapt" tunes the mean to the
-        optimal acceptance.
-    recompute : bool
-        True is PAS, differences at every point of the path; False is PAFS, differences at its two ends (Eq. 5
-        and 6).
-    backtrack : bool
+    path_length : "adapt", float or (lower, upper), default "adapt"
+        The mean X of a path's length L ~ Uniform{1..2X-1}, or the range of the length. "adapt" tunes the mean
+        to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
+    recompute : bool, default False
+        False is PAFS, which computes differences at the two ends of a path (Eq. 5 and 6). True is PAS, which
+        computes them at each of its points. That is worth its price only if a move changes few of the
+        differences, or if it changes them so much that the differences at the start mislead the path (parity
+        constraints).
+    backtrack : bool, default True
         Whether a path may change a site more than once. If not, all sites of a PAFS path are drawn at once
-        (App. B.3).
+        (App. B.3); long paths are rejected more often, and cost less on an accelerator.
     balancing : {"sqrt", "barker", "min", "max"}
+        How a probability ratio t becomes a weight: sqrt(t) (the paper's), t/(1+t), min(1, t), max(1, t).
 
-    Returns
-    -------
-    kernel : Kernel
-    params : {"path_length": float}
+    Notes
+    -----
+    Sampler statistics of its own: `discrete_path_length`, the mean length.
 
     References
     ----------
-    Sun, Dai, Xia and Ramamurthy 2022, Path Auxiliary Proposal for MCMC in Discrete Space.
+    Sun, Dai, Xia and Ramamurthy 2022, Path Auxiliary Proposal for MCMC in Discrete Space, Algorithm 1.
     """
-    check_choice("balancing", balancing, BALANCING)
-    check_switch("recompute", recompute)
-    check_switch("backtrack", backtrack)
-    largest = LARGEST_RECOMPUTED if recompute else LARGEST if backtrack else LARGEST_AT_ONCE
-    lengths = PathLength("path_length", path_length, largest)
 
-    def by_table(space: Space) -> bool:
-        """Whether the moves are weighted by a table of what single sites would change."""
-        return bool(space.constrained.any()) and not recompute
+    reported: ClassVar[dict[str, str]] = {"discrete_path_length": "path_length"}
+    constrained: ClassVar[bool] = True
+    path_length: float | str | tuple[int, int] = "adapt"
+    recompute: bool = False
+    backtrack: bool = True
+    balancing: str = "sqrt"
 
-    def draw_path(space: Space) -> Callable:
-        if by_table(space):
-            return pafs_of_pairs
-        return pas if recompute else pafs if backtrack else pafs_without_backtracking
+    def __post_init__(self) -> None:
+        check_choice("balancing", self.balancing, BALANCING)
+        check_switch("recompute", self.recompute)
+        check_switch("backtrack", self.backtrack)
+        self.lengths  # noqa: B018 refuses a wrong length
 
-    def propose(key, target, state: State, params) -> Proposed:
-        most = lengths.most(target.space)
-        most = most if backtrack else max(min(most, moves_of(target.space).longest), 1)
-        key_path, key_more = jax.random.split(key)
-        u = uniforms(key_path, (most + 2,))
-        L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
-        draw = draw_path(target.space)
-        end, forward, back = draw(key_more, u[:most], L, target, state, balancing, backtrack)
-        return Proposed(end, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
+    @property
+    def lengths(self) -> PathLength:
+        """The length of a path."""
+        largest = LARGEST_RECOMPUTED if self.recompute else LARGEST if self.backtrack else LARGEST_AT_ONCE
+        return PathLength("path_length", self.path_length, largest)
 
-    def at(x, target):
-        moves = moves_of(target.space)
-        return moves.by_table(x, target) if by_table(target.space) else moves.at(x, target)
+    def check(self, target: Any) -> None:
+        if self.recompute:
+            refuse_estimates(target)
 
-    def carry(x, differences, space: Space):
-        of_moves = differences[1] if by_table(space) else differences
-        return moves_of(space).weights(x, of_moves, balancing)
+    def expected_moves(self, space: Space, params: dict[str, Any]) -> float:
+        return params["path_length"]
 
-    kernel = metropolis(propose, carry, lengths.tuned, at=at)
-    return kernel, {"path_length": lengths.start}
+    def kernel(self) -> tuple[Kernel, dict[str, Any]]:
+        lengths, recompute, backtrack, balancing = (
+            self.lengths,
+            self.recompute,
+            self.backtrack,
+            self.balancing,
+        )
+
+        def by_table(space: Space) -> bool:
+            """Whether the moves are weighted by a table of what single sites would change."""
+            return bool(space.constrained.any()) and not recompute
+
+        def draw_path(space: Space) -> Callable:
+            if by_table(space):
+                return pafs_of_pairs
+            return pas if recompute else pafs if backtrack else pafs_without_backtracking
+
+        def propose(key, target, state: State, params) -> Proposed:
+            most = lengths.most(target.space)
+            most = most if backtrack else max(min(most, moves_of(target.space).longest), 1)
+            key_path, key_more = jax.random.split(key)
+            u = uniforms(key_path, (most + 2,))
+            L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
+            draw = draw_path(target.space)
+            end, forward, back = draw(key_more, u[:most], L, target, state, balancing, backtrack)
+            return Proposed(end, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
+
+        def at(x, target):
+            moves = moves_of(target.space)
+            return moves.by_table(x, target) if by_table(target.space) else moves.at(x, target)
+
+        def carry(x, differences, space: Space):
+            of_moves = differences[1] if by_table(space) else differences
+            return moves_of(space).weights(x, of_moves, balancing)
+
+        kernel = metropolis(propose, carry, lengths.tuned, at=at)
+        return kernel, {"path_length": lengths.start}
+
+
+path_auxiliary = kernel_function(PathAuxiliary)
 
 
 # ---------------------------------------------------------------- PAS

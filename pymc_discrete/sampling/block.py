@@ -1,16 +1,16 @@
-"""The interface of a block of a compiled chain: a sampler of some of its variables, and its statistics."""
+"""The interface of a block of a compiled chain: a sampler of some of its variables."""
 
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from pymc.exceptions import SamplingError
 from xarray import Dataset
 
 from pymc_discrete.steps.standing import Leaving
+from pymc_discrete.steps.statistic import Statistic
 from pymc_discrete.targets.space import Space
 
 # The name under which the number of tuning draws, () int, stands in a point beside the values of variables.
@@ -19,33 +19,6 @@ TUNE = "/tuning draws of the run"
 
 class GradientNotFinite(SamplingError):
     """A chain has started where the gradient along which a block moves is not finite."""
-
-
-class Reduction(NamedTuple):
-    """How the values of a statistic in the transitions between two recorded draws are reduced to one.
-
-    Attributes
-    ----------
-    add : (accumulated, value) -> accumulated
-        The accumulated value with that of one more transition; it starts at 0.
-    finish : (accumulated, number of transitions) -> the value that is recorded
-    """
-
-    add: Callable[[Any, Any], Any]
-    finish: Callable[[Any, Any], Any] = lambda accumulated, count: accumulated
-
-
-MEAN = Reduction(operator.add, lambda accumulated, count: (accumulated / count).astype(accumulated.dtype))
-SUM = Reduction(operator.add)
-ANY = Reduction(operator.or_)
-LAST = Reduction(lambda accumulated, value: value)
-
-
-class Statistic(NamedTuple):
-    """A sampler statistic of a block: its type, and how the values of several transitions are reduced."""
-
-    type: type
-    reduction: Reduction = LAST
 
 
 class Block(ABC):

@@ -16,10 +16,11 @@ from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.reuse import PROGRAMS, Kept
-from pymc_discrete.sampling.block import Block, Statistic
+from pymc_discrete.sampling.block import Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.custom import CustomStep
 from pymc_discrete.steps.not_finite import raise_not_finite, terms_at
+from pymc_discrete.steps.statistic import Statistic
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.jaxify import jaxify

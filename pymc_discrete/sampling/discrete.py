@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.kernels import loop
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, one_pass
-from pymc_discrete.sampling.block import MEAN, TUNE, Block, Statistic
+from pymc_discrete.sampling.block import TUNE, Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
-from pymc_discrete.steps.discrete import INTEGRATED, DiscreteStep
+from pymc_discrete.steps.discrete import DiscreteStep, draw
 from pymc_discrete.steps.possible_start import possible_start
 from pymc_discrete.steps.standing import Leaving, leaving
 from pymc_discrete.steps.start import check_start, check_support, dispersed, solved
+from pymc_discrete.steps.statistic import Statistic
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.identity import key_of_object
@@ -48,14 +48,7 @@ class DiscreteBlock(Block):
         self.space, self.pieces = target.space, points.pieces(target.space)
         self.numbers, self.settings = self.density.numbers, {TUNE: np.asarray(tune)}
         self.tuner = step.tuner_for(target)
-        accept, accepted, n_moved = step.summary
-        self.stats = {
-            accept: Statistic(float, MEAN),
-            accepted: Statistic(float, MEAN),
-            n_moved: Statistic(int),
-            "lp": Statistic(float),
-            **dict.fromkeys(step.reported, Statistic(float)),
-        }
+        self.stats = {**step.statistics, "lp": Statistic(float)}
 
     @property
     def key(self) -> Hashable:
@@ -111,33 +104,22 @@ class DiscreteBlock(Block):
         return target.total(x)
 
     def draw(self, key, t, point: dict[str, Any], state: Learned):
-        x, uncentred = self.split(point)
-        # a sweep draws from conditionals and compares no log densities, so it needs no centring
-        centred = floats_are_32_bit() and self.kernel.sweeper is None
-        target = uncentred.centred(x) if centred else uncentred
+        x, target = self.split(point)
         tuning = t < point[TUNE]
         params = self.tuner.tuned(state, tuning, jnp)
-        new, info = loop(
-            self.kernel, key, self.kernel.init(x, target), target, params, self._transitions(state)
-        )
-        n_changed = (new.x != x).sum()
+        new = draw(self.kernel, key, x, target, params, self._transitions(state))
 
         def learn(state: Learned) -> Learned:
-            n_moves = info.n_moves.astype(float)
-            return self.tuner.update(state, new.x, info.accept, n_moves, n_changed, point[TUNE], jnp)
+            accept, n_changed = new.statistics["accept"], new.statistics["discrete_n_moved"]
+            n_moves = new.n_moves.astype(float)
+            return self.tuner.update(state, new.x, accept, n_moves, n_changed, point[TUNE], jnp)
 
         state = jax.lax.cond(tuning, learn, lambda state: state, state)
-        stats = {
-            **dict(zip(self.step.summary, (info.accept, info.accepted, n_changed), strict=True)),
-            "lp": (uncentred.logdensity(new.x) if centred else new.logdensity) + uncentred.context.untouched,
-            **{stat: params[name] for stat, name in self.step.reported.items()},
-        }
-        values, logdensity = self.density.draw_integrated(
-            jax.random.fold_in(key, INTEGRATED), new.x, uncentred.context
-        )
-        stats["lp"] = stats["lp"] + logdensity
+        step = self.step
+        stats = {step.renamed.get(name, name): value for name, value in new.statistics.items()}
+        stats |= {stat: params[name] for stat, name in step.method.reported.items()}
         joined = self.join(new.x, point)
-        joined.update({name: value.astype(point[name].dtype) for name, value in values.items()})
+        joined.update({name: value.astype(point[name].dtype) for name, value in new.integrated.items()})
         return joined, state, stats
 
     @property

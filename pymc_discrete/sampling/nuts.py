@@ -10,10 +10,11 @@ import pymc as pm
 from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
 from pymc_discrete.sampling import mass_matrix
-from pymc_discrete.sampling.block import ANY, MEAN, SUM, TUNE, Block, GradientNotFinite, Statistic
+from pymc_discrete.sampling.block import TUNE, Block, GradientNotFinite
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.not_finite import terms_at
+from pymc_discrete.steps.statistic import ANY, MEAN, SUM, Statistic
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.names import shown, untransformed

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.sampling.block import MEAN, TUNE, Block, Statistic
+from pymc_discrete.sampling.block import TUNE, Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
 from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
+from pymc_discrete.steps.statistic import MEAN, Statistic
 from pymc_discrete.targets.float32 import floats_are_32_bit
 
 

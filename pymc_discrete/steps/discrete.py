@@ -1,10 +1,11 @@
-"""One PyMC step for every kernel of discrete variables."""
+"""One PyMC step for every method for discrete variables."""
 
 import functools
 import logging
+import warnings
 from collections.abc import Callable
-from dataclasses import field
-from typing import Any, ClassVar, cast
+from dataclasses import field, fields
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.checks import check_auto_or_count, check_choice
 from pymc_discrete.kernels import Kernel, adaptation, loop
+from pymc_discrete.kernels.method import Method
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
@@ -31,9 +33,11 @@ from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.steps.shared import leave, take, untouched, without_local
 from pymc_discrete.steps.standing import FEWEST
 from pymc_discrete.steps.start import STARTS, check_start, dispersed, solved
+from pymc_discrete.steps.statistic import MEAN, Statistic, as_pymc_declares
 from pymc_discrete.steps.watch import Watch
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.density import ModelDensity
+from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.from_model import coefficients_of, target_of
 from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
 from pymc_discrete.targets.jax_settings import jitted
@@ -52,6 +56,7 @@ TRANSITION = 2.0  # overhead of a computation besides its counted operations, in
 
 @dataclass_state
 class DiscreteStepState(StepMethodState):
+    asked_method: str = field(metadata={"frozen": True})
     asked_transitions: int | str = field(metadata={"frozen": True})
     start: str = field(metadata={"frozen": True})
     tune: bool
@@ -62,50 +67,133 @@ class DiscreteStepState(StepMethodState):
     transitions: int
 
 
-class DiscreteStep(JaxStep):
-    """A PyMC step that runs a kernel of `pymc_discrete` on a block of discrete variables.
+class Drawn(NamedTuple):
+    """What a draw of a block makes.
 
-    A subclass defines `name`, its options and `_make_kernel`, and in `reported` the parameters that become
-    sampler statistics.
+    Attributes
+    ----------
+    x : (d,) int, the new sites
+    integrated : {name: value} of the continuous variables that are integrated out while the sites move
+    statistics : {name: value} of `STATISTICS`, and "lp", the log density of the whole model there, in nats
+    n_moves : () float, mean number of moves in a proposal
+    """
+
+    x: Any
+    integrated: dict[str, Any]
+    statistics: dict[str, Any]
+    n_moves: Any
+
+
+STATISTICS = {
+    "accept": Statistic(float, MEAN),
+    "accepted": Statistic(float, MEAN),
+    "discrete_n_moved": Statistic(int),
+}
+
+
+def draw(kernel: Kernel, key: Array, x: Array, target: Target, params: Any, transitions: Any) -> Drawn:
+    """A draw of a block, as both `pm.sample` and `pmd.sample` make it: some transitions of its kernel.
 
     Parameters
     ----------
-    differences, transitions, support, window, start, integrate
-        As in `GibbsWithGradients`.
-    **options
-        As in `JaxStep`.
+    x : (d,) int, the sites before it
+    target : with the values of all other variables as its context
+    params : of the kernel
+    """
+    # a sweep draws from conditionals and compares no log densities, so it needs no centring
+    centred = floats_are_32_bit() and kernel.sweeper is None
+    near = target.centred(x) if centred else target
+    new, info = loop(kernel, key, kernel.init(x, near), near, params, transitions)
+    integrated, of_them = cast(ModelDensity, target.density).draw_integrated(
+        jax.random.fold_in(key, INTEGRATED), new.x, target.context
+    )
+    of_sites = (target.logdensity(new.x) if centred else new.logdensity) + target.context.untouched
+    statistics = {
+        "accept": info.accept,
+        "accepted": info.accepted,
+        "discrete_n_moved": (new.x != x).sum(),
+        "lp": of_sites + of_them,
+    }
+    return Drawn(new.x, integrated, statistics, info.n_moves)
+
+
+class DiscreteStep(JaxStep):
+    """A PyMC step that runs a method of `pymc_discrete` on a block of discrete variables.
+
+    `methods.step_of` makes a class of every `Method`.
+
+    Parameters
+    ----------
+    vars : RV, name or value variable, or a list of them, optional
+        What to sample; by default every discrete free variable and, in `pm.sample`, those continuous ones
+        that PyMC would give to NUTS: one program then makes the draws of the whole model ahead.
+    differences : {"auto", "exact", "gradient"}
+        Where the local differences come from; see `target_from_model`.
+    transitions : "auto" or int
+        Transitions per draw; by default at least one pass over the sites. A draw makes one transition more
+        with probability 1/2, because an even number of flips never changes the parity on a flat target.
+    support : {name: (lower, upper)}, optional
+        Inclusive bounds of variables whose distribution does not determine them.
+    window : "auto", "geometric", int or {name: one of these}
+        Neighbours of integers without bounds, or with more than 256 values where evaluating all of them is
+        too expensive.
+    start : {"point", "dispersed"}
+        Where a chain starts: at PyMC's initial point (the same for every chain of a mixed model), or at a
+        random state of positive density.
+    integrate : None, "auto", or a list of variables or names
+        Continuous variables in which, given all else, the log density is a quadratic form, such as the
+        coefficients of a regression with Normal priors and errors. They are integrated out while the discrete
+        variables move, and drawn at the end of each draw. "auto" takes all of them that share a term with the
+        block. In `sample`, NUTS moves the other continuous variables with them integrated out, too.
+    target_accept : float, default 0.8
+        Acceptance that the step size of NUTS is tuned to, where the step moves continuous variables.
+    nuts : dict, optional
+        "max_treedepth" (10) and "dense" ("auto") of that NUTS, as in `sample`, which takes both itself.
+    model, blocked, rng, initial_point, compile_kwargs
+        As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
     Attributes
     ----------
     target : Target
     kernel : Kernel
     params : {name: value}, the kernel's parameters in use
-    learned : Learned, what tuning has learned of the chain
     transitions : int, transitions per draw
-    integrated : names of the continuous variables that are integrated out, and drawn at the end of each draw
-    reported : {name of a sampler statistic: name of the parameter that it shows}
-    with_numbers : whether data and constants of the model may be inputs of the density
-    shared : whether another step may move the same variables; that one then moves them out of bad starts, and
-        says where they stand still
-    summary : names of the sampler statistics of the acceptance, of the share accepted, and of the sites moved
+
+    Raises
+    ------
+    ValueError
+        For variables or options that this step cannot take. The message gives the reason and the remedy.
+
+    Notes
+    -----
+    Sampler statistics: `accept` (mean acceptance probability over a draw's transitions), `accepted`
+    (share accepted), `discrete_n_moved` (sites that ended the draw at another value), `lp`.
     """
 
+    # method_class: the class of the method, of which `method` is the one with this step's options
+    # renamed: {name of a sampler statistic in `STATISTICS`: the name that it has here instead}
+    # shared: whether another step may move the same variables; that one then moves them out of bad starts,
+    #     and says where they stand still
+    # learned: a `Learned`, what tuning has learned of the chain
+    # integrated: names of the continuous variables that are integrated out
     name = "discrete_step"
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
-        "accept": (np.float64, []),
-        "accepted": (np.float64, []),
-        "discrete_n_moved": (np.int64, []),
-        "model_logp": (np.float64, []),
-    }
+    method_class: ClassVar[type[Method] | None] = None
+    renamed: ClassVar[dict[str, str]] = {}
+    statistics: ClassVar[dict[str, Statistic]] = STATISTICS
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS)
     _state_class: type = DiscreteStepState
-    reported: ClassVar[dict[str, str]] = {}
-    with_numbers: ClassVar[bool] = True
     shared: ClassVar[bool] = False
-    summary: ClassVar[tuple[str, str, str]] = ("accept", "accepted", "discrete_n_moved")
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
         "accept": ("Accept", "0.2f", 0.0),
         "discrete_n_moved": ("Moved", "", 0),
     }
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        if cls.method_class is not None:
+            of_method = dict.fromkeys(cls.method_class.reported, Statistic(float))
+            cls.statistics = {cls.renamed.get(n, n): s for n, s in STATISTICS.items()} | of_method
+            cls.stats_dtypes_shapes = as_pymc_declares(cls.statistics)
 
     def __init__(
         self,
@@ -122,10 +210,20 @@ class DiscreteStep(JaxStep):
         _target: Target | None = None,
         **options: Any,
     ):
+        if self.method_class is None:
+            raise TypeError(f"{type(self).__name__} has no method; use one of the steps of pymc_discrete.")
+        of_method = [f.name for f in fields(self.method_class) if f.init and f.name in options]
+        self.method = self.method_class(**{name: options.pop(name) for name in of_method})
+        self.asked_method = repr(self.method)
+        asked = self.method.options_of_step({"differences": differences, "integrate": integrate})
         super().__init__(vars, **options)
         of_nuts = OfNuts.of_step(target_accept, nuts)
-        self._target_options = {"differences": differences, "support": support, "window": window}
-        self.integrated = self.also_moved(self.model, self._names, {"integrate": integrate})
+        self._target_options = {
+            "differences": asked["differences"],
+            "support": support,
+            "window": window,
+        }
+        self.integrated = self.also_moved(self.model, self._names, {"integrate": asked["integrate"]})
         if self.integrated:
             self._target_options["integrate"] = list(self.integrated)
             values = {v.name: v for v in self.model.value_vars}
@@ -133,7 +231,6 @@ class DiscreteStep(JaxStep):
         check_auto_or_count("transitions", transitions, "transitions per draw")
         check_choice("start", start, STARTS)
         self.asked_transitions, self.start = transitions, start
-        _ = self.kernel  # raises for wrong options before the model is analysed
         if _target is not None:
             self.target = _target
         self.check_density()
@@ -155,30 +252,40 @@ class DiscreteStep(JaxStep):
                 "target_accept= to pm.sample, whose NUTS moves the others."
             )
         self._reset()
+        if self.method.bias is not None:
+            warnings.warn(self.method.bias, UserWarning, stacklevel=2)
+
+    @classmethod
+    def option_names(cls) -> list[str]:
+        of_method = [f.name for f in fields(cls.method_class) if f.init] if cls.method_class else []
+        return [*of_method, *super().option_names()]
+
+    def options(self) -> dict[str, Any]:
+        of_step = {"transitions": self.asked_transitions, "start": self.start}
+        return {**self._target_options, **of_step, **self.method.options()}
 
     @classmethod
     def also_moved(cls, model: pm.Model, names: list[str], options: dict[str, Any]) -> tuple[str, ...]:
         return coefficients_of(model, options.get("integrate"), names)
 
     # ------------------------------------------------------------ built on first use, without starting JAX
-    def _make_kernel(self) -> tuple[Kernel, dict[str, Any]]:
-        """The kernel and its parameters before tuning."""
-        raise TypeError(f"{type(self).__name__} has no kernel; use one of the steps of pymc_discrete.")
-
     @functools.cached_property
     def _kernel_and_params(self) -> tuple[Kernel, dict[str, Any]]:
-        return self._make_kernel()
+        return self.method.kernel()
 
     @property
     def kernel(self) -> Kernel:
         return self._kernel_and_params[0]
+
+    def check_density(self) -> None:
+        self.method.check(self.target)
 
     def fresh_target(self) -> Target:
         """A new target of the block, which shares no compiled functions or contexts with any other."""
         point = self._initial_point
         point = None if point is None else {k: np.array(v) for k, v in point.items()}
         try:
-            options = {**self._target_options, "with_numbers": self.with_numbers, "constrained": True}
+            options = {**self._target_options, "with_numbers": self.method.with_numbers, "constrained": True}
             options["equations"] = self.equations
             return target_of(self.model, self._names, initial_point=point, **options)
         except NotImplementedError as e:
@@ -207,30 +314,26 @@ class DiscreteStep(JaxStep):
 
     @functools.cached_property
     def _draw(self) -> Callable[..., Any]:
-        """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, summary, values).
+        """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, numbers, values).
 
-        The values are those of the variables that are integrated out.
+        The numbers are those of `Drawn.statistics`, in its order, and `Drawn.n_moves`; the values
+        `Drawn.integrated`.
         """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
     def _make_draw(self) -> Callable[..., Any]:
         density, kernel = self.density, self.kernel
 
-        def draw(
+        def drawn(
             seed: Array, x: Array, others: Any, params: Any, transitions: Array
         ) -> tuple[Array, Array, Any]:
             target = Target(density).with_inputs(others)
-            key = key_of_words(seed)
-            state, info = loop(kernel, key, kernel.init(x, target), target, params, transitions)
-            values, logdensity = density.draw_integrated(
-                jax.random.fold_in(key, INTEGRATED), state.x, target.context
-            )
-            total = state.logdensity + target.context.untouched + logdensity
-            n_changed = jnp.sum(state.x != x)
-            summary = jnp.stack([total, info.accept, info.accepted, n_changed, info.n_moves])
-            return state.x, summary.astype(jnp.result_type(float)), values
+            new = draw(kernel, key_of_words(seed), x, target, params, transitions)
+            # one array for the host
+            numbers = jnp.stack([*new.statistics.values(), new.n_moves])
+            return new.x, numbers.astype(jnp.result_type(float)), new.integrated
 
-        return announcing(jitted(draw), self.named())
+        return announcing(jitted(drawn), self.named())
 
     @functools.cached_property
     def _settle(self) -> Callable[..., Any]:
@@ -258,26 +361,13 @@ class DiscreteStep(JaxStep):
 
     def _auto_transitions(self, n_moves: float) -> int:
         """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
-        microseconds = TRANSITION * self._rounds + self._cost() / OPERATIONS
+        operations = self.method.operations(self.density)
+        microseconds = TRANSITION * self.method.rounds(self.target) + operations / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
-
-    def _cost(self) -> float:
-        """Number of operations of a transition, as counted from the graph."""
-        return self.density.cost(self._moves_one_site)
-
-    @property
-    def _moves_one_site(self) -> bool:
-        """Whether a transition changes one site only."""
-        return False
-
-    @property
-    def _rounds(self) -> int:
-        """Number of computations in a transition that run one after another."""
-        return 1
 
     def expected_moves(self) -> float:
         """Mean number of moves in a proposal, as expected before the first draw."""
-        return 1.0
+        return self.method.expected_moves(self.target.space, self.tuner.params)
 
     def _adapt(self, x: np.ndarray, accept: float, n_moves: float, n_changed: float) -> None:
         """Learn from a tuning draw that ended at x (d,)."""
@@ -312,6 +402,9 @@ class DiscreteStep(JaxStep):
 
     def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
         name, tuned, measured = type(self).__name__, self.tuner.name, learned.adaptation
+        own = self.method.complaint(measured.accept, shown(self._names))
+        if own is not None:
+            return [own] if own and tune_draws >= 100 else []
         remedies, complaints = Remedies(self.model, dict.fromkeys(self._names, self.described())), []
         if tune_draws >= 100 and measured.accept < adaptation.STILL:
             why = remedies.of_rejected_moves(self._names, self.density.exact)
@@ -361,25 +454,28 @@ class DiscreteStep(JaxStep):
             x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck and not self.shared:
             x = np.asarray(self._settle(self._seed(), x, others))
-        y, summary, values = self._draw(self._seed(), x, others, self.params, self.transitions)
-        y, (logp, accept, accepted, n_changed, n_moves) = np.asarray(y), np.asarray(summary).tolist()
+        y, numbers, integrated = self._draw(self._seed(), x, others, self.params, self.transitions)
+        y, (*of_draw, logp, n_moves) = np.asarray(y), np.asarray(numbers).tolist()
+        statistics = {
+            name: s.type(value) for (name, s), value in zip(STATISTICS.items(), of_draw, strict=True)
+        }
         if not self.shared and (self._last is not None or (first and self.tune_draws + self.draws > 0)):
             self._last = y  # of a chain that was announced: else anybody may step from anywhere
         logp += self.density.untouched.on_host(others)
         new = dict(point)
-        for name, part in [*space.unravel(y).items(), *values.items()]:
+        for name, part in [*space.unravel(y).items(), *integrated.items()]:
             new[name] = np.asarray(part, point[name].dtype)
         if logp < np.inf and space.windowed.any() and not width_of_models():
             for m in space.members:
                 check_in_32_bits(m.name, new[m.name])
-        stats: dict[str, Any] = dict(zip(self.summary, (accept, accepted, int(n_changed)), strict=True))
-        stats.update({stat: self.params[name] for stat, name in self.reported.items()})
+        stats = {self.renamed.get(name, name): value for name, value in statistics.items()}
+        stats |= {stat: self.params[name] for stat, name in self.method.reported.items()}
         if self.shared:
             leave({name: new[name] for name in self._names})
         else:
             take(self._names)
         if self.tune:
-            self._adapt(y, accept, n_moves, n_changed)
+            self._adapt(y, statistics["accept"], n_moves, statistics["discrete_n_moved"])
         elif self.draws >= FEWEST and not self.shared:
             self._note(y, new)
         return new, logp, stats
@@ -395,7 +491,7 @@ class DiscreteStep(JaxStep):
     @property
     def joint(self) -> bool:
         """Whether all sites are drawn from their joint conditional, given the variables outside the block."""
-        return False
+        return self.method.joint(self.target)
 
     @property
     def complete(self) -> bool:

@@ -10,10 +10,8 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 
 from pymc_discrete.collapse.at_once import sums_at_once
-from pymc_discrete.steps.block_gibbs import BlockGibbs
 from pymc_discrete.steps.discrete import DiscreteStep
-from pymc_discrete.steps.discrete_langevin import DiscreteLangevin
-from pymc_discrete.steps.tree_gibbs import TreeGibbs
+from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, TreeGibbs
 from pymc_discrete.steps.without_jax import no_jax_version, variables_without_jax
 from pymc_discrete.targets.blocks import block_of
 from pymc_discrete.targets.density import ModelDensity

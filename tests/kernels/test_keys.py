@@ -11,6 +11,7 @@ import pymc_discrete as pmd
 from pymc_discrete import learning
 from pymc_discrete.kernels import block_gibbs, gibbs_with_gradients
 from tests.tools.keys import collected
+from tests.tools.methods import others
 from tests.tools.running import QUIET
 
 DRAWS = 6
@@ -81,13 +82,15 @@ STEPS = {
     "pmp": (spins, pmd.PerturbAndMaxProduct, {"n_sweeps": 3}),
     "slice": (continuous, pmd.ReparameterizedSlice, {"sweeps": 2}),
 }
+OTHERS = {name: (sites, step, {}) for name, step in others(*(kind for _, kind, _ in STEPS.values())).items()}
+STEPS |= OTHERS
 
 
 @pytest.mark.filterwarnings(
     "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
 )
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.by_default("pafs", "tree gibbs", "slice", "a scan", "dmala")
+@pytest.mark.by_default("pafs", "tree gibbs", "slice", "a scan", "dmala", *OTHERS)
 def test_steps(name):
     build, kind, options = STEPS[name]
     with pm.Model() as model:

@@ -16,6 +16,7 @@ from pymc_discrete.flows.block import space_of
 from pymc_discrete.flows.model import FlowModel
 from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.steps.start import ATTEMPTS, dispersed
+from tests.tools.methods import others
 from tests.tools.running import equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
 
 
@@ -38,6 +39,8 @@ STEPS = {
     "auto": pmd.AutoStep,
     "flow": flow_step,
 }
+OTHERS = others(*STEPS.values(), pmd.PerturbAndMaxProduct)
+STEPS |= OTHERS
 TUNED = {
     "gwg": "n_flips",
     "pafs": "path_length",
@@ -84,7 +87,7 @@ def step(kind, discrete):
     return STEPS[kind](model=discrete)
 
 
-@pytest.mark.by_default("gwg", "auto", "flow")
+@pytest.mark.by_default("gwg", "auto", "flow", *OTHERS)
 def test_draws_and_statistics(kind, step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=5, draws=5)
     before = discrete.initial_point()
@@ -93,11 +96,11 @@ def test_draws_and_statistics(kind, step, discrete):
         assert list(point) == list(before)
         assert all(point[k].dtype == before[k].dtype and point[k].shape == before[k].shape for k in before)
         assert stats.keys() == step.stats_dtypes_shapes.keys()
-        assert 0 <= stats[step.summary[0]] <= 1
+        assert 0 <= stats[step.renamed.get("accept", "accept")] <= 1
     assert all(np.array_equal(kept[k], before[k]) for k in kept)
 
 
-@pytest.mark.by_default("gwg", "auto", "flow")
+@pytest.mark.by_default("gwg", "auto", "flow", *OTHERS)
 def test_setup_chain_starts_anew(step, discrete):
     def chain(seed, tune):
         step.setup_chain(np.random.default_rng(seed), tune=tune, draws=5)
@@ -110,7 +113,7 @@ def test_setup_chain_starts_anew(step, discrete):
     assert equal_walks(first, chain(0, 10))
 
 
-@pytest.mark.by_default("gwg", "auto", "flow")
+@pytest.mark.by_default("gwg", "auto", "flow", *OTHERS)
 def test_saved_and_sent(step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=20, draws=5)
     point = walk(step, discrete.initial_point(), 8)[-1][0]
@@ -152,7 +155,7 @@ def test_beside_nuts(kind, mixed):
     np.testing.assert_allclose(lp_of(idata), logp_of(mixed, idata), rtol=1e-10) if lp_of(
         idata
     ).any() else None
-    assert step.summary[0] in idata["sample_stats"]
+    assert step.renamed.get("accept", "accept") in idata["sample_stats"]
     assert same_draws(idata, sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30))
 
 

@@ -1,11 +1,15 @@
-"""The tree Gibbs step."""
+"""Tree Gibbs, which also draws at once what can be summed out."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pymc_discrete.collapse.at_once import sums_at_once
+from pymc_discrete.kernels.block_gibbs import BlockGibbs
 from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.tree_gibbs import tree_gibbs
-from pymc_discrete.steps.block_gibbs import BlockGibbs
 
 
+@dataclass(frozen=True)
 class TreeGibbs(BlockGibbs):
     """Tree Gibbs for discrete variables: exact joint draws of trees inside the model.
 
@@ -20,18 +24,8 @@ class TreeGibbs(BlockGibbs):
 
     Parameters
     ----------
-    vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is not a constrained vector.
-    differences, transitions, support, window, start, integrate, target_accept, nuts
+    differences : {"auto", "exact"}
         As in `BlockGibbs`.
-    model, blocked, rng, initial_point, compile_kwargs
-        As in `BlockGibbs`.
-
-    Raises
-    ------
-    ValueError
-        Where a conditional is not exact, and for variables or options that this step cannot take. The message
-        gives the reason and the remedy.
 
     Notes
     -----
@@ -39,40 +33,28 @@ class TreeGibbs(BlockGibbs):
     forest is deep: 1000 for a chain of 1000 sites, whose root is its middle. With many chains at once this
     latency matters less.
 
-    Sampler statistics: those of `BlockGibbs`.
-
     References
     ----------
     Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
     state space models. Lauritzen and Spiegelhalter 1988, Local computations with probabilities on graphical
     structures and their application to expert systems.
-
-    Examples
-    --------
-    >>> with pm.Model():
-    ...     z = pm.Bernoulli("z", 0.3, shape=10)
-    ...     pm.Potential("chain", 2.0 * pt.eq(z[1:], z[:-1]).sum())
-    ...     idata = pm.sample(step=pmd.TreeGibbs())  # doctest: +SKIP
     """
 
-    name = "tree_gibbs"
-    constrained = False
-    equations = False
+    constrained: ClassVar[bool] = False
+    equations: ClassVar[bool] = False
 
-    def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
+    def kernel(self) -> tuple[Kernel, dict[str, Any]]:
         return tree_gibbs(sums_at_once)
 
-    @property
-    def joint(self) -> bool:
-        return sums_at_once(self.density) is not None or (self.target.tree and not self.target.scanned)
+    def joint(self, target: Any) -> bool:
+        return sums_at_once(target.density) is not None or (target.tree and not target.scanned)
 
-    def _cost(self) -> float:
-        sums = sums_at_once(self.density)
-        return super()._cost() if sums is None else float(sums.entries)
+    def operations(self, density: Any) -> float:
+        sums = sums_at_once(density)
+        return super().operations(density) if sums is None else float(sums.entries)
 
-    @property
-    def _rounds(self) -> int:
-        sums = sums_at_once(self.density)
+    def rounds(self, target: Any) -> int:
+        sums = sums_at_once(target.density)
         if sums is not None:
             return 2 * len(sums.elimination.order.stages)
-        return super()._rounds + 2 * sum(len(forest.node) for forest in self.target.forests[0])
+        return super().rounds(target) + 2 * sum(len(forest.node) for forest in target.forests[0])

@@ -1,30 +1,25 @@
-"""The perturb-and-max-product step."""
+"""Perturb-and-max-product as a kernel for targets that are factor graphs. Its draws are biased."""
 
-import warnings
-from dataclasses import field
+import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from pymc.step_methods.state import dataclass_state
+import jax.numpy as jnp
 
 from pymc_discrete.factor_graphs.compatible import check
-from pymc_discrete.factor_graphs.kernel import perturb_and_max_product
+from pymc_discrete.factor_graphs.from_model import Extraction
 from pymc_discrete.factor_graphs.max_product import check_sweeps
-from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.kernels.tuning import Learned
-from pymc_discrete.steps.discrete import DiscreteStep, DiscreteStepState
-from pymc_discrete.targets.names import shown
+from pymc_discrete.factor_graphs.perturb_and_map import pmp
+from pymc_discrete.kernels.kernel import Info, Kernel
+from pymc_discrete.kernels.method import Method, kernel_function
+from pymc_discrete.kernels.sweeps import sweep_kernel
+from pymc_discrete.targets.space import Space
 
 POSSIBLE = 0.9  # if a smaller share of draws ends at a possible configuration, the user is warned
 
 
-@dataclass_state
-class PerturbAndMaxProductState(DiscreteStepState):
-    n_sweeps: int = field(metadata={"frozen": True})
-    damping: float = field(metadata={"frozen": True})
-
-
-class PerturbAndMaxProduct(DiscreteStep):
+@dataclass(frozen=True)
+class PerturbAndMaxProduct(Method):
     """Perturb-and-max-product (PMP): approximate, nearly independent draws of a discrete factor graph.
 
     A draw adds Gumbel noise to the log probability of every value of every site, and searches for the most
@@ -34,8 +29,6 @@ class PerturbAndMaxProduct(DiscreteStep):
 
     Parameters
     ----------
-    vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that is not a constrained vector.
     n_sweeps : int, default 200
         Number of updates of all messages in a draw.
     damping : float in [0, 1), default 0.5
@@ -44,8 +37,6 @@ class PerturbAndMaxProduct(DiscreteStep):
         One by default, since a draw does not depend on the previous one.
     differences : {"exact", "auto"}
         Both have the same effect: the factors are the model's own terms.
-    support, window, start, model, blocked, rng, initial_point, compile_kwargs
-        As in `BlockGibbs`.
 
     Raises
     ------
@@ -63,8 +54,8 @@ class PerturbAndMaxProduct(DiscreteStep):
     Exact where no two sites interact. Elsewhere the bias does not fall with `n_sweeps` or with the
     number of draws.
 
-    Sampler statistics: `accepted` (0 where max-product ended at a configuration that the model excludes: the
-    draw is the one before), `discrete_n_moved`, `lp`, and `discrete_approximate`, 1.
+    Where max-product ends at a configuration that the model excludes, the draw is the one before, and
+    `accept` and `accepted` are 0. A sampler statistic of its own: `discrete_approximate`, 1.
 
     References
     ----------
@@ -79,17 +70,15 @@ class PerturbAndMaxProduct(DiscreteStep):
     ...     idata = pm.sample(step=pmd.PerturbAndMaxProduct())  # doctest: +SKIP
     """
 
-    name = "perturb_and_max_product"
-    with_numbers = False  # its factor graph is made once, of constant tables where the model has them
-    _state_class = PerturbAndMaxProductState
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
-        **DiscreteStep.stats_dtypes_shapes,
-        "discrete_approximate": (np.float64, []),
-    }
     reported: ClassVar[dict[str, str]] = {"discrete_approximate": "approximate"}
+    with_numbers: ClassVar[bool] = False  # its factor graph is made once, of the model's constant tables
+    n_sweeps: int = 200
+    damping: float = 0.5
 
-    def __init__(self, vars: Any = None, *, n_sweeps: int = 200, damping: float = 0.5, **options: Any):
-        check_sweeps(n_sweeps, damping)
+    def __post_init__(self) -> None:
+        check_sweeps(self.n_sweeps, self.damping)
+
+    def options_of_step(self, options: dict[str, Any]) -> dict[str, Any]:
         if options.get("differences") == "gradient":
             raise ValueError(
                 "PerturbAndMaxProduct takes the model's own terms, and no gradient. Leave differences out."
@@ -99,34 +88,49 @@ class PerturbAndMaxProduct(DiscreteStep):
                 "PerturbAndMaxProduct needs a factor graph, and an integral joins all sites. Leave out "
                 "integrate=, or use pmd.BlockGibbs."
             )
-        options["differences"] = "exact"
-        self.n_sweeps, self.damping = n_sweeps, damping
-        super().__init__(vars, **options)
-        warnings.warn(
+        return {**options, "differences": "exact"}
+
+    @property
+    def bias(self) -> str:
+        return (
             "PerturbAndMaxProduct is approximate: its draws are biased, by an amount that more sweeps or "
-            "draws do not lessen. Use pmd.AutoStep() for draws of the posterior.",
-            UserWarning,
-            stacklevel=2,
+            "draws do not lessen. Use pmd.AutoStep() for draws of the posterior."
         )
 
-    def check_density(self) -> None:
-        check(self.density)
+    def check(self, target: Any) -> None:
+        check(target.density)
 
-    def _make_kernel(self) -> tuple[Kernel, dict[str, float]]:
-        return perturb_and_max_product(self.n_sweeps, self.damping)
+    def expected_moves(self, space: Space, params: dict[str, Any]) -> float:
+        return float(space.d)
 
-    def expected_moves(self) -> float:
-        return float(self.target.space.d)
+    def operations(self, density: Any) -> float:
+        return math.inf  # a second transition in a draw would be for nothing
 
-    def _auto_transitions(self, n_moves: float) -> int:
-        return 1
+    def complaint(self, accept: float, variables: str) -> str:
+        if accept >= POSSIBLE:
+            return ""
+        return (
+            f"PerturbAndMaxProduct: {1 - accept:.0%} of the draws of {variables} were configurations that "
+            "the model excludes, and were left out. Raise n_sweeps, or replace hard constraints by large "
+            "penalties."
+        )
 
-    def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
-        share = learned.adaptation.accept
-        if tune_draws < 100 or share >= POSSIBLE:
-            return []
-        return [
-            f"PerturbAndMaxProduct: {1 - share:.0%} of the draws of {shown(self._names)} were "
-            "configurations that the model excludes, and were left out. Raise n_sweeps, or replace hard "
-            "constraints by large penalties."
-        ]
+    def kernel(self) -> tuple[Kernel, dict[str, Any]]:
+        n_sweeps, damping = self.n_sweeps, self.damping
+
+        def sweeper(target):
+            graph = Extraction.of(target.density).graph(target)
+
+            def sweep(key, x, params):
+                y = pmp(key, graph, n_sweeps=n_sweeps, damping=damping).x
+                possible = graph.logdensity(y) > -jnp.inf
+                accepted = possible + 0.0
+                info = Info(accept=accepted, accepted=accepted, n_moves=jnp.asarray(target.space.d))
+                return jnp.where(possible, y, x).astype(x.dtype), info
+
+            return sweep
+
+        return sweep_kernel(sweeper), {"approximate": 1.0}
+
+
+perturb_and_max_product = kernel_function(PerturbAndMaxProduct)

@@ -1,0 +1,52 @@
+"""Add new methods to the lists of their names: the stub of the package, and docs/methods/index.md.
+
+python docs/method_lists.py  # adds what is missing
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pymc_discrete.kernels.method import sections, snake_case
+from pymc_discrete.steps import methods
+
+FOLDER = Path(__file__).parent
+STUB, PAGE = FOLDER.parent / "pymc_discrete" / "__init__.pyi", FOLDER / "methods" / "index.md"
+BEFORE = "| [`CollapsedNUTS()`]"  # the row of the table that new methods come before
+
+
+def missing(page: Path) -> list[str]:
+    """Names of methods that a list lacks."""
+    text = page.read_text()
+    return [name for name in methods.names_of_methods() if name not in text]
+
+
+def in_stub(names: Iterable[str]) -> str:
+    """The stub with some more names."""
+    text = STUB.read_text()
+    head, rest = text.split("from .steps.methods import (\n")
+    listed, rest = rest.split(")\n", 1)
+    imported = sorted({*listed.splitlines(), *(f"    {name}," for name in names)})
+    before, public = rest.split("__all__ = [\n")
+    exported = sorted({*public.split("]\n")[0].splitlines(), *(f'    "{name}",' for name in names)})
+    lines = "\n".join(imported), "\n".join(exported)
+    return f"{head}from .steps.methods import (\n{lines[0]}\n)\n{before}__all__ = [\n{lines[1]}\n]\n"
+
+
+def in_table(names: Iterable[str]) -> str:
+    """The page with a row for each of some more methods: its first sentence, and its first reference."""
+    rows = ""
+    for name in names:
+        parts = sections(methods.method_named(name))
+        sentence = parts[""].split("\n\n")[0].replace("\n", " ").rstrip(".")
+        source = parts.get("References", "").split(", ")[0].split("\n")[0]
+        rows += f"| [`{name}()`]({snake_case(name)}.md) | {sentence} | {source} |\n"
+    return PAGE.read_text().replace(BEFORE, rows + BEFORE)
+
+
+def main() -> None:
+    STUB.write_text(in_stub(missing(STUB)))
+    PAGE.write_text(in_table(missing(PAGE)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What a method for discrete sites is: its options, what it asks of a model, and the kernel that it makes.
+
+A method is a class in a file of its own. `steps/methods.py` makes the step of the same name of it, for
+`pm.sample` and `pmd.sample`, and `kernel_function` the function of JAX alone.
+"""
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from pymc_discrete.kernels.kernel import Kernel
+
+# the sections of a docstring, in the order of numpydoc
+SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "Warns", "Notes", "References", "Examples")
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A method for discrete sites, with its options.
+
+    A subclass is a frozen dataclass of the name of the public step. Its fields are the options, of which
+    `__post_init__` refuses wrong ones and the docstring says what they are, under "Parameters".
+
+    Attributes
+    ----------
+    reported : {name of a sampler statistic: name of the kernel's parameter that it shows}
+    constrained : whether it moves vectors whose elements cannot change alone
+    equations : whether it moves variables along linear equations that the log density needs to hold
+    with_numbers : whether data and constants of the model may be inputs of the density
+    """
+
+    reported: ClassVar[dict[str, str]] = {}
+    constrained: ClassVar[bool] = False
+    equations: ClassVar[bool] = False
+    with_numbers: ClassVar[bool] = True
+
+    @abstractmethod
+    def kernel(self) -> tuple[Kernel, dict[str, Any]]:
+        """The kernel, and its parameters before tuning."""
+
+    def options(self) -> dict[str, Any]:
+        """{name: value} of what decides how it moves."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def check(self, target: Any) -> None:  # noqa: B027
+        """Refuse a target that it cannot sample, or say what of it is not sampled.
+
+        Raises
+        ------
+        ValueError
+            With the variable, the reason and the remedy.
+        """
+
+    def options_of_step(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of its step (`differences`, `transitions`, ...) as the method needs them.
+
+        Raises
+        ------
+        ValueError
+            For one that does not go with the method.
+        """
+        return options
+
+    @property
+    def bias(self) -> str | None:
+        """Where the draws are biased: a warning that says so and names the remedy."""
+        return None
+
+    # ------------------------------------------------------------ what a draw costs
+    @property
+    def moves_one_site(self) -> bool:
+        """Whether a transition changes one site only."""
+        return False
+
+    def expected_moves(self, space: Any, params: dict[str, Any]) -> float:
+        """Mean number of moves in a proposal, as expected before the first draw."""
+        return 1.0
+
+    def operations(self, density: Any) -> float:
+        """Number of operations of a transition, as counted from the graph."""
+        return density.cost(self.moves_one_site)
+
+    def rounds(self, target: Any) -> int:
+        """Number of computations in a transition that run one after another."""
+        return 1
+
+    # ------------------------------------------------------------ what its draws are like
+    def joint(self, target: Any) -> bool:
+        """Whether all sites are drawn from their joint conditional, given the variables outside the block."""
+        return False
+
+    def complaint(self, accept: float, variables: str) -> str | None:
+        """A warning about the acceptance in the second half of tuning, "" for none, None for the usual ones.
+
+        Parameters
+        ----------
+        variables : the names of the variables, as messages have them
+        """
+        return None
+
+
+def kernel_function(method: type[Method]) -> Callable[..., tuple[Kernel, dict[str, Any]]]:
+    """The function of a method's options that returns its kernel, and the parameters before tuning."""
+
+    def function(*args: Any, **options: Any) -> tuple[Kernel, dict[str, Any]]:
+        return method(*args, **options).kernel()
+
+    parts = sections(method)
+    parts["Returns"] = (
+        "kernel : Kernel\nparams : dict\n    Its parameters before tuning; tuned ones are learned from draws."
+    )
+    function.__name__ = function.__qualname__ = snake_case(method.__name__)
+    function.__module__, function.__doc__ = method.__module__, written(parts)
+    function.__dict__["__signature__"] = inspect.signature(method)
+    return function
+
+
+def snake_case(name: str) -> str:
+    """The name of a class as those of modules and functions are written."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+# ---------------------------------------------------------------- docstrings
+def sections(documented: Any) -> dict[str, str]:
+    """{heading: text} of a docstring in numpydoc's form; what precedes the first heading is under ""."""
+    text = inspect.cleandoc(documented.__doc__ or "")
+    parts = re.split(rf"^({'|'.join(SECTIONS)})\n-+\n", text, flags=re.MULTILINE)
+    return {heading: body.strip("\n") for heading, body in zip(["", *parts[1::2]], parts[::2], strict=True)}
+
+
+def written(parts: dict[str, str]) -> str:
+    """The docstring of these sections."""
+    with_heading = [f"{name}\n{'-' * len(name)}\n{parts[name]}" for name in SECTIONS if parts.get(name)]
+    return "\n\n".join([parts.get("", ""), *with_heading]) + "\n"
+
+
+def items(section: str) -> dict[str, str]:
+    """{name, or names before the colon: the lines about it} of a section such as "Parameters"."""
+    found = re.split(r"^(?=\S)", section, flags=re.MULTILINE)
+    return {item.split(":")[0].strip(): item.rstrip("\n") for item in found if item.strip()}
