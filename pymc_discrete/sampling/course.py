@@ -1,9 +1,11 @@
 """The course of one chain in `pm.sample`: its draws, made ahead by the program of `pmd.sample`."""
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.fork import refuse_after_fork
 from pymc_discrete.sampling.assembly import BLOCKS, blocks_of
 from pymc_discrete.sampling.block import GradientNotFinite
-from pymc_discrete.sampling.devices import spread_over
+from pymc_discrete.sampling.devices import cores, spread_over
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.program import ChainState, Program
 from pymc_discrete.sampling.run import TUNING_CHUNK, chunk_size
@@ -161,13 +163,32 @@ class Course:
     def __init__(self, engines: Engines, learns: bool):
         self._engines, self._learns = engines, learns
         self._thread: ThreadPoolExecutor | None = None
-        self._future: Future[Made] | None = None
+        self._begun: Future[Chunk] | None = None  # the first chunk of a chain that was foreseen
+        self._coming: deque[Future[Made | None]] = deque()  # chunks that the thread makes, or has made
+        self._allowed = math.inf  # the thread makes no chunk of a chain with so many draws
         self._last: Made
         self._watches: list[tuple[Any, Watch]] = []
 
     # ------------------------------------------------------------ a chain
-    @model_settings()
+    @property
+    def spare(self) -> int:
+        return cores() - 1
+
+    def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> "Course":
+        course = Course(self._engines, self._learns)
+        course._begun = course._submit(course._begin, order, point)
+        return course
+
+    def allow(self, draws: int) -> None:
+        self._allowed = draws
+        self._make_ahead()
+
     def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+        begun, self._begun, self._allowed = self._begun, None, math.inf
+        return self._begin(order, point) if begun is None else begun.result()
+
+    @model_settings()
+    def _begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
         refuse_after_fork()
         self._order = order
         with self._engines.lock:
@@ -201,7 +222,37 @@ class Course:
         """Make draws from a state (1, ...) on."""
         self._chains = Chains(self._engine.program, states, self._order.seed, None)
         self._size = chunk_size(self._chains, "auto")
-        self._future, self._done, self._count, self._quiet = None, first, 1, 0
+        self._done, self._count, self._quiet = first, 1, 0
+
+    # ------------------------------------------------------------ chunks that a thread makes
+    def _submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        self._thread = self._thread or ThreadPoolExecutor(1, "draws-ahead")
+        return self._thread.submit(function, *args)
+
+    def _make_ahead(self) -> None:
+        """Have the thread make the next chunk."""
+        self._coming.append(self._submit(self._coming_chunk))
+
+    @model_settings()
+    def _coming_chunk(self) -> Made | None:
+        """The next chunk, None if the chain has all the draws that it may have."""
+        announced = self._order.tune + self._order.draws if self._order.announced else math.inf
+        return self._make() if self._done < min(announced, self._allowed) else None
+
+    def _next_made(self) -> Made:
+        """The next chunk: the first of those that the thread makes, if it makes any."""
+        while self._coming:
+            made = self._coming.popleft().result()
+            if made is not None:
+                return made
+        return self._make()
+
+    def _forget_coming(self) -> None:
+        """Discard the chunks of the thread, and wait until it makes none."""
+        while self._coming:
+            future = self._coming.popleft()
+            if not future.cancel():
+                future.exception()
 
     def _make(self, limit: int | None = None) -> Made:
         """Make the next chunk of draws, not more than `limit` of them.
@@ -255,24 +306,22 @@ class Course:
 
     @model_settings()
     def next(self) -> Chunk:
-        future, self._future = self._future, None
         self._note(self._last.chunk.length)
-        chunk = self._hand_out(self._make() if future is None else future.result())
+        chunk = self._hand_out(self._next_made())
         self._quiet += 1
-        ends = self._order.announced and self._done >= self._order.tune + self._order.draws
-        if self._quiet > QUIET and not ends:
-            self._thread = self._thread or ThreadPoolExecutor(1, "draws-ahead")
-            self._future = self._thread.submit(model_settings()(self._make))
+        if self._quiet > QUIET and not self._coming:
+            self._make_ahead()
         return chunk
 
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
-        if left == self._order.left and used == self._last.chunk.length and self._future is None:
+        if left == self._order.left and used == self._last.chunk.length and not self._coming:
             # the usual case: another step moves its variables after each draw of this one
             self._chains.move_to(self._engine.program.points.packed(point))
             self._count, self._quiet = 1, 0
             return self._hand_out(self._make(1))
+        self._forget_coming()
         states, done = self._states_after(used), self._last.chunk.first + used
         if left == self._order.left:
             self._go_on(self._engine.at(states, point), done)
@@ -324,6 +373,7 @@ class Course:
         texts = [text for block, adapted in pairs for texts in block.complaints(adapted) for text in texts]
         if done >= self._order.tune:
             return texts, None
+        self._forget_coming()
         self._go_on(on_hosts(states), self._order.tune)
         return texts, self._hand_out(self._make(1))
 

@@ -10,7 +10,9 @@ Nothing here starts JAX or imports it: where PyMC runs a chain in a process of i
 draws there that the process of the step makes (`steps/served.py`).
 """
 
+import functools
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +26,7 @@ from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
+MOST_FIRST = 2  # numbers that PyMC may draw from a chain's generator before the chain begins
 TUNE_BY_DEFAULT = 1000  # tuning draws of a chain that nobody announced by `setup_chain`
 # statistics of NUTS: {name in a program: name in a step of PyMC, which stores it under the first name}
 NUTS_NAMES = {"acceptance_rate": "mean_tree_accept", "n_steps": "tree_size", "tree_depth": "depth"}
@@ -110,7 +113,19 @@ class Source(Protocol):
     `steps.served.Remote`, which asks a `Course` in that one.
 
     `used` is always how many draws of the last chunk were handed out.
+
+    Attributes
+    ----------
+    spare : how many chains of the same run may be made beside this one
     """
+
+    spare: int
+
+    def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> "Source":
+        """A source of another chain, which is being begun."""
+
+    def allow(self, draws: int) -> None:
+        """Make the next chunk of a foreseen chain in the background, if it has fewer draws than these."""
 
     def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
         """The first draws of a chain that starts about a point."""
@@ -170,6 +185,9 @@ class Ahead:
         self._source: Source | None = None
         self._handed: Handed | None = None  # a state that was set, from which the next draw goes on
         self._left_before: list[str] = []  # variables that any chain has left to other steps, for the log
+        self._to_come = 0  # chains of this run that have not been set up
+        self._foreseen: deque[Foreseen] = deque()
+        self._siblings: Callable[[int], np.random.Generator] | None = None
         self.set_up(np.random.default_rng(), TUNE_BY_DEFAULT, 0, announced=False)
 
     def set_up(self, rng: np.random.Generator, tune: int, draws: int, announced: bool = True) -> None:
@@ -179,6 +197,8 @@ class Ahead:
         """
         self._handed = self._handed if tune == 0 and announced else None
         self.close()
+        if announced:
+            self._to_come = max(self._to_come - 1, 0)
         self._rng, self._order = rng, Order(tune, draws, announced, 0, [])
         self._chunk: Any = None
         self._used, self._divergences = 0, 0
@@ -193,6 +213,45 @@ class Ahead:
             self._source.close()
         self._source = None
 
+    # ------------------------------------------------------------ the next chains
+    def expect(self, chains: int) -> None:
+        """Learn that a run of some chains begins, each of which will be set up when the one before has ended.
+
+        Where all of them are run by one process, processors would wait meanwhile. So the draws of the next
+        chain are made beside those of this one, from the seed and the point that it will begin with if PyMC
+        does as it does now. If it begins with others, they are discarded. A foreseen chain has no more draws
+        than this one, so that nothing is made any more after a run that somebody has stopped.
+        """
+        self._foresee_nothing()
+        self._to_come = chains
+
+    def _foresee_nothing(self) -> None:
+        for chain in self._foreseen:
+            chain.source.close()
+        self._foreseen.clear()
+        self._to_come = 0
+
+    def _foresee(self) -> None:
+        """Have draws of the next chains made, once draws of this one were handed out in peace."""
+        assert self._source is not None
+        while self._siblings is not None and len(self._foreseen) < min(self._to_come, self._source.spare):
+            rng = self._siblings(len(self._foreseen) + 1)
+            order = self._order._replace(seed=seed_from(rng), left=[])
+            source = self._source.foreseen(order, self._first)
+            self._foreseen.append(Foreseen(order, in_bytes(self._first), source))
+        for chain in self._foreseen:
+            chain.source.allow(self._chunk.first + self._chunk.length)
+
+    def _source_of(self, order: Order, point: dict[str, np.ndarray]) -> Source:
+        """The source of the draws of a chain that begins at a point."""
+        if self._foreseen:
+            chain = self._foreseen.popleft()
+            if chain.order == order and chain.point == in_bytes(point):
+                return chain.source
+            chain.source.close()
+            self._foresee_nothing()
+        return self._make_source()
+
     # ------------------------------------------------------------ draws
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """The next draw of the chain, and its statistics."""
@@ -205,6 +264,8 @@ class Ahead:
         assert self._source is not None
         if self._used == self._chunk.length:
             self._take(self._source.next())
+            if self._order.announced:
+                self._foresee()
         n, chunk = self._used, self._chunk
         self._used += 1
         new = {name: chunk.draws[name][n, ...].copy() for name in point}
@@ -217,9 +278,10 @@ class Ahead:
         return new, self._statistics({name: a[n] for name, a in chunk.stats.items()})
 
     def _begin(self, point: PointType) -> None:
-        self._order = self._order._replace(seed=int(self._rng.integers(2**63)))
-        self._source = self._make_source()
-        self._take(self._source.begin(self._order, copied(point)))
+        self._first, self._siblings = copied(point), siblings(self._rng)
+        self._order = self._order._replace(seed=seed_from(self._rng))
+        self._source = self._source_of(self._order, self._first)
+        self._take(self._source.begin(self._order, self._first))
 
     def _take(self, chunk: Chunk) -> None:
         """Hand out the draws of a chunk from now on."""
@@ -228,6 +290,7 @@ class Ahead:
     def _moved_by_others(self, changed: list[str], point: PointType) -> None:
         """Go on from a point at which other steps have moved variables."""
         assert self._source is not None
+        self._foresee_nothing()  # others will move the next chain as well
         left = [] if self._ended else [n for n in changed if n in self.by_nuts]
         if left := [name for name in left if name not in self._order.left]:
             if new := [name for name in left if name not in self._left_before]:
@@ -311,13 +374,21 @@ class Ahead:
         another = not self._last  # a chain that begins at the point, with the adaptation of the state
         if another:
             done, tune = handed.first + handed.used, handed.order.tune
-            seed, draws = int(self._rng.integers(2**63)), done - tune + self._order.draws
+            seed, draws = seed_from(self._rng), done - tune + self._order.draws
             handed = handed._replace(order=handed.order._replace(seed=seed, draws=draws, announced=True))
             self._order = handed.order
         self._source = self._make_source()
         self._take(self._source.resume(handed))
         if another:
             self._take(self._source.moved(0, copied(point), self._order.left))
+
+
+class Foreseen(NamedTuple):
+    """A chain whose draws are made before it begins: its order, its first point in bytes, and its source."""
+
+    order: Order
+    point: dict[str, bytes]
+    source: Source
 
 
 class HasChain:
@@ -333,6 +404,42 @@ class HasChain:
     @ahead_state.setter
     def ahead_state(self, state: Handed | None) -> None:
         self.ahead.go_on_from(state)
+
+
+def seed_from(rng: np.random.Generator) -> int:
+    """The seed of all random numbers of a chain."""
+    return int(rng.integers(2**63))
+
+
+def siblings(rng: np.random.Generator) -> Callable[[int], np.random.Generator] | None:
+    """The generators that NumPy spawned together with this one, as `pm.sample` does for all chains.
+
+    Returns
+    -------
+    function of a distance, 1 for the generator of the next chain, 2 for that of the chain after it; None for
+    a generator that nothing has spawned, or of which more was drawn than `pm.sample` does before a chain
+    """
+    own = rng.bit_generator.seed_seq
+    if not isinstance(own, np.random.SeedSequence) or not own.spawn_key:
+        return None
+
+    def after(numbers: int, distance: int) -> np.random.Generator:
+        key = (*own.spawn_key[:-1], own.spawn_key[-1] + distance)
+        seed = np.random.SeedSequence(own.entropy, spawn_key=key, pool_size=own.pool_size)
+        made = np.random.Generator(type(rng.bit_generator)(seed))
+        for _ in range(numbers):
+            made.integers(2**30)  # as `pm.sample` does
+        return made
+
+    for numbers in range(MOST_FIRST + 1):
+        if after(numbers, 0).bit_generator.state == rng.bit_generator.state:
+            return functools.partial(after, numbers)
+    return None
+
+
+def in_bytes(point: dict[str, np.ndarray]) -> dict[str, bytes]:
+    """The values of a point, to compare them bit for bit."""
+    return {name: a.tobytes() for name, a in point.items()}
 
 
 def copied(point: PointType) -> dict[str, np.ndarray]:

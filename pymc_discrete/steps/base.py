@@ -309,6 +309,7 @@ class JaxStep(DrawsAhead, BlockedStep):
 
     # ------------------------------------------------------------ progress bar
     def _progressbar_config(self, n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:
+        self.expect_chains(n_chains)
         columns = [
             TextColumn(f"{{task.fields[{name}]:{form}}}", table_column=Column(title, ratio=1))
             for name, (title, form, _) in self.columns.items()

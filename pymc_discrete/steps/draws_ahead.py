@@ -98,6 +98,11 @@ class DrawsAhead(HasChain):
         made.go_on_from(self.__dict__.pop("_handed", None))
         return made
 
+    def expect_chains(self, chains: int) -> None:
+        """Learn how many chains a run has, as PyMC says when it asks for the columns of its progress bar."""
+        if self.draws_ahead:
+            self.ahead.expect(chains)
+
     def _of_ahead(self) -> tuple[str, list[list[str]], list[str], list[int]]:
         moves = self.moves()
         own = [list(moves.summed), *([*s.own_variables] for s in moves.steps)]

@@ -44,7 +44,6 @@ class NutsInJax(DrawsAhead, BlockedStep):
     default_blocked = True
     stats_dtypes_shapes = pm.NUTS.stats_dtypes_shapes
     statistics_beside_nuts: ClassVar[dict[str, Any]] = {}
-    _progressbar_config = staticmethod(pm.NUTS._progressbar_config)
     _make_progressbar_update_functions = staticmethod(pm.NUTS._make_progressbar_update_functions)
 
     model: pm.Model
@@ -118,6 +117,10 @@ class NutsInJax(DrawsAhead, BlockedStep):
             self.settings = f"{self.named()}; {self.options}"
             self.declare({**NUTS_STATISTICS, **self.statistics_beside_nuts})
             self.start_ahead()
+
+    def _progressbar_config(self, n_chains: int = 1) -> tuple[list[Any], dict[str, list[Any]]]:
+        self.expect_chains(n_chains)
+        return pm.NUTS._progressbar_config(n_chains)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         return self.ahead.step(point) if self.draws_ahead else self._in_turn(point)

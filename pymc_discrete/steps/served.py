@@ -272,6 +272,8 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 class Remote:
     """A `steps.ahead.Source` whose draws another process makes, and sends through a socket."""
 
+    spare = 0  # PyMC runs the other chains in processes of their own
+
     def __init__(self, connection: socket.socket, address: Address):
         self._connection, self._address = connection, address
         self._lifeline: Remote | None = None
@@ -327,6 +329,12 @@ class Remote:
         if not self._closed:
             print(ENDED, file=sys.stderr, flush=True)
             os._exit(1)
+
+    def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> Source:
+        raise NotImplementedError
+
+    def allow(self, draws: int) -> None:
+        raise NotImplementedError
 
     def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
         self._end_with_home()

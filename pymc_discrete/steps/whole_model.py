@@ -68,6 +68,7 @@ class WholeModel(DrawsAhead, CompoundStep):
         return Moves(steps, summed, moved, self.of_nuts, slots)
 
     def _progressbar_config(self, n_chains: int = 1) -> tuple[list[Any], dict[str, list[Any]]]:
+        self.expect_chains(n_chains)
         columns, values = super()._progressbar_config(n_chains)
         if not self.by_nuts:
             return columns, values

@@ -91,6 +91,63 @@ def test_the_lengths_of_chunks_do_not_matter(monkeypatch):
     assert (np.diff(chains) != 0).mean() > 0.8
 
 
+def made_beside(monkeypatch, cores, **options):
+    """Draws of four chains in one process that may use some cores, and the order of each foreseen chain."""
+    foreseen, begin = [], course.Course.begin
+
+    def note(self, order, point):
+        if self._begun is not None:
+            foreseen.append(order)
+        return begin(self, order, point)
+
+    monkeypatch.setattr(course, "cores", lambda: cores)
+    monkeypatch.setattr(course.Course, "begin", note)
+    tree = sample_with_pymc(regimes(), pmd.BlockGibbs, 120, 70, chains=4, **options)
+    monkeypatch.undo()
+    return tree, foreseen
+
+
+@pytest.mark.parametrize("cores", [2, 8])
+def test_chains_are_made_beside_the_one_that_is_handed_out(monkeypatch, cores):
+    alone, nothing = made_beside(monkeypatch, 1)
+    beside, foreseen = made_beside(monkeypatch, cores)
+    assert not nothing
+    assert len({order.seed for order in foreseen}) == 3
+    assert same_draws(alone, beside)
+
+
+def test_chains_that_begin_elsewhere_are_made_anew(monkeypatch):
+    starts = [{"mu": value} for value in (0.0, 1.0, 1.0, 2.0)]
+    alone, _ = made_beside(monkeypatch, 1, initvals=starts)
+    beside, foreseen = made_beside(monkeypatch, 8, initvals=starts)
+    assert not foreseen
+    assert same_draws(alone, beside)
+
+
+def test_a_foreseen_chain_is_not_further_than_the_one_before(monkeypatch):
+    """So that nothing computes for hours after a run that was stopped."""
+    courses, made, make = [], [], course.Course._make
+
+    def note(self, limit=None):
+        made.append(self)
+        return make(self, limit)
+
+    def stop(trace, draw):
+        if draw.draw_idx == 60:
+            raise ValueError("enough")
+
+    monkeypatch.setattr(course, "cores", lambda: 2)
+    monkeypatch.setattr(course, "SECONDS", 1e-9)  # chunks of one draw
+    monkeypatch.setattr(course.Course, "_make", note)
+    with pytest.raises(ValueError, match="enough"):
+        sample_with_pymc(regimes(), pmd.BlockGibbs, 5000, 5000, chains=2, callback=stop)
+    courses = list(dict.fromkeys(made))
+    for each in courses[1:]:
+        each._thread.shutdown()  # waits for what it was told to make
+        assert each._done <= 62
+    assert len(courses) == 2
+
+
 def test_what_was_discarded_leaves_no_trace():
     """A step that puts the same point elsewhere and back changes no later draw."""
     model = regimes()
