@@ -1,8 +1,8 @@
 """Assigns every variable of a model to a step, and makes the blocks of a compiled chain of the steps."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -65,72 +65,152 @@ def steps_of(
     given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
     for s in [*given, *flat]:
-        if getattr(s, "of_nuts", OfNuts()) != OfNuts():
-            raise ValueError(
-                f"{s.who} has options of NUTS here, which are for pm.sample. Pass them to pmd.sample, as "
-                "target_accept= and nuts={'max_treedepth': ...}."
-            )
+        refuse_options_of_nuts(s)
     for s in flat:
-        if isinstance(s, type):
-            raise TypeError(f"{s.__name__} is the class of a step, not a step: call it, step={s.__name__}().")
-        if not isinstance(s, JaxStep | CustomStep | NutsInJax):
-            raise TypeError(
-                f"pmd.sample takes the steps of pymc_discrete, got {getattr(type(s), '__name__', s)}. "
-                "Continuous variables get NUTS here (see nuts=), or pmd.ReparameterizedSlice; a JAX function "
-                "of your own is a step by pmd.CustomStep; pm.sample takes all steps."
-            )
-        if s.model is not model:
-            raise ValueError(
-                f"{type(s).__name__} was made for another model. Make it in the context of the model that is "
-                "sampled."
-            )
+        refuse_foreign(s)
+        refuse_other_model(s, model)
     said = {name for s in flat if isinstance(s, CollapsedNUTS) for name in s.summed}
     collapse, flat = natively(flat, collapse)
-    assigned = [name for s in flat for name in s.own_variables]
-    unshared = [name for s in flat if not shares(s) for name in s.own_variables]
+    refuse_twice(flat)
+    of = Division.of(model, flat, point, fixed)
+    collapsed = summed_by(of, flat, point, collapse)
+    # what a step sums out, it has logged when it was made; what is chosen says so itself
+    chosen = isinstance(collapse, str)
+    if not chosen and collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
+        _log.info(line)
+    of = of.without(collapsed.density.names if collapsed else ())
+    for s in flat:
+        if lacking := [name for name in s.own_variables if name in of.lent]:
+            _log.warning(without_local(type(s).__name__, lacking))
+    if of.left or of.vectors:
+        flat += steps_of_the_rest(of, flat, point, collapsed, chosen)
+    return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed
+
+
+# ---------------------------------------------------------------- steps that pmd.sample cannot run
+def refuse_options_of_nuts(step: Any) -> None:
+    if getattr(step, "of_nuts", OfNuts()) != OfNuts():
+        raise ValueError(
+            f"{step.who} has options of NUTS here, which are for pm.sample. Pass them to pmd.sample, as "
+            "target_accept= and nuts={'max_treedepth': ...}."
+        )
+
+
+def refuse_foreign(step: Any) -> None:
+    if isinstance(step, type):
+        raise TypeError(
+            f"{step.__name__} is the class of a step, not a step: call it, step={step.__name__}()."
+        )
+    if not isinstance(step, JaxStep | CustomStep | NutsInJax):
+        raise TypeError(
+            f"pmd.sample takes the steps of pymc_discrete, got {getattr(type(step), '__name__', step)}. "
+            "Continuous variables get NUTS here (see nuts=), or pmd.ReparameterizedSlice; a JAX function "
+            "of your own is a step by pmd.CustomStep; pm.sample takes all steps."
+        )
+
+
+def refuse_other_model(step: Any, model: pm.Model) -> None:
+    if step.model is not model:
+        raise ValueError(
+            f"{type(step).__name__} was made for another model. Make it in the context of the model that is "
+            "sampled."
+        )
+
+
+def refuse_twice(steps: Sequence[Any]) -> None:
+    """Refuse a variable that two steps move, where neither leaves it to another."""
+    unshared = [name for s in steps if not shares(s) for name in s.own_variables]
     twice = sorted({n for n in unshared if unshared.count(n) > 1})
     if twice:
         raise ValueError(
             f"{shown(twice)} {'belongs' if len(twice) == 1 else 'belong'} to two steps. Name each variable "
             "once."
         )
-    left = [
-        str(v.name) for v in model.discrete_value_vars if v.name not in assigned and np.size(point[v.name])
-    ]
-    vectors = moved_together(model, left, point)  # which are summed out only where they are named
-    left = [name for name in left if name not in vectors]
-    # those that only a flow's step moves, which takes another step beside it
-    lent = [str(v.name) for v in model.discrete_value_vars if v.name in {*assigned} - {*unshared}]
-    stays = {*assigned, *fixed}
-    moved = [str(v.name) for v in model.continuous_value_vars if v.name not in stays]
-    if isinstance(collapse, str):  # "auto"
-        # what is integrated out is drawn by its step, before anything else may move
-        free = left and moved and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
-        collapsed = choice.chosen(model, left, moved, point) if free else None
-    else:
-        named = [*left, *vectors, *lent]
-        collapsed = summed_out(model, left if collapse is True else named, moved, collapse)
-        # what a step sums out, it has logged when it was made
-        if collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
-            _log.info(line)
-    if collapsed:
-        left, vectors, lent = (
-            [n for n in group if n not in collapsed.density.names] for group in (left, vectors, lent)
+
+
+# ---------------------------------------------------------------- variables that have no step
+class Division(NamedTuple):
+    """The variables of a model that no step has, or that a step only lends.
+
+    Attributes
+    ----------
+    model : pm.Model
+    left : discrete variables without a step whose elements may change alone
+    vectors : those whose elements change only together, which are summed out only where they are named
+    lent : those that only a flow's step moves, which takes another step beside it
+    moved : continuous variables that no step moves, and NUTS does
+    """
+
+    model: pm.Model
+    left: list[str]
+    vectors: list[str]
+    lent: list[str]
+    moved: list[str]
+
+    @classmethod
+    def of(
+        cls, model: pm.Model, steps: Sequence[Any], point: dict[str, np.ndarray], fixed: Sequence[str]
+    ) -> "Division":
+        """What some steps leave; nothing moves the variables that are `fixed`."""
+        assigned = {name for s in steps for name in s.own_variables}
+        unshared = {name for s in steps if not shares(s) for name in s.own_variables}
+        discrete = [str(v.name) for v in model.discrete_value_vars]
+        left = [name for name in discrete if name not in assigned and np.size(point[name])]
+        vectors = moved_together(model, left, point)
+        return cls(
+            model,
+            [name for name in left if name not in vectors],
+            vectors,
+            [name for name in discrete if name in assigned - unshared],
+            [str(v.name) for v in model.continuous_value_vars if v.name not in {*assigned, *fixed}],
         )
-    for s in flat:
-        if lacking := [name for name in s.own_variables if name in lent]:
-            _log.warning(without_local(type(s).__name__, lacking))
-    if left or vectors:
-        options: dict[str, Any] = {"initial_point": point}
-        alone = not vectors and not any(isinstance(s, DiscreteStep) and s.integrated for s in flat)
-        if not collapsed and alone:
-            options["integrate"] = chosen_coefficients(model, left, moved, point) or None
-        elif collapsed and isinstance(collapse, str):
-            say_not_integrated(model, left, moved, point, collapsed.density.names)
-        names = block_of(model, [*left, *vectors], constrained=True, equations=True)
-        automatic = steps_for(model, names, all_in_jax=True, **options)
-        flat += getattr(automatic, "methods", [automatic])
-    return sorted(flat, key=lambda s: [*BLOCKS].index(s.kind)), collapsed
+
+    def without(self, names: Collection[str]) -> "Division":
+        """The same without some discrete variables."""
+        left, vectors, lent = (
+            [name for name in group if name not in names] for group in (self.left, self.vectors, self.lent)
+        )
+        return self._replace(left=left, vectors=vectors, lent=lent)
+
+
+def integrates(steps: Sequence[Any]) -> bool:
+    """Whether one of some steps integrates coefficients out."""
+    return any(isinstance(s, DiscreteStep) and s.integrated for s in steps)
+
+
+def summed_by(
+    of: Division, steps: Sequence[Any], point: dict[str, np.ndarray], collapse: Any
+) -> Collapsed | None:
+    """What is summed out, as `collapse` says; it is "auto" where the package is to choose."""
+    if isinstance(collapse, str):
+        # what is integrated out is drawn by its step, before anything else may move
+        free = of.left and of.moved and not integrates(steps)
+        return choice.chosen(of.model, of.left, of.moved, point) if free else None
+    named = of.left if collapse is True else [*of.left, *of.vectors, *of.lent]
+    return summed_out(of.model, named, of.moved, collapse)
+
+
+def steps_of_the_rest(
+    of: Division,
+    steps: Sequence[Any],
+    point: dict[str, np.ndarray],
+    collapsed: Collapsed | None,
+    chosen: bool,
+) -> list[Any]:
+    """The steps of the discrete variables that have none and are not summed out.
+
+    Parameters
+    ----------
+    chosen : whether the package has chosen what is summed out
+    """
+    options: dict[str, Any] = {"initial_point": point}
+    if not collapsed and not of.vectors and not integrates(steps):
+        options["integrate"] = chosen_coefficients(of.model, of.left, of.moved, point) or None
+    elif collapsed and chosen:
+        say_not_integrated(of.model, of.left, of.moved, point, collapsed.density.names)
+    names = block_of(of.model, [*of.left, *of.vectors], constrained=True, equations=True)
+    automatic = steps_for(of.model, names, all_in_jax=True, **options)
+    return getattr(automatic, "methods", [automatic])
 
 
 def shares(step: JaxStep | CustomStep | NutsInJax) -> bool:

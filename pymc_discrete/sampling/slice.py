@@ -10,8 +10,8 @@ from pymc_discrete.kernels import slice as slices
 from pymc_discrete.sampling.block import TUNE, Block
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.storage import on_host
-from pymc_discrete.steps.reparameterized_slice import ReparameterizedSlice
-from pymc_discrete.steps.statistic import MEAN, Statistic
+from pymc_discrete.steps.reparameterized_slice import STATISTICS, ReparameterizedSlice
+from pymc_discrete.steps.statistic import Statistic
 from pymc_discrete.targets.float32 import floats_are_32_bit
 
 
@@ -25,12 +25,7 @@ class SliceBlock(Block):
     points : how a chain packs its values
     """
 
-    stats: Mapping[str, Statistic] = {
-        "lp": Statistic(float),
-        "slice_expansions": Statistic(float, MEAN),
-        "slice_shrinkages": Statistic(float, MEAN),
-        "slice_stayed": Statistic(float, MEAN),
-    }
+    stats: Mapping[str, Statistic] = {"lp": Statistic(float), **STATISTICS}
 
     def __init__(self, step: ReparameterizedSlice, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
@@ -68,12 +63,8 @@ class SliceBlock(Block):
         q, widths, info = slices.draw(
             key, q, self.density.near(q, others), widths, t < tune, slices.renewal_due(t, tune), self.sweeps
         )
-        stats = {
-            "lp": self.density.block(q, others) + self.density.rest(others),
-            "slice_expansions": info.expansions,
-            "slice_shrinkages": info.shrinkages,
-            "slice_stayed": info.stayed,
-        }
+        lp = self.density.block(q, others) + self.density.rest(others)
+        stats = {"lp": lp, **dict(zip(STATISTICS, info, strict=True))}
         return self.density.joined(q, point), widths, stats
 
     def complaints(self, state: slices.Widths) -> list[list[str]]:

@@ -21,6 +21,7 @@ from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.for_nuts import moved_in_jax
 from pymc_discrete.steps.not_finite import raise_not_finite
+from pymc_discrete.steps.statistic import MEAN, Statistic, as_pymc_declares
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.blocks import CONTINUOUS
 from pymc_discrete.targets.continuous import ContinuousDensity
@@ -37,6 +38,10 @@ EVALUATIONS = 8.0  # mean number of evaluations of the density in an update
 # sweeps
 MOST_SWEEPS = 4
 STILL = 0.9  # if a larger share of updates stays in place, the user is warned
+
+
+# as `SliceInfo` has them, in its order
+STATISTICS = dict.fromkeys(("slice_expansions", "slice_shrinkages", "slice_stayed"), Statistic(float, MEAN))
 
 
 @dataclass_state
@@ -110,12 +115,7 @@ class ReparameterizedSlice(JaxStep):
 
     name = "reparameterized_slice"
     kind = CONTINUOUS
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
-        "slice_expansions": (np.float64, []),
-        "slice_shrinkages": (np.float64, []),
-        "slice_stayed": (np.float64, []),
-        "model_logp": (np.float64, []),
-    }
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS)
     _state_class = ReparameterizedSliceState
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
         "slice_expansions": ("Expansions", "0.1f", 0.0),
@@ -243,7 +243,7 @@ class ReparameterizedSlice(JaxStep):
         numbers = np.asarray(numbers)
         logp, *means = numbers[:4].tolist()
         self.drawn += 1
-        stats = dict(zip(("slice_expansions", "slice_shrinkages", "slice_stayed"), means, strict=True))
+        stats = dict(zip(STATISTICS, means, strict=True))
         return self.density.joined(numbers[4:], point), logp + self.density.untouched.on_host(others), stats
 
     def complaints(self, learned: slices.Widths, tune_draws: int) -> list[str]:
