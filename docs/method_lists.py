@@ -11,7 +11,8 @@ from pymc_discrete.steps import methods
 
 FOLDER = Path(__file__).parent
 STUB, PAGE = FOLDER.parent / "pymc_discrete" / "__init__.pyi", FOLDER / "methods" / "index.md"
-BEFORE = "| [`CollapsedNUTS()`]"  # the row of the table that new methods come before
+# the row of the table and the line of the contents that new methods come before
+ROW, LINE = "| [`CollapsedNUTS()`]", "\nreparameterized_slice\n"
 
 
 def missing(page: Path) -> list[str]:
@@ -33,14 +34,15 @@ def in_stub(names: Iterable[str]) -> str:
 
 
 def in_table(names: Iterable[str]) -> str:
-    """The page with a row for each of some more methods: its first sentence, and its first reference."""
-    rows = ""
+    """The page with a line and a row for each of some more methods: its first sentence and reference."""
+    rows, lines = "", ""
     for name in names:
         parts = sections(methods.method_named(name))
         sentence = parts[""].split("\n\n")[0].replace("\n", " ").rstrip(".")
         source = parts.get("References", "").split(", ")[0].split("\n")[0]
+        lines += f"\n{snake_case(name)}"
         rows += f"| [`{name}()`]({snake_case(name)}.md) | {sentence} | {source} |\n"
-    return PAGE.read_text().replace(BEFORE, rows + BEFORE)
+    return PAGE.read_text().replace(ROW, rows + ROW).replace(LINE, lines + LINE)
 
 
 def main() -> None:
