@@ -125,8 +125,9 @@ class DiscreteStep(JaxStep):
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable and, in `pm.sample`, those continuous ones
-        that PyMC would give to NUTS: one program then makes the draws of the whole model ahead.
+        What to sample; by default every discrete free variable that the step can move and, in `pm.sample`,
+        those continuous ones that PyMC would give to NUTS: one program then makes the draws of the whole
+        model ahead.
     differences : {"auto", "exact", "gradient"}
         Where the local differences come from; see `target_from_model`.
     transitions : "auto" or int
