@@ -25,7 +25,7 @@ from pymc_discrete.sampling.run import TUNING_CHUNK, chunk_size
 from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.sampling.starts import Around, possible_starts
 from pymc_discrete.sampling.storage import on_host
-from pymc_discrete.steps.ahead import NUTS, Chunk, Handed, Order
+from pymc_discrete.steps.ahead import INSTEAD, NUTS, Chunk, Handed, Order
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.custom import CustomStep
 from pymc_discrete.steps.messages import decoded, encoded
@@ -70,7 +70,7 @@ class Engine:
         of_nuts: OfNuts,
     ):
         self.model, self.tune = model, tune
-        places = {id(step): n for n, step in enumerate(steps)}
+        places = {None: NUTS, **{id(step): n for n, step in enumerate(steps)}}
         point = point_of(model)
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
@@ -84,7 +84,10 @@ class Engine:
         devices, _ = spread_over(None, 1)
         no_warning_of_forks()
         self.program = Program(model, self.blocks, packing, model.value_vars, devices)
-        self.names = [(places.get(id(getattr(b, "step", None)), NUTS), [*b.stats]) for b in self.blocks]
+        of_blocks = [id(b.step) if hasattr(b, "step") else None for b in self.blocks]
+        self.names = [
+            (places.get(of, INSTEAD), [*b.stats]) for of, b in zip(of_blocks, self.blocks, strict=True)
+        ]
 
     def fresh(self, point: dict[str, np.ndarray]) -> ChainState:
         """The state (1, ...) of a chain at a point, before it has learned anything, on the host."""

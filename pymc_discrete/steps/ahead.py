@@ -43,6 +43,9 @@ NUTS_STATISTICS: dict[str, tuple[type, list[int]]] = {
     "model_logp": (np.float64, []),
 }
 NUTS = -1  # stands for NUTS where the place of a step in a list is meant
+# Stands for a step that draws what would be summed out, had other steps not taken all continuous variables.
+# PyMC, which was told of the statistics before, does not know those of this step.
+INSTEAD = -2
 
 
 class Order(NamedTuple):
@@ -71,7 +74,8 @@ class Chunk(NamedTuple):
     first : index of the first draw
     draws : {value variable: (n, ...)}
     stats : {statistic: (n,) or (n, blocks that have it)}
-    blocks : for each block of the program, the place of its step, or NUTS, and the names of its statistics
+    blocks : for each block of the program, the place of its step, NUTS or INSTEAD, and the names of its
+        statistics
     """
 
     first: int
@@ -318,7 +322,7 @@ class Ahead:
         if self.by_nuts:  # zeros stay where other steps move all of these variables
             each[self.slots[0]] = {name: dtype() for name, (dtype, _) in NUTS_STATISTICS.items()}
         for place, names in self._chunk.blocks:
-            stats = each[self.slots[place + 1]]
+            stats = {} if place == INSTEAD else each[self.slots[place + 1]]
             for name in names:
                 several = all_names.count(name) > 1 and np.ndim(values[name]) > 0
                 value = values[name][seen.get(name, 0)] if several else values[name]

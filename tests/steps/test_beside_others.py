@@ -1,0 +1,257 @@
+"""Steps that make their draws ahead, beside steps of PyMC: six models whose posteriors are computed by hand,
+the discrete unknowns enumerated, and the continuous ones integrated in closed form or on a grid.
+"""
+
+import itertools
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+from scipy.special import gammaln, logsumexp
+
+import pymc_discrete as pmd
+from tests.tools.running import draws_of, sample_with_pymc
+
+LARGEST_Z = 4.0
+DRAWS = 1200
+
+
+# ---------------------------------------------------------------- models, and what is expected of their draws
+# Each gives {what: (a function of the draws {variable: (chain, draw, ...)}, its exact mean)}.
+X = np.array([[1.0, 0.2, -0.5], [0.3, -1.0, 0.8], [-0.7, 0.5, 1.1], [1.4, 0.9, 0.1], [-0.2, -1.2, -0.9]])
+RESPONSE = np.array([1.1, -0.2, 0.3, 1.9, -0.9])
+INCLUDED = np.array([0.4, 0.5, 0.3])
+
+
+def inclusion():
+    with pm.Model() as model:
+        z, b = pm.Bernoulli("z", INCLUDED), pm.Normal("b", 0, 1.5, shape=3)
+        pm.Normal("y", pt.dot(X, z * b), 1.0, observed=RESPONSE)
+    states = np.array([*itertools.product([0, 1], repeat=3)])
+    logp, means = [], []
+    for z in states:
+        covariance = np.eye(5) + 2.25 * (X * z) @ (X * z).T
+        prior = np.log(np.where(z, INCLUDED, 1 - INCLUDED)).sum()
+        logp.append(prior + stats.multivariate_normal(np.zeros(5), covariance).logpdf(RESPONSE))
+        means.append(2.25 * (X * z).T @ np.linalg.solve(covariance, RESPONSE))
+    p = np.exp(logp - logsumexp(logp))
+    return model, {
+        "z": (lambda d: d["z"], p @ states),
+        "b": (lambda d: d["b"], p @ means),
+        "bz": (lambda d: d["b"] * d["z"], p @ (means * states)),
+    }
+
+
+PRIOR, EFFECT, SEEN = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.0, 0.7, -0.6, 1.5]), np.array([3, 2, 4])
+
+
+def categorical():
+    """A categorical and a binary variable, and a rate that is no conjugate."""
+    with pm.Model() as model:
+        k, a, mu = pm.Categorical("k", PRIOR), pm.Bernoulli("a", 0.35), pm.Normal("mu", 0.5, 0.8)
+        pm.Poisson("y", pt.exp(mu + pt.as_tensor(EFFECT)[k] + 0.6 * a), observed=SEEN)
+    grid = np.linspace(-6, 7, 4001)
+    k, a, mu = np.meshgrid(range(4), range(2), grid, indexing="ij")
+    logp = np.log(PRIOR)[k] + stats.bernoulli.logpmf(a, 0.35) + stats.norm.logpdf(mu, 0.5, 0.8)
+    logp = logp + sum(stats.poisson.logpmf(y, np.exp(mu + EFFECT[k] + 0.6 * a)) for y in SEEN)
+    p = np.exp(logp - logsumexp(logp))
+    return model, {
+        "k": (lambda d: d["k"][..., None] == range(4), p.sum((1, 2))),
+        "a": (lambda d: d["a"], (p * a).sum()),
+        "mu": (lambda d: d["mu"], (p * mu).sum()),
+        "mu a": (lambda d: d["mu"] * d["a"], (p * mu * a).sum()),
+    }
+
+
+HITS, HEIGHTS = np.array([2, 3, 2]), np.array([1.6, 2.1])
+
+
+def bounded():
+    """Two bounded counts, with a probability and a scale, both of which are transformed."""
+    with pm.Model() as model:
+        n, u = pm.Binomial("n", 8, 0.6), pm.DiscreteUniform("u", -2, 2)
+        q, s = pm.Beta("q", 2, 3), pm.HalfNormal("s", 1.0)
+        pm.Binomial("y", n, q, observed=HITS)
+        pm.Normal("w", 0.3 * n + u, s + 0.5, observed=HEIGHTS)
+    n, u = np.meshgrid(range(3, 9), range(-2, 3), indexing="ij")
+    q, s = np.linspace(0.0005, 0.9995, 1000), np.linspace(0.0005, 7, 3000)
+    of_q = stats.beta.logpdf(q, 2, 3) + sum(stats.binom.logpmf(y, n[..., None], q) for y in HITS)
+    of_s = stats.halfnorm.logpdf(s)
+    of_s = of_s + sum(stats.norm.logpdf(w, (0.3 * n + u)[..., None], s + 0.5) for w in HEIGHTS)
+    logp = stats.binom.logpmf(n, 8, 0.6) + logsumexp(of_q, -1) + logsumexp(of_s, -1)
+    p = np.exp(logp - logsumexp(logp))
+    mean_q = np.exp(of_q - logsumexp(of_q, -1, keepdims=True)) @ q
+    mean_s = np.exp(of_s - logsumexp(of_s, -1, keepdims=True)) @ s
+    return model, {
+        "n": (lambda d: d["n"][..., None] == range(3, 9), p.sum(1)),
+        "u": (lambda d: d["u"][..., None] == range(-2, 3), p.sum(0)),
+        "q": (lambda d: d["q"], (p * mean_q).sum()),
+        "s": (lambda d: d["s"], (p * mean_s).sum()),
+        "q n": (lambda d: d["q"] * d["n"], (p * mean_q * n).sum()),
+    }
+
+
+NOISY = np.array([1.2, 3.4])
+
+
+def poisson():
+    """Two latent counts of one rate."""
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1)
+        pm.Normal("y", pm.Poisson("n", rate, shape=2), 1.2, observed=NOISY)
+    n, m = np.meshgrid(range(40), range(40), indexing="ij")
+    shape = 2 + n + m
+    logp = gammaln(shape) - shape * np.log(3) - gammaln(n + 1) - gammaln(m + 1)
+    logp = logp + stats.norm.logpdf(NOISY[0], n, 1.2) + stats.norm.logpdf(NOISY[1], m, 1.2)
+    p = np.exp(logp - logsumexp(logp))
+    return model, {
+        "n0": (lambda d: d["n"][..., :1] == range(5), p.sum(1)[:5]),
+        "n1": (lambda d: d["n"][..., 1:] == range(7), p.sum(0)[:7]),
+        "rate": (lambda d: d["rate"], (p * shape / 3).sum()),
+        "rate n0": (lambda d: d["rate"] * d["n"][..., 0], (p * shape / 3 * n).sum()),
+    }
+
+
+POINTS, WEIGHTS, CENTRES = (
+    np.array([-1.3, -0.4, 0.2, 0.9, 1.7, 2.4]),
+    np.array([0.45, 0.55]),
+    np.array([-1, 1]),
+)
+
+
+def labels():
+    with pm.Model() as model:
+        mu, z = pm.Normal("mu", CENTRES, 1.0), pm.Categorical("z", WEIGHTS, shape=6)
+        pm.Normal("y", mu[z], 1.0, observed=POINTS)
+    states = np.array([*itertools.product([0, 1], repeat=6)])
+    logp, means = [], []
+    for z in states:
+        which = np.eye(2)[z]
+        covariance = np.eye(6) + which @ which.T
+        off = POINTS - which @ CENTRES
+        logp.append(np.log(WEIGHTS[z]).sum() + stats.multivariate_normal(np.zeros(6), covariance).logpdf(off))
+        means.append(CENTRES + which.T @ np.linalg.solve(covariance, off))
+    p, means = np.exp(logp - logsumexp(logp)), np.array(means)
+    return model, {
+        "z": (lambda d: d["z"], p @ states),
+        "mu": (lambda d: d["mu"], p @ means),
+        "mu1 z": (lambda d: d["mu"][..., 1:] * d["z"], (p * means[:, 1]) @ states),
+    }
+
+
+COUNTS = np.array([4, 5, 3, 4, 2, 4, 1, 2, 1, 0, 2, 1])
+
+
+def changepoint():
+    with pm.Model() as model:
+        last = pm.DiscreteUniform("last", 0, 11)
+        early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
+        pm.Poisson("y", pm.math.switch(np.arange(12) <= last, early, late), observed=COUNTS)
+    last = np.arange(12)
+    years = np.array([last + 1, 11 - last])
+    shapes = 1 + np.array([COUNTS.cumsum(), COUNTS.sum() - COUNTS.cumsum()])
+    logp = (gammaln(shapes) - shapes * np.log(years + 1)).sum(0)
+    p, means = np.exp(logp - logsumexp(logp)), shapes / (years + 1)
+    return model, {
+        "last": (lambda d: d["last"][..., None] == range(12), p),
+        "early": (lambda d: d["early"], p @ means[0]),
+        "late": (lambda d: d["late"], p @ means[1]),
+        "late last": (lambda d: d["late"] * d["last"], p @ (means[1] * last)),
+    }
+
+
+def worth(draws):
+    """The number of independent draws that have the Monte Carlo error of these."""
+    return float(np.nan_to_num(az.ess(np.atleast_2d(draws), method="mean"), nan=1.0))
+
+
+def furthest(idata, expected):
+    """The largest |z| of the means of draws, and of the products of two chains, and what it belongs to.
+
+    Probabilities are left out that too few draws bear on.
+    """
+    found, draws = {}, draws_of(idata)
+    for what, (of, wanted) in expected.items():
+        values = np.asarray(of(draws), float).reshape(2, -1, np.size(wanted))
+        for n, exact in enumerate(np.ravel(wanted)):
+            one = values[..., n]
+            is_share = np.isin(one, (0, 1)).all()
+            variance = exact * (1 - exact) if is_share else one.var()
+            if is_share and variance * worth(one) < 15:
+                continue
+            found[what, n] = abs(one.mean() - exact) / np.sqrt(variance / worth(one))
+            a, b = one - one.mean(1, keepdims=True)  # chains of different random numbers
+            found[f"{what} of two chains", n] = abs((a * b).mean()) / np.sqrt((a * b).var() / worth(a * b))
+    assert len(found) >= 2 * len(expected)
+    return max((z, what) for what, z in found.items())
+
+
+# ---------------------------------------------------------------- combinations
+CASES = {
+    "labels, NUTS": (labels, pmd.GibbsWithGradients, lambda m: pm.NUTS(), 300),
+    "changepoint, Slice of one variable": (changepoint, pmd.AutoStep, lambda m: pm.Slice([m["early"]]), 300),
+    "bounded, Metropolis of all variables": (bounded, pmd.BlockGibbs, lambda m: pm.Metropolis(), 300),
+    "poisson, Slice without tuning": (poisson, pmd.BlockGibbs, lambda m: pm.Slice([m["rate"]]), 0),
+    "categorical, Metropolis": (categorical, pmd.GibbsWithGradients, lambda m: pm.Metropolis([m["mu"]]), 300),
+    "inclusion, Slice": (inclusion, pmd.AutoStep, lambda m: pm.Slice(), 300),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("first", [True, False])
+def test_in_turn(case, first):
+    """Ours before the other step, and after it."""
+    build, ours, other, tune = CASES[case]
+    model, expected = build()
+
+    def steps():
+        return [ours(), other(model)] if first else [other(model), ours()]
+
+    idata = sample_with_pymc(model, steps, DRAWS, tune, random_seed=3)
+    z, what = furthest(idata, expected)
+    assert z < LARGEST_Z, what
+
+
+def test_what_is_said_and_recorded(caplog):
+    """One line for all chains says what is left to the other step; statistics are called as in PyMC's."""
+    model, expected = poisson()
+    with caplog.at_level("INFO", "pymc.discrete"):
+        idata = sample_with_pymc(model, lambda: [pm.Slice([model["rate"]]), pmd.BlockGibbs()], 150, 30)
+    left = [text for text in caplog.messages if "another" in text]
+    assert left == ["BlockGibbs leaves 'rate' to another step, which moves it as well."]
+    of_nuts = {
+        "tree_depth",
+        "step_size",
+        "step_size_bar",
+        "acceptance_rate",
+        "n_steps",
+        "energy",
+        "diverging",
+    }
+    of_others = {"nstep_in", "nstep_out", "accept", "accepted", "discrete_n_moved", "lp"}
+    found = {name: values.values for name, values in idata["sample_stats"].data_vars.items()}
+    assert {*found} == {*of_nuts, *of_others, "divergences", "reached_max_treedepth"}
+    assert not any(found[name].any() for name in of_nuts)  # NUTS has nothing left to move
+    assert (found["accept"] == 1).all()  # conditionals
+    draws, logp = draws_of(idata), model.compile_logp(mode="FAST_COMPILE")
+    for n, rate, lp in zip(draws["n"][0], draws["rate"][0], found["lp"][0], strict=True):
+        assert lp == pytest.approx(float(logp({"n": n, "rate_log__": np.log(rate)})), rel=1e-9)
+    assert furthest(idata, expected)[0] < LARGEST_Z
+    changed = (np.diff(draws["n"], axis=1) != 0).sum(-1)
+    assert (found["discrete_n_moved"][:, 1:] == changed).all()
+
+
+def test_nothing_is_summed_out_where_another_step_takes_all_that_is_continuous(caplog):
+    """PyMC was told of no statistics of the steps that then draw what would have been summed out."""
+    model, expected = bounded()
+    with caplog.at_level("INFO", "pymc.discrete"):
+        steps = lambda: [pmd.AutoStep(), pm.Slice([model["q"], model["s"]])]
+        idata = sample_with_pymc(model, steps, 100, 20)
+    left = [text for text in caplog.messages if "another" in text]
+    assert left == ["AutoStep leaves 'q', 's' to another step, which moves them as well."]
+    assert furthest(idata, expected)[0] < LARGEST_Z
+    assert (draws_of(idata)["n"].std(1) > 0).all()
