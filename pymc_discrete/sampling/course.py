@@ -82,7 +82,6 @@ class Engine:
         ordered: list[JaxStep | CustomStep] = sorted(steps, key=lambda s: [*BLOCKS].index(s.kind))
         self.blocks, packing = blocks_of(model, ordered, point, tune, *of_nuts, collapsed, fixed)
         devices, _ = spread_over(None, 1)
-        no_warning_of_forks()
         self.program = Program(model, self.blocks, packing, model.value_vars, devices)
         of_blocks = [id(b.step) if hasattr(b, "step") else None for b in self.blocks]
         self.names = [
@@ -128,6 +127,8 @@ class Engines:
         of_nuts: OfNuts,
     ):
         self.model, self.steps, self.summed, self.moved = model, list(steps), list(summed), {*moved}
+        spread_over(None, 1)  # starts JAX, so that the next line has an effect: the first chunk takes long to
+        no_warning_of_forks()  # make, and what is called after an interruption may fork
         self._of_nuts = of_nuts
         self._made: dict[Any, Engine] = {}
         self._snapshot = Snapshot.of(model)

@@ -10,6 +10,7 @@ JSON, and nothing in them is executed.
 Nothing here imports JAX, so that a worker waits for no more than it needs.
 """
 
+import atexit
 import contextlib
 import functools
 import hmac
@@ -32,6 +33,7 @@ from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
+from pymc_discrete.fork import jax_is_running
 from pymc_discrete.steps.ahead import Ahead, AheadState, Chunk, Handed, HasChain, Order, Source
 from pymc_discrete.steps.messages import decoded, encoded
 
@@ -127,6 +129,7 @@ class Server:
             self.place = self._listener.getsockname()
         self._listener.listen(64)
         self._open: set[socket.socket] = set()
+        self._answering: set[threading.Lock] = set()  # one for each client, held while it is answered
         threading.Thread(target=self._accept, name="draws-ahead-listener", daemon=True).start()
 
     def _accept(self) -> None:
@@ -138,6 +141,8 @@ class Server:
     def _serve(self, connection: socket.socket) -> None:
         """Answer one client until it ends."""
         source: Source | None = None
+        answering = threading.Lock()
+        self._answering.add(answering)
         try:
             challenge = secrets.token_bytes(32)
             send(connection, challenge)
@@ -154,7 +159,8 @@ class Server:
             while True:
                 name, *args = decoded(receive(connection))
                 try:
-                    answer = {"value": _answer(source, name, args)}
+                    with answering:
+                        answer = {"value": _answer(source, name, args)}
                 except Exception as error:  # the client raises it
                     answer = {"error": type(error).__name__, "text": str(error)}
                 send(connection, encoded(answer))
@@ -163,8 +169,18 @@ class Server:
         finally:
             if source is not None:
                 source.close()
+            self._answering.discard(answering)
             self._open.discard(connection)
             connection.close()
+
+    def finish(self) -> None:
+        """Wait until what is being answered is answered, and answer nothing more.
+
+        Python ends a thread that is still running after the main one, and where it is in JAX's code that
+        ends the process with SIGABRT, as after Ctrl-C while the first chunk was compiled.
+        """
+        for answering in [*self._answering]:
+            answering.acquire()
 
     def close_in_child(self) -> None:
         """Close what a forked process inherits, without which nobody would see this process end."""
@@ -225,13 +241,18 @@ def opened() -> Server:
     return _server
 
 
-@functools.cache
 def no_warning_of_forks() -> None:
     """Hide JAX's warning about a fork of this process while a step is served, as PyMC's workers use no JAX.
 
     JAX registers its warning with `os.register_at_fork` when its backend starts. Such functions run in the
-    reverse order of their registration, so that this one, called after that, hides the warning in time.
+    reverse order of their registration, so that one that is registered after that hides the warning in time.
     """
+    if jax_is_running():
+        _hide_warnings_of_forks()
+
+
+@functools.cache
+def _hide_warnings_of_forks() -> None:
     if hasattr(os, "register_at_fork"):  # Windows has no fork
         os.register_at_fork(before=_hide_warning, after_in_parent=_warn_again, after_in_child=_warn_again)
 
@@ -254,6 +275,12 @@ def _warn_again() -> None:
 def _before_fork() -> None:
     if len(_served):
         opened()
+
+
+@atexit.register
+def _finish() -> None:
+    if _server is not None:
+        _server.finish()
 
 
 def _after_in_child() -> None:

@@ -15,7 +15,7 @@ import pytest
 from pymc_discrete.steps import served
 from pymc_discrete.steps.ahead import Chunk, Order
 from pymc_discrete.steps.messages import decoded, encoded
-from tests.tools.processes import ROOT
+from tests.tools.processes import ROOT, run_python
 
 CHUNK = Chunk(
     3,
@@ -192,6 +192,62 @@ def test_nothing_is_left_behind(script, who):
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
         run.communicate()
+
+
+ENDS = """
+import threading, time
+import jax, jax.numpy as jnp
+from pymc_discrete.steps import served
+from pymc_discrete.steps.ahead import Order
+
+class Busy:
+    def begin(self, order, point):
+        asked.set()
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            jax.jit(lambda x: jnp.sin(x) + 1.0)(1.0)
+        print("answered", flush=True)
+        raise ValueError("no draws, since this is a test.")
+
+    def close(self):
+        pass
+
+asked = threading.Event()
+step = served.Served(Busy)
+remote = served.Remote.at(step.address())
+threading.Thread(target=remote.begin, args=(Order(2, 3, True, 1, []), {}), daemon=True).start()
+asked.wait()
+"""
+
+
+def test_a_process_does_not_end_within_an_answer():
+    """Python would end the thread in the middle of JAX's code, and the process with it, by a signal."""
+    assert run_python(ENDS) == "answered\n"
+
+
+FORKS = """
+import os, warnings
+import jax
+import pymc as pm
+import pymc_discrete as pmd
+with pm.Model():
+    pm.Bernoulli("x", 0.3)
+    step = pmd.BlockGibbs()
+step.engines  # as when the first chunk begins
+jax.devices()
+with warnings.catch_warnings(record=True) as said:
+    if child := os.fork():
+        os.waitpid(child, 0)
+    else:
+        os._exit(0)
+print("forked", *(w for w in said if "JAX" in str(w.message)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_no_warning_of_forks_from_the_first_chunk_on():
+    """A call that was interrupted while its first chunk was made is followed by one that forks."""
+    assert run_python(FORKS) == "forked\n"
 
 
 def test_the_listener_is_not_a_file():
