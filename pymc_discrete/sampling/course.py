@@ -70,7 +70,7 @@ class Engine:
         of_nuts: OfNuts,
     ):
         self.model, self.tune = model, tune
-        places = {None: NUTS, **{id(step): n for n, step in enumerate(steps)}}
+        places: dict[int | None, int] = {None: NUTS} | {id(step): n for n, step in enumerate(steps)}
         point = point_of(model)
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
