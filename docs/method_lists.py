@@ -1,8 +1,9 @@
-"""Add new methods to the lists of their names: the stub of the package, and docs/methods/index.md.
+"""Add new methods to the lists of their names: the package's stub, docs/methods/index.md, docs/api.md.
 
 python docs/method_lists.py  # adds what is missing
 """
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pymc_discrete.steps import methods
 
 FOLDER = Path(__file__).parent
 STUB, PAGE = FOLDER.parent / "pymc_discrete" / "__init__.pyi", FOLDER / "methods" / "index.md"
+REFERENCE = FOLDER / "api.md"
 # the row of the table and the line of the contents that new methods come before
 ROW, LINE = "| [`CollapsedNUTS()`]", "\nreparameterized_slice\n"
 
@@ -39,15 +41,23 @@ def in_table(names: Iterable[str]) -> str:
     for name in names:
         parts = sections(methods.method_named(name))
         sentence = parts[""].split("\n\n")[0].replace("\n", " ").rstrip(".")
-        source = parts.get("References", "").split(", ")[0].split("\n")[0]
+        found = re.match(r".*?\b\d{4}\b", parts.get("References", "").replace("\n", " "))  # up to the year
+        source = found[0] if found else ""
         lines += f"\n{snake_case(name)}"
         rows += f"| [`{name}()`]({snake_case(name)}.md) | {sentence} | {source} |\n"
     return PAGE.read_text().replace(ROW, rows + ROW).replace(LINE, lines + LINE)
 
 
+def in_reference(names: Iterable[str]) -> str:
+    """The reference with some more names."""
+    last = "   ReparameterizedSlice\n"
+    return REFERENCE.read_text().replace(last, last + "".join(f"   {name}\n" for name in names))
+
+
 def main() -> None:
     STUB.write_text(in_stub(missing(STUB)))
     PAGE.write_text(in_table(missing(PAGE)))
+    REFERENCE.write_text(in_reference(missing(REFERENCE)))
 
 
 if __name__ == "__main__":

@@ -365,8 +365,8 @@ def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
     if ends[-1] == 0:  # the likelihood is the same at all draws
         return np.linspace(0.0, 1.0, T + 1)
     lengths = np.linspace(0, ends[-1], T + 1)
-    # In the tails of the prior the log likelihood may have no bound. Chains that go back to where it counts
-    # no longer need temperatures that crowd near 0 (Friel and Pettitt 2008).
+    # A draw from far out in the prior may have any log likelihood, however low. At the first temperatures
+    # above 0 chains leave such places, so these lie close together (Friel and Pettitt 2008).
     path = np.exp(np.interp(lengths, ends, np.log(betas))) * np.minimum(lengths / ends[0], 1.0) ** CROWDING
     path[-1] = 1.0
     return path

@@ -113,11 +113,7 @@ class FlowStep(DiscreteStep):
     name = "flow_step"
     shared = True
     method_class = BackAndForth
-    renamed: ClassVar[dict[str, str]] = {
-        "accept": "flow_accept",
-        "accepted": "flow_accepted",
-        "discrete_n_moved": "flow_n_moved",
-    }
+    prefix = "flow_"
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {"flow_accept": ("Flow accept", "0.2f", 0.0)}
 
     def __new__(cls, flow: Any, *positional: Any, **options: Any) -> Any:

@@ -83,6 +83,7 @@ class BlockGibbs(Method):
 
     constrained: ClassVar[bool] = True
     equations: ClassVar[bool] = True
+    one_by_one: ClassVar[bool] = True
 
     def options_of_step(self, options: dict[str, Any]) -> dict[str, Any]:
         if options.get("differences") == "gradient":

@@ -29,12 +29,14 @@ class Method(ABC):
     reported : {name of a sampler statistic: name of the kernel's parameter that it shows}
     constrained : whether it moves vectors whose elements cannot change alone
     equations : whether it moves variables along linear equations that the log density needs to hold
+    one_by_one : whether it draws each site from its conditional, given all others
     with_numbers : whether data and constants of the model may be inputs of the density
     """
 
     reported: ClassVar[dict[str, str]] = {}
     constrained: ClassVar[bool] = False
     equations: ClassVar[bool] = False
+    one_by_one: ClassVar[bool] = False
     with_numbers: ClassVar[bool] = True
 
     @abstractmethod
@@ -114,7 +116,8 @@ def kernel_function(method: type[Method]) -> Callable[..., tuple[Kernel, dict[st
     )
     function.__name__ = function.__qualname__ = snake_case(method.__name__)
     function.__module__, function.__doc__ = method.__module__, written(parts)
-    function.__dict__["__signature__"] = inspect.signature(method)
+    signature = inspect.signature(method)
+    function.__dict__["__signature__"] = signature.replace(return_annotation=tuple[Kernel, dict[str, Any]])
     return function
 
 

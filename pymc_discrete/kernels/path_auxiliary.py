@@ -22,11 +22,12 @@ from pymc_discrete.targets.space import Space
 
 # the largest mean path length that "adapt" may choose for PAFS with backtracking
 LARGEST = 1_000
-# The same for PAS. Every move computes a set of differences, and nearly every path is accepted, so tuning to
-# an acceptance rate would not keep paths short enough to be affordable.
+# The largest that "adapt" may choose for PAS (recompute=True). Each of its moves computes all differences
+# again, and nearly every path is accepted, however long: tuned to an acceptance rate, paths would become too
+# dear.
 LARGEST_RECOMPUTED = 20
-# The same for PAFS without backtracking, where a draw costs as much as the longest possible path, whatever
-# length is drawn.
+# The largest that "adapt" may choose for PAFS without backtracking, where a draw costs as much as the longest
+# possible path, whatever length is drawn.
 LARGEST_AT_ONCE = 100
 
 

@@ -116,7 +116,7 @@ class DiscreteBlock(Block):
 
         state = jax.lax.cond(tuning, learn, lambda state: state, state)
         step = self.step
-        stats = {step.renamed.get(name, name): value for name, value in new.statistics.items()}
+        stats = {step.named_here(name): value for name, value in new.statistics.items()}
         stats |= {stat: params[name] for stat, name in step.method.reported.items()}
         joined = self.join(new.x, point)
         joined.update({name: value.astype(point[name].dtype) for name, value in new.integrated.items()})
@@ -159,7 +159,8 @@ class DiscreteBlock(Block):
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         if self.step.shared:
             return {}
-        return leaving(self.target, self.step.model, points, self.step.joint, self.step.complete)
+        step = self.step
+        return leaving(self.target, step.model, points, step.joint, step.complete, step.method.one_by_one)
 
     def stuck(self, states: Learned) -> np.ndarray:
         if self.step.shared:

@@ -169,17 +169,24 @@ class DiscreteStep(JaxStep):
     -----
     Sampler statistics: `accept` (mean acceptance probability over a draw's transitions), `accepted`
     (share accepted), `discrete_n_moved` (sites that ended the draw at another value), `lp`.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     z = pm.Bernoulli("z", 0.3, shape=10)
+    ...     idata = pm.sample(step=pmd.BlockGibbs())  # doctest: +SKIP
     """
 
     # method_class: the class of the method, of which `method` is the one with this step's options
-    # renamed: {name of a sampler statistic in `STATISTICS`: the name that it has here instead}
+    # prefix: what the names of `STATISTICS` begin with here, in place of "discrete_", so that those of two
+    #     steps for the same variables differ
     # shared: whether another step may move the same variables; that one then moves them out of bad starts,
     #     and says where they stand still
     # learned: a `Learned`, what tuning has learned of the chain
     # integrated: names of the continuous variables that are integrated out
     name = "discrete_step"
     method_class: ClassVar[type[Method] | None] = None
-    renamed: ClassVar[dict[str, str]] = {}
+    prefix: ClassVar[str] = ""
     statistics: ClassVar[dict[str, Statistic]] = STATISTICS
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS)
     _state_class: type = DiscreteStepState
@@ -193,8 +200,14 @@ class DiscreteStep(JaxStep):
         super().__init_subclass__(**options)
         if cls.method_class is not None:
             of_method = dict.fromkeys(cls.method_class.reported, Statistic(float))
-            cls.statistics = {cls.renamed.get(n, n): s for n, s in STATISTICS.items()} | of_method
+            cls.statistics = {cls.named_here(n): s for n, s in STATISTICS.items()} | of_method
             cls.stats_dtypes_shapes = as_pymc_declares(cls.statistics)
+
+    @classmethod
+    def named_here(cls, statistic: str) -> str:
+        """The name of one of `STATISTICS`, or of "lp", in the draws of this step."""
+        shared = cls.prefix and statistic in STATISTICS
+        return cls.prefix + statistic.removeprefix("discrete_") if shared else statistic
 
     def __init__(
         self,
@@ -317,8 +330,7 @@ class DiscreteStep(JaxStep):
     def _draw(self) -> Callable[..., Any]:
         """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, numbers, values).
 
-        The numbers are those of `Drawn.statistics`, in its order, and `Drawn.n_moves`; the values
-        `Drawn.integrated`.
+        The numbers are `STATISTICS` in their order, "lp" and `Drawn.n_moves`; the values `Drawn.integrated`.
         """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
@@ -331,7 +343,7 @@ class DiscreteStep(JaxStep):
             target = Target(density).with_inputs(others)
             new = draw(kernel, key_of_words(seed), x, target, params, transitions)
             # one array for the host
-            numbers = jnp.stack([*new.statistics.values(), new.n_moves])
+            numbers = jnp.stack([*(new.statistics[name] for name in [*STATISTICS, "lp"]), new.n_moves])
             return new.x, numbers.astype(jnp.result_type(float)), new.integrated
 
         return announcing(jitted(drawn), self.named())
@@ -392,7 +404,10 @@ class DiscreteStep(JaxStep):
         if draws < FEWEST or self.shared:
             return None
         x, used = self.target.space.ravel(point), self.described()
-        return Watch(self.target.space, self.model, self.joint, self.complete, draws, x, point, used)
+        one_by_one = self.method.one_by_one
+        return Watch(
+            self.target.space, self.model, self.joint, self.complete, draws, x, point, used, one_by_one
+        )
 
     def stop_tuning(self) -> None:
         if self.learned.adaptation.seen and not self.draws_ahead:
@@ -469,7 +484,7 @@ class DiscreteStep(JaxStep):
         if logp < np.inf and space.windowed.any() and not width_of_models():
             for m in space.members:
                 check_in_32_bits(m.name, new[m.name])
-        stats = {self.renamed.get(name, name): value for name, value in statistics.items()}
+        stats = {self.named_here(name): value for name, value in statistics.items()}
         stats |= {stat: self.params[name] for stat, name in self.method.reported.items()}
         if self.shared:
             leave({name: new[name] for name in self._names})

@@ -4,7 +4,6 @@ A method is found by its name: `BlockGibbs` is a class in the file `block_gibbs.
 """
 
 import inspect
-import operator
 import pkgutil
 from dataclasses import fields
 from importlib import import_module
@@ -48,7 +47,7 @@ def names_of_methods() -> list[str]:
 
 def step_of(method: type[Method]) -> type[DiscreteStep]:
     """The step that runs a method."""
-    options = {f.name: property(operator.attrgetter(f"method.{f.name}")) for f in fields(method)}
+    options = {f.name: option(f.name) for f in fields(method)}
     attributes = options | {
         "__module__": __name__,
         "__doc__": docstring(method),
@@ -59,6 +58,11 @@ def step_of(method: type[Method]) -> type[DiscreteStep]:
         "equations": method.equations,
     }
     return type(method.__name__, (DiscreteStep,), attributes)
+
+
+def option(name: str) -> property:
+    """An option of the method as an attribute of its step."""
+    return property(lambda step: getattr(step.method, name), doc=f"The option `{name}`.")
 
 
 def signature(method: type[Method]) -> inspect.Signature:
@@ -79,10 +83,6 @@ def docstring(method: type[Method]) -> str:
     for heading in ("Raises", "Notes"):
         both = [sections_[heading] for sections_ in (own, shared) if sections_.get(heading)]
         parts[heading] = ("\n\n" if heading == "Notes" else "\n").join(both)
-    name = method.__name__
-    example = f"""
->>> with pm.Model():
-...     z = pm.Bernoulli("z", 0.3, shape=10)
-...     idata = pm.sample(step=pmd.{name}())  # doctest: +SKIP
-"""
-    return written({"Examples": example.strip("\n"), **parts})
+    if "Examples" not in own:
+        parts["Examples"] = shared["Examples"].replace("BlockGibbs", method.__name__)
+    return written(parts)

@@ -90,7 +90,12 @@ class Leaving(NamedTuple):
 
 
 def leaving(
-    target: Target, model: pm.Model, points: Sequence[PointType], joint: bool, complete: bool
+    target: Target,
+    model: pm.Model,
+    points: Sequence[PointType],
+    joint: bool,
+    complete: bool,
+    one_by_one: bool = True,
 ) -> dict[str, Leaving]:
     """{variable: Leaving}: the probability of other values at a point of each chain.
 
@@ -99,8 +104,9 @@ def leaving(
     Parameters
     ----------
     points : the model's point, for each chain
-    joint : whether the step draws the sites of the target jointly, and not each given the others; the two are
-        the same for a variable whose sites depend on no other site
+    joint : whether the step draws the sites of the target jointly, and not each given the others
+    one_by_one : whether it draws each from its conditional given the others, which is the same for a variable
+        whose sites depend on no other site
     complete : whether the target contains all discrete variables of the model; a discrete variable of another
         step can keep those of this one from moving
     """
@@ -108,7 +114,7 @@ def leaving(
     continuous = [str(v.name) for v in model.continuous_value_vars]
     outside, known_else = outside_of(read, points[0], continuous)
     conditionals = Conditionals(target.space, target.at, outside, known_else)
-    return leaving_by(conditionals, model, points, joint, complete)
+    return leaving_by(conditionals, model, points, joint, complete, one_by_one=one_by_one)
 
 
 def leaving_by(
@@ -118,6 +124,7 @@ def leaving_by(
     joint: bool,
     complete: bool,
     summed: bool = False,
+    one_by_one: bool = True,
 ) -> dict[str, Leaving]:
     """As `leaving`, with the target of `conditionals`; `summed` says that its variables are summed out."""
     space, target = conditionals.space, conditionals.at(points[0])[1]
@@ -134,7 +141,9 @@ def leaving_by(
         sites = slice(m.start, m.start + m.size)
         constraint = next((v.constraint for a, v in space.blocks if a <= m.start < a + v.size), None)
         together = "" if constraint is None else constraint.stands_still
-        jointly = not together and complete and target.exact and (joint or bool(free[sites].all()))
+        # of a site with a window a draw sees a part of the values only
+        alone = one_by_one and bool((free & ~space.windowed)[sites].all())
+        jointly = not together and complete and target.exact and (joint or alone)
         of_sites = None if probability is None else probability[:, sites]
         if of_sites is not None and np.isnan(of_sites).any():
             of_sites = None

@@ -32,7 +32,7 @@ class Watch:
     ----------
     space : the sites of the step
     model : pm.Model
-    joint, complete : see `standing.leaving`
+    joint, complete, one_by_one : see `standing.leaving`
     draws : number of draws that the chain will have
     x : (d,) int, the first draw
     point : the model's point at the first draw
@@ -49,8 +49,9 @@ class Watch:
         x: np.ndarray,
         point: PointType,
         used: str = "",
+        one_by_one: bool = True,
     ):
-        self.draws, self.seen, self._joint, self._complete = draws, 0, joint, complete
+        self.draws, self.seen, self._drawn = draws, 0, (joint, complete, one_by_one)
         self._model = model
         self._remedies = Remedies(model, {m.name: used for m in space.members})
         self._first, self._still = np.array(x), np.ones(len(x), bool)
@@ -114,7 +115,7 @@ class Watch:
         if not any(of_variable.all() for of_variable in still.values()):
             return []
         by_reason: dict[str, list[str]] = {}
-        known_of = leaving(target, self._model, [point], self._joint, self._complete)
+        known_of = leaving(target, self._model, [point], *self._drawn)
         for name, known in known_of.items():
             if not known.several.any() or not still[name][known.several].all():
                 continue

@@ -34,7 +34,7 @@ from pymc_discrete.targets.structure_of_model import Structure, with_numbers
 
 _kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
 
-CHECKED = "_value_and_slopes"  # the method that only starts are checked with
+CHECKED = "_value_and_slopes"  # this method runs seldom: only to check where a chain starts
 
 
 class ContinuousDensity:

@@ -10,8 +10,8 @@ from pymc_discrete.targets.graph.numbers import NeedsValues
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.structure_of_model import Structure, structure_of
 
-# What was made has decided comparisons of numbers (is any count 0?), and serves models with the same
-# outcomes only. So many more are kept of one structure.
+# A density that was made for a model may hold for some data only, as those in which no count is 0. For models
+# that differ in such a thing several are kept, up to so many.
 VARIANTS = 8
 
 

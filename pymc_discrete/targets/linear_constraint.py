@@ -366,7 +366,7 @@ def solution(
     n, equations = len(lower), csr_matrix(matrix.astype(float))
     low, high = in_floats(lower, upper)
     rows = [Rows(equations, totals, totals)]
-    if near is not None:  # as many distances d besides, with x - d <= near and x + d >= near
+    if near is not None:  # n more unknowns d, the distances from `near`: x - d <= near and x + d >= near
         one = identity(n, format="csr")
         rows = [Rows(hstack([equations, csr_matrix(equations.shape)]), totals, totals)]
         rows.append(Rows(hstack([one, -one]), -np.inf, near))

@@ -40,7 +40,7 @@ def by_brute_force(counts, scopes, tables):
 def test_the_sum_is_that_over_all_states(seed):
     counts, scopes, tables = random_tables(seed)
     _, weights = by_brute_force(counts, scopes, tables)
-    got, _ = Elimination(counts, scopes).joined(list(map(jnp.asarray, tables)))
+    got, _ = jax.jit(Elimination(counts, scopes).joined)(list(map(jnp.asarray, tables)))
     assert float(got) == pytest.approx(np.logaddexp.reduce(weights), abs=1e-5)
 
 
@@ -48,7 +48,7 @@ def test_a_table_that_is_left_out_is_noticed():
     counts, scopes, tables = random_tables(1)
     _, weights = by_brute_force(counts, scopes, tables)
     tables[1][0] = 0.0
-    got, _ = Elimination(counts, scopes).joined(list(map(jnp.asarray, tables)))
+    got, _ = jax.jit(Elimination(counts, scopes).joined)(list(map(jnp.asarray, tables)))
     assert abs(float(got) - np.logaddexp.reduce(weights)) > 1e-3
 
 
@@ -58,7 +58,7 @@ def test_the_gradient_is_the_probability_of_every_entry(seed):
     states, weights = by_brute_force(counts, scopes, tables)
     p = np.exp(weights - np.logaddexp.reduce(weights))
     elimination = Elimination(counts, scopes)
-    slopes = jax.grad(lambda tables: elimination.joined(tables)[0])(list(map(jnp.asarray, tables)))
+    slopes = jax.jit(jax.grad(lambda tables: elimination.joined(tables)[0]))(list(map(jnp.asarray, tables)))
     for sites, slope in zip(scopes, slopes, strict=True):
         want = np.zeros(slope.shape)
         for n, scope in enumerate(sites):

@@ -96,7 +96,7 @@ def test_draws_and_statistics(kind, step, discrete):
         assert list(point) == list(before)
         assert all(point[k].dtype == before[k].dtype and point[k].shape == before[k].shape for k in before)
         assert stats.keys() == step.stats_dtypes_shapes.keys()
-        assert 0 <= stats[step.renamed.get("accept", "accept")] <= 1
+        assert 0 <= stats[step.named_here("accept")] <= 1
     assert all(np.array_equal(kept[k], before[k]) for k in kept)
 
 
@@ -155,7 +155,7 @@ def test_beside_nuts(kind, mixed):
     np.testing.assert_allclose(lp_of(idata), logp_of(mixed, idata), rtol=1e-10) if lp_of(
         idata
     ).any() else None
-    assert step.renamed.get("accept", "accept") in idata["sample_stats"]
+    assert step.named_here("accept") in idata["sample_stats"]
     assert same_draws(idata, sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30))
 
 

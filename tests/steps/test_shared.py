@@ -21,14 +21,7 @@ class Shared(pmd.GibbsWithGradients):
     """Gibbs-With-Gradients beside another step for the same variables."""
 
     shared = True
-    summary: ClassVar[tuple[str, str, str]] = ("share_accept", "share_accepted", "share_n_moved")
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "share_accept": (np.float64, []),
-        "share_accepted": (np.float64, []),
-        "share_n_moved": (np.int64, []),
-        "discrete_n_flips": (np.float64, []),
-        "model_logp": (np.float64, []),
-    }
+    prefix = "share_"
     columns: ClassVar[dict[str, tuple[str, str, object]]] = {}
 
 
