@@ -84,7 +84,7 @@ def markdown(args, records):
 
 FOOTNOTE = """\
 - 4 chains of 1,000 tuning draws and 1,000 draws, with PyMC's default number of cores, which on two CPUs is
-  one: chains of pm.sample run one after another, those of pmd.sample side by side.
+  one: chains of pm.sample are handed out one after another, and ours are made beside one another.
 - The first call begins without compiled programs on disk; the second is for the same model with another seed.
 - ESS: the smallest bulk ESS of the model's summaries, second call."""
 
