@@ -189,7 +189,12 @@ class Course:
 
     def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
         begun, self._begun, self._allowed = self._begun, None, math.inf
-        return self._begin(order, point) if begun is None else begun.result()
+        if begun is not None:
+            chunk = begun.result()
+            if self._engines.of(order.tune, order.left) is self._engine:  # else the model has changed since
+                return chunk
+            self._forget_coming()
+        return self._begin(order, point)
 
     @model_settings()
     def _begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:

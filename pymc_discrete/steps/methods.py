@@ -76,6 +76,8 @@ def signature(method: type[Method]) -> inspect.Signature:
 
 def docstring(method: type[Method]) -> str:
     """The method's docstring, with what is said of every step."""
+    if not DiscreteStep.__doc__:  # Python was told to keep no docstrings (-OO)
+        return ""
     own, shared = sections(method), sections(DiscreteStep)
     of_method, of_step = items(own.get("Parameters", "")), items(shared["Parameters"])
     first = {"vars": of_step.pop("vars")}

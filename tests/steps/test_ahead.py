@@ -116,6 +116,27 @@ def test_chains_are_made_beside_the_one_that_is_handed_out(monkeypatch, cores):
     assert same_draws(alone, beside)
 
 
+def test_a_foreseen_chain_of_data_that_have_changed_is_made_anew(monkeypatch):
+    """As by a callback, which may change the data between two chains."""
+
+    def drawn(cores):
+        with pm.Model() as model:
+            data = pm.Data("data", np.full(50, 2))
+            pm.Poisson("y", 1.0 + pm.DiscreteUniform("k", 0, 40), observed=data)
+            pm.Multinomial("m", 3, [0.5, 0.5])  # has a step of its own
+        monkeypatch.setattr(course, "cores", lambda: cores)
+
+        def change(trace, draw):
+            if draw.chain == 0 and draw.draw_idx == 50:
+                data.set_value(np.full(50, 30, "int32"))
+
+        return draws_of(sample_with_pymc(model, pmd.AutoStep, 40, 30, callback=change))["k"]
+
+    alone, beside = drawn(1), drawn(4)
+    np.testing.assert_array_equal(alone, beside)
+    assert alone[1].mean() > 20
+
+
 def test_chains_that_begin_elsewhere_are_made_anew(monkeypatch):
     starts = [{"mu": value} for value in (0.0, 1.0, 1.0, 2.0)]
     alone, _ = made_beside(monkeypatch, 1, initvals=starts)
