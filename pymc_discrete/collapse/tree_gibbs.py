@@ -27,6 +27,11 @@ class TreeGibbs(BlockGibbs):
     differences : {"auto", "exact"}
         As in `BlockGibbs`.
 
+    Raises
+    ------
+    ValueError
+        Where a conditional is not exact.
+
     Notes
     -----
     A draw costs K^2 operations for every edge of a forest. They run in successive steps, twice as many as the
@@ -38,6 +43,13 @@ class TreeGibbs(BlockGibbs):
     Hamze and de Freitas 2004, From fields to trees. Carter and Kohn 1994, On Gibbs sampling for
     state space models. Lauritzen and Spiegelhalter 1988, Local computations with probabilities on graphical
     structures and their application to expert systems.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     z = pm.Bernoulli("z", 0.3, shape=10)
+    ...     pm.Potential("chain", 2.0 * pt.eq(z[1:], z[:-1]).sum())
+    ...     idata = pm.sample(step=pmd.TreeGibbs())  # doctest: +SKIP
     """
 
     constrained: ClassVar[bool] = False

@@ -37,6 +37,8 @@ class PerturbAndMaxProduct(Method):
         One by default, since a draw does not depend on the previous one.
     differences : {"exact", "auto"}
         Both have the same effect: the factors are the model's own terms.
+    integrate : None
+        A factor graph has no integrals, which would join all sites.
 
     Raises
     ------

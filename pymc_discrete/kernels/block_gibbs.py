@@ -68,6 +68,11 @@ class BlockGibbs(Method):
     transitions : "auto" or int
         Sweeps per draw; by default one, and more where they take no longer than the overhead of PyMC's loop.
 
+    Raises
+    ------
+    ValueError
+        Where a conditional is not exact.
+
     Notes
     -----
     Nothing is rejected: `accept` and `accepted` are 1.

@@ -1,5 +1,6 @@
 """The course of one chain in `pm.sample`: its draws, made ahead by the program of `pmd.sample`."""
 
+import contextlib
 import logging
 import math
 import threading
@@ -45,6 +46,7 @@ SECONDS = 0.2  # a chunk takes about so long
 GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one another
 # After so many chunks of which no draw was discarded, a thread makes the next chunk while one is handed out.
 QUIET = 2
+MOST_KEPT = 2**27  # bytes of draws of a chain that is foreseen, above which no more of them are made
 
 
 class Engine:
@@ -134,10 +136,14 @@ class Engines:
         self._snapshot = Snapshot.of(model)
         self.lock = threading.RLock()
 
+    def are_of_model(self) -> bool:
+        """Whether the model is as it was when the engines were made, and the steps built."""
+        return self._snapshot.is_of(self.model)
+
     def of(self, tune: int, left: Sequence[str]) -> Engine:
         """The engine for chains with `tune` tuning draws, which leaves some variables to other steps."""
         with self.lock:
-            if not self._snapshot.is_of(self.model):
+            if not self.are_of_model():
                 self._made, self._snapshot = {}, Snapshot.of(self.model)
             key = (tune, *left)
             if key not in self._made:
@@ -153,6 +159,15 @@ class Made(NamedTuple):
     chunk: Chunk
     before: ChainState
     after: ChainState
+
+    @property
+    def bytes(self) -> int:
+        """What the draws take in memory."""
+        return sum(a.nbytes for a in self.chunk.draws.values())
+
+
+class Changed(Exception):
+    """The model has changed since its engines were made."""
 
 
 class Course:
@@ -170,6 +185,8 @@ class Course:
         self._begun: Future[Chunk] | None = None  # the first chunk of a chain that was foreseen
         self._coming: deque[Future[Made | None]] = deque()  # chunks that the thread makes, or has made
         self._allowed = math.inf  # the thread makes no chunk of a chain with so many draws
+        self._kept = 0  # bytes of the draws that it has made and nobody has fetched
+        self._failed = False  # whether a chunk of it could not be made
         self._last: Made
         self._watches: list[tuple[Any, Watch]] = []
 
@@ -180,7 +197,7 @@ class Course:
 
     def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> "Course":
         course = Course(self._engines, self._learns)
-        course._begun = course._submit(course._begin, order, point)
+        course._begun = course._submit(course._begin, order, point, True)
         return course
 
     def allow(self, draws: int) -> None:
@@ -188,19 +205,25 @@ class Course:
         self._make_ahead()
 
     def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
-        begun, self._begun, self._allowed = self._begun, None, math.inf
+        begun, self._begun = self._begun, None
         if begun is not None:
-            chunk = begun.result()
-            if self._engines.of(order.tune, order.left) is self._engine:  # else the model has changed since
-                return chunk
+            while self._coming and self._coming[-1].cancel():  # those that were allowed and not begun
+                self._coming.pop()
+            self._allowed = math.inf
+            with contextlib.suppress(Changed):
+                chunk = begun.result()
+                if self._engines.are_of_model():
+                    return chunk
             self._forget_coming()
         return self._begin(order, point)
 
     @model_settings()
-    def _begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+    def _begin(self, order: Order, point: dict[str, np.ndarray], foreseen: bool = False) -> Chunk:
         refuse_after_fork()
         self._order = order
         with self._engines.lock:
+            if foreseen and not self._engines.are_of_model():
+                raise Changed  # steps are renewed when their own chain begins, not beside another one
             for s in self._engines.steps:
                 s.renew()
             self._engine = self._engines.of(order.tune, order.left)
@@ -246,13 +269,22 @@ class Course:
     def _coming_chunk(self) -> Made | None:
         """The next chunk, None if the chain has all the draws that it may have."""
         announced = self._order.tune + self._order.draws if self._order.announced else math.inf
-        return self._make() if self._done < min(announced, self._allowed) else None
+        if self._failed or self._kept > MOST_KEPT or self._done >= min(announced, self._allowed):
+            return None
+        try:
+            made = self._make()
+        except BaseException:
+            self._failed = True
+            raise
+        self._kept += made.bytes
+        return made
 
     def _next_made(self) -> Made:
         """The next chunk: the first of those that the thread makes, if it makes any."""
         while self._coming:
             made = self._coming.popleft().result()
             if made is not None:
+                self._kept -= made.bytes
                 return made
         return self._make()
 
@@ -262,6 +294,7 @@ class Course:
             future = self._coming.popleft()
             if not future.cancel():
                 future.exception()
+        self._kept, self._failed = 0, False
 
     def _make(self, limit: int | None = None) -> Made:
         """Make the next chunk of draws, not more than `limit` of them.

@@ -10,6 +10,7 @@ Nothing here starts JAX or imports it: where PyMC runs a chain in a process of i
 draws there that the process of the step makes (`steps/served.py`).
 """
 
+import copy
 import functools
 import logging
 from collections import deque
@@ -191,7 +192,6 @@ class Ahead:
         self._left_before: list[str] = []  # variables that any chain has left to other steps, for the log
         self._to_come = 0  # chains of this run that have not been set up
         self._foreseen: deque[Foreseen] = deque()
-        self._siblings: Callable[[int], np.random.Generator] | None = None
         self.set_up(np.random.default_rng(), TUNE_BY_DEFAULT, 0, announced=False)
 
     def set_up(self, rng: np.random.Generator, tune: int, draws: int, announced: bool = True) -> None:
@@ -201,6 +201,7 @@ class Ahead:
         """
         self._handed = self._handed if tune == 0 and announced else None
         self.close()
+        self._siblings: Callable[[int], np.random.Generator] | None = None
         if announced:
             self._to_come = max(self._to_come - 1, 0)
         self._rng, self._order = rng, Order(tune, draws, announced, 0, [])
@@ -224,7 +225,7 @@ class Ahead:
         Where all of them are run by one process, processors would wait meanwhile. So the draws of the next
         chain are made beside those of this one, from the seed and the point that it will begin with if PyMC
         does as it does now. If it begins with others, they are discarded. A foreseen chain has no more draws
-        than this one, so that nothing is made any more after a run that somebody has stopped.
+        than this one, so that soon nothing is made any more after a run that somebody has stopped.
         """
         self._foresee_nothing()
         self._to_come = chains
@@ -435,8 +436,9 @@ def siblings(rng: np.random.Generator) -> Callable[[int], np.random.Generator] |
             made.integers(2**30)  # as `pm.sample` does
         return made
 
+    coming = copy.deepcopy(rng.bit_generator).random_raw(3)
     for numbers in range(MOST_FIRST + 1):
-        if after(numbers, 0).bit_generator.state == rng.bit_generator.state:
+        if (after(numbers, 0).bit_generator.random_raw(3) == coming).all():
             return functools.partial(after, numbers)
     return None
 

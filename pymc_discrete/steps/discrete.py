@@ -1,6 +1,7 @@
 """One PyMC step for every method for discrete variables."""
 
 import functools
+import inspect
 import logging
 import warnings
 from collections.abc import Callable
@@ -185,6 +186,7 @@ class DiscreteStep(JaxStep):
     # learned: a `Learned`, what tuning has learned of the chain
     # integrated: names of the continuous variables that are integrated out
     name = "discrete_step"
+    __signature__: ClassVar[inspect.Signature]
     method_class: ClassVar[type[Method] | None] = None
     prefix: ClassVar[str] = ""
     statistics: ClassVar[dict[str, Statistic]] = STATISTICS
@@ -198,6 +200,9 @@ class DiscreteStep(JaxStep):
 
     def __init_subclass__(cls, **options: Any):
         super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__:  # what a class of the user's own takes is not what its base takes
+            taken = inspect.signature(cls.__init__)
+            cls.__signature__ = taken.replace(parameters=[*taken.parameters.values()][1:])
         if cls.method_class is not None:
             of_method = dict.fromkeys(cls.method_class.reported, Statistic(float))
             cls.statistics = {cls.named_here(n): s for n, s in STATISTICS.items()} | of_method

@@ -131,6 +131,7 @@ class DrawsAhead(HasChain):
         sent = cloudpickle.dumps((type(self), self.__getstate__()))
         if not self.draws_ahead:
             return received, (None, sent)
+        self.ahead.expect(0)  # other processes will run the chains
         address = self._served.address()
         return received, (
             Facts(

@@ -107,6 +107,33 @@ def made_beside(monkeypatch, cores, **options):
     return tree, foreseen
 
 
+@pytest.mark.parametrize("kind", ["MT19937", "Philox", "PCG64DXSM"])
+def test_generators_of_any_kind(monkeypatch, kind):
+    """The states of some are dictionaries of arrays."""
+    seed = lambda: np.random.Generator(getattr(np.random, kind)(5))
+    alone, _ = made_beside(monkeypatch, 1, random_seed=seed())
+    beside, foreseen = made_beside(monkeypatch, 8, random_seed=seed())
+    assert len(foreseen) == 3
+    assert same_draws(alone, beside)
+
+
+def test_draws_that_wait_to_be_handed_out_have_a_limit(monkeypatch):
+    kept, hand_out = [], course.Course.begin
+
+    def note(self, order, point):
+        kept.append(self._kept)
+        return hand_out(self, order, point)
+
+    alone, _ = made_beside(monkeypatch, 1)
+    monkeypatch.setattr(course, "cores", lambda: 4)
+    monkeypatch.setattr(course, "MOST_KEPT", 100)
+    monkeypatch.setattr(course, "SECONDS", 1e-9)  # chunks of one draw, of two numbers
+    monkeypatch.setattr(course.Course, "begin", note)
+    beside = sample_with_pymc(regimes(), pmd.BlockGibbs, 120, 70, chains=4)
+    assert 0 < max(kept) <= 100 + 16
+    assert same_draws(alone, beside)
+
+
 @pytest.mark.parametrize("cores", [2, 8])
 def test_chains_are_made_beside_the_one_that_is_handed_out(monkeypatch, cores):
     alone, nothing = made_beside(monkeypatch, 1)
@@ -116,8 +143,9 @@ def test_chains_are_made_beside_the_one_that_is_handed_out(monkeypatch, cores):
     assert same_draws(alone, beside)
 
 
-def test_a_foreseen_chain_of_data_that_have_changed_is_made_anew(monkeypatch):
-    """As by a callback, which may change the data between two chains."""
+@pytest.mark.parametrize("when", [0, 50])
+def test_a_foreseen_chain_of_data_that_have_changed_is_made_anew(monkeypatch, when):
+    """As by a callback, which may change the data while a chain runs, and after its first draw."""
 
     def drawn(cores):
         with pm.Model() as model:
@@ -127,7 +155,7 @@ def test_a_foreseen_chain_of_data_that_have_changed_is_made_anew(monkeypatch):
         monkeypatch.setattr(course, "cores", lambda: cores)
 
         def change(trace, draw):
-            if draw.chain == 0 and draw.draw_idx == 50:
+            if draw.chain == 0 and draw.draw_idx == when:
                 data.set_value(np.full(50, 30, "int32"))
 
         return draws_of(sample_with_pymc(model, pmd.AutoStep, 40, 30, callback=change))["k"]

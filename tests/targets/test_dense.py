@@ -4,6 +4,7 @@ means exact.
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.sparse as ps
 import pytensor.tensor as pt
 import pytest
@@ -67,10 +68,11 @@ def test_quadratic_with_a_free_scale():
     assert target.exact
 
 
-def test_a_sparse_matrix_beside_a_map():
+@pytest.mark.parametrize("matrix", [SPARSE, pytensor.shared(SPARSE.data)], ids=["constant", "shared"])
+def test_a_sparse_matrix_beside_a_map(matrix):
     def build():
         b, x = pm.Normal("b", shape=20), binary()
-        add(pt.softplus(pt.dot(pt.constant(X), x * ps.structured_dot(SPARSE, b[:, None])[:, 0])).sum())
+        add(pt.softplus(pt.dot(pt.constant(X), x * ps.structured_dot(matrix, b[:, None])[:, 0])).sum())
 
     target, *_ = compare(model_of(build))
     assert target.exact

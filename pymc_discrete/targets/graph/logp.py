@@ -17,6 +17,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import AND, LT, NEQ, OR, Switch
+from pytensor.sparse.type import SparseTensorType
+from pytensor.sparse.variable import SparseConstant
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Sum
@@ -196,8 +198,13 @@ def of_known_shape(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> di
 
 def constants_of_data(outputs: list[Variable]) -> dict[Variable, Variable]:
     """{shared variable that the outputs depend on, as `pm.Data` makes one: a constant of its value}."""
-    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
-    return {v: pt.constant(v.get_value(), name=v.name) for v in shared}
+    constants: dict[Variable, Variable] = {}
+    for v in graph_inputs(outputs):
+        if isinstance(v, SharedVariable) and isinstance(v.type, SparseTensorType):  # a kind of TensorType
+            constants[v] = SparseConstant(v.type, v.get_value(), name=v.name)
+        elif isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType):
+            constants[v] = pt.constant(v.get_value(), name=v.name)
+    return constants
 
 
 def refuse_unknown_indices(outputs: list[Variable], moving: Depends, derived: dict[str, Variable]) -> None:
