@@ -27,8 +27,11 @@ def test_the_table_of_ops_is_that_of_the_rules():
 
 def test_lists_of_methods_have_them_all():
     lists = script("method_lists")
-    assert not [*lists.missing(lists.STUB), *lists.missing(lists.PAGE)], "run python docs/method_lists.py"
+    pages = lists.STUB, lists.PAGE, lists.REFERENCE
+    assert not [name for page in pages for name in lists.missing(page)], "run python docs/method_lists.py"
     assert lists.in_stub([]) == lists.STUB.read_text()
+    new = lists.in_stub(["New"]), lists.in_table(["BlockGibbs"]), lists.in_reference(["New"])
+    assert all(len(text) > len(page.read_text()) for text, page in zip(new, pages, strict=True))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -92,7 +92,8 @@ class GibbsWithGradients(Method):
             by_difference = L == 1 and target.exact
             known = log_density_after(target, state, y, drawn[0]) if by_difference else None
             proposed = moves.arrive(target, state, y, drawn, active, balancing, known)
-            # Grathwohl et al. 2021, Eq. 27: the product over the moves. P(L) cancels: L does not depend on x.
+            # Grathwohl et al. 2021, Eq. 27: the product over the moves. The probability of their number, L,
+            # does not depend on x, and cancels.
             # Swaps do not commute; the way back makes the inverse moves in reverse order, with the same
             # product.
             forward = log_probs(state, drawn, active)

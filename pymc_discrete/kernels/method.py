@@ -48,7 +48,7 @@ class Method(ABC):
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def check(self, target: Any) -> None:  # noqa: B027
-        """Refuse a target that it cannot sample, or say what of it is not sampled.
+        """Refuse a target that the method cannot sample; log which variables of it can have one value only.
 
         Raises
         ------
@@ -95,7 +95,11 @@ class Method(ABC):
         return False
 
     def complaint(self, accept: float, variables: str) -> str | None:
-        """A warning about the acceptance in the second half of tuning, "" for none, None for the usual ones.
+        """A warning about the acceptance in the second half of tuning, in place of those of every step.
+
+        Returns
+        -------
+        the warning; "" where there is nothing to warn of; None to have the warnings of every step
 
         Parameters
         ----------

@@ -22,12 +22,12 @@ from pymc_discrete.targets.space import Space
 
 # the largest mean path length that "adapt" may choose for PAFS with backtracking
 LARGEST = 1_000
-# The largest that "adapt" may choose for PAS (recompute=True). Each of its moves computes all differences
-# again, and nearly every path is accepted, however long: tuned to an acceptance rate, paths would become too
-# dear.
+# The largest mean path length that "adapt" may choose for PAS (recompute=True). Each move of a path computes
+# all differences again, and nearly every path is accepted, however long it is. Tuned to an acceptance rate
+# alone, paths would become so long that a draw takes too much time.
 LARGEST_RECOMPUTED = 20
-# The largest that "adapt" may choose for PAFS without backtracking, where a draw costs as much as the longest
-# possible path, whatever length is drawn.
+# The largest mean path length that "adapt" may choose for PAFS without backtracking, where a draw costs as
+# much as the longest possible path, whatever length is drawn.
 LARGEST_AT_ONCE = 100
 
 

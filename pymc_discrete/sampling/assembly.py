@@ -130,7 +130,7 @@ def refuse_twice(steps: Sequence[Any]) -> None:
 
 # ---------------------------------------------------------------- variables that have no step
 class Division(NamedTuple):
-    """The variables of a model that no step has, or that a step only lends.
+    """The variables of a model that no step moves, or only one that needs another step beside it.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ def integrates(steps: Sequence[Any]) -> bool:
 def summed_by(
     of: Division, steps: Sequence[Any], point: dict[str, np.ndarray], collapse: Any
 ) -> Collapsed | None:
-    """What is summed out, as `collapse` says; it is "auto" where the package is to choose."""
+    """What is summed out, as `collapse` says. The package chooses where that is "auto"."""
     if isinstance(collapse, str):
         # what is integrated out is drawn by its step, before anything else may move
         free = of.left and of.moved and not integrates(steps)

@@ -129,8 +129,10 @@ class Engines:
         of_nuts: OfNuts,
     ):
         self.model, self.steps, self.summed, self.moved = model, list(steps), list(summed), {*moved}
-        spread_over(None, 1)  # starts JAX, so that the next line has an effect: the first chunk takes long to
-        no_warning_of_forks()  # make, and what is called after an interruption may fork
+        # Before the first chunk, which takes long to make: if that is interrupted, the next call may fork.
+        # JAX must run when this is said, and it does once somebody has asked for its devices.
+        spread_over(None, 1)
+        no_warning_of_forks()
         self._of_nuts = of_nuts
         self._made: dict[Any, Engine] = {}
         self._snapshot = Snapshot.of(model)

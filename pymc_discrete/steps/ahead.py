@@ -237,7 +237,10 @@ class Ahead:
         self._to_come = 0
 
     def _foresee(self) -> None:
-        """Have draws of the next chains made, once draws of this one were handed out in peace."""
+        """Have draws of the next chains made in the background.
+
+        It is called after a chunk of this chain was handed out as a whole: no other step moves its variables.
+        """
         assert self._source is not None
         while self._siblings is not None and len(self._foreseen) < min(self._to_come, self._source.spare):
             rng = self._siblings(len(self._foreseen) + 1)
@@ -412,7 +415,7 @@ class HasChain:
 
 
 def seed_from(rng: np.random.Generator) -> int:
-    """The seed of all random numbers of a chain."""
+    """A number drawn from a generator, from which all random numbers of a chain are made."""
     return int(rng.integers(2**63))
 
 

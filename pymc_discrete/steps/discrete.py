@@ -277,7 +277,7 @@ class DiscreteStep(JaxStep):
     @classmethod
     def option_names(cls) -> list[str]:
         of_method = [f.name for f in fields(cls.method_class) if f.init] if cls.method_class else []
-        return [*of_method, *super().option_names()]
+        return [*dict.fromkeys([*of_method, *super().option_names()])]
 
     def options(self) -> dict[str, Any]:
         of_step = {"transitions": self.asked_transitions, "start": self.start}

@@ -296,6 +296,9 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 # ---------------------------------------------------------------- the processes that ask for draws
+ONE_CHAIN = "A process that PyMC has started runs one chain, and makes no others beside it."
+
+
 class Remote:
     """A `steps.ahead.Source` whose draws another process makes, and sends through a socket."""
 
@@ -358,10 +361,10 @@ class Remote:
             os._exit(1)
 
     def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> Source:
-        raise NotImplementedError
+        raise NotImplementedError(ONE_CHAIN)
 
     def allow(self, draws: int) -> None:
-        raise NotImplementedError
+        raise NotImplementedError(ONE_CHAIN)
 
     def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
         self._end_with_home()

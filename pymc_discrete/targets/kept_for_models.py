@@ -10,8 +10,8 @@ from pymc_discrete.targets.graph.numbers import NeedsValues
 from pymc_discrete.targets.model_settings import width_of_models
 from pymc_discrete.targets.structure_of_model import Structure, structure_of
 
-# A density that was made for a model may hold for some data only, as those in which no count is 0. For models
-# that differ in such a thing several are kept, up to so many.
+# A density that was made for a model may hold for some data only, such as those in which no count is 0. For
+# models of the same structure, whose data differ in such a way, up to this number of densities are kept.
 VARIANTS = 8
 
 

@@ -8,6 +8,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.sampling.discrete import DiscreteBlock
+from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.standing import leaving
 
 COUNTS = np.random.default_rng(0).poisson(18, 20)
@@ -141,6 +143,21 @@ def test_what_another_step_draws_may_hold_a_site():
     of = found(model, {"a": 1, "b": 1}, ["a"], complete=False)
     assert not of["a"].is_certain.any()
     assert not of["a"].joint
+
+
+@pytest.mark.parametrize(
+    ("kind", "drawn"),
+    [(pmd.BlockGibbs, {"k": True, "n": False}), (pmd.GibbsWithGradients, {"k": False, "n": False})],
+)
+def test_independent_sites_are_drawn_exactly_by_conditionals_only(kind, drawn):
+    """Of n, which has no bound, a draw looks at some values; a step that may reject draws nothing exactly."""
+    with pm.Model() as model:
+        pm.DiscreteUniform("k", 0, 5, shape=3)
+        pm.Poisson("n", 4.0)
+        step = kind()
+    block = DiscreteBlock(step, 0, Points([step.target.space]))
+    of = block.leaving([model.initial_point()])
+    assert {name: known.joint for name, known in of.items()} == {"k": drawn, "n": False}
 
 
 def test_an_index_of_models_and_what_it_holds():
