@@ -51,7 +51,7 @@ _log = logging.getLogger("pymc.discrete")
 FIXED = 1000  # work of a draw besides the elements of the log density, counted in elements
 # An evaluation may take at most this many times as much counted work. In time it is about a third of that;
 # an effective draw of an N-mixture takes 30 to 150 times fewer draws. A chain of 40 counts takes 55 times.
-DEAREST = 64.0
+DEAREST = 128.0
 # The same for labels that are tied to their probabilities alone. An evaluation with a sum over five kinds
 # takes three to four times as long, and labels that the data make all but certain gain nothing.
 DEAREST_OF_WEIGHTS = 8.0
@@ -110,6 +110,8 @@ def chosen(
         if collapsed is not None:
             rest = [name for name in wanted if name not in found]
             depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
+            if totals := collapsed.density.totals:
+                depending += f"; in the place of {shown(totals)} stand totals"
             _log.info(f"Summed out while NUTS moves: {tied}{depending}. {sampled_by} draws them instead.")
             return collapsed
         if not strong:
@@ -316,5 +318,5 @@ def work(collapsed: Collapsed) -> float:
     """How many times as much work an evaluation of the log density takes with the variables summed out."""
     plain = sum(len(g.sites) for g in collapsed.sums.elements.groups)
     evaluated = collapsed.sums.repeats or collapsed.sums
-    summed = sum(len(g.sites) * np.prod(g.widths, dtype=float) for g in evaluated.elements.groups)
+    summed = sum(g.entries for g in evaluated.elements.groups)
     return (FIXED + summed + evaluated.entries) / (FIXED + plain)

@@ -19,6 +19,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.traversal import toposort
 
+from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.marginal_op import SummedOut
 from pymc_discrete.collapse.marginalize import (
     density_to_sum,
@@ -26,8 +27,10 @@ from pymc_discrete.collapse.marginalize import (
     without,
     without_transforms,
 )
+from pymc_discrete.collapse.repeats import components_of
 from pymc_discrete.collapse.stretches import FarOut, Stretches
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
+from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.reuse import MODELS, Kept
@@ -37,8 +40,10 @@ from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.numbers import NUMBER, NeedsValues, Number
 from pymc_discrete.targets.graph.support import deviations
 from pymc_discrete.targets.identity import key_of_graph
+from pymc_discrete.targets.jax_settings import jitted
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
+from pymc_discrete.targets.space import UNBOUNDED
 from pymc_discrete.targets.structure_of_model import PREFIX, key_of_model
 from pymc_discrete.targets.target import Target
 from pymc_discrete.waiting import watched
@@ -48,6 +53,8 @@ STRETCHES = "~stretches"  # the variable of the collapsed model that holds which
 WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
 SHORTEST, LONGEST = 24, 192  # lengths of other stretches
+LESS = 2  # windows are summed where that is at most 1 / LESS of the work of stretches
+FAR_BELOW = 15.0  # nats below the most probable value, where the window of a site may end
 DEVIATIONS = 4  # the length in standard deviations of the prior
 # the share of draws at the far end of the stretches, and how many in a row, that are warned of
 SHORT, LONG = 0.005, 50
@@ -74,7 +81,8 @@ class Collapsed:
     stretched : (d,) bool, the sites that are summed over a stretch
     far : (d,) bool, those that are drawn once more: their values may be further apart than the stretch is
         long, or they are not in each part
-    sums : Sums, or SumsOfParts where all sites together are too many
+    sums : Sums; SumsOfParts where all sites together are too many; SumsInWindows where these share tables
+    windows : the same SumsInWindows, else None
     stretches : Stretches, which values of those sites are summed
     model : pm.Model, of the other variables and of `STRETCHES`
 
@@ -90,7 +98,7 @@ class Collapsed:
     ):
         plain = without_transforms(model)
         setattr(plain, PREFIX, f"{NUMBER}in sums: ")
-        self.density = density_to_sum(plain, list(names), None, with_numbers)
+        self.density = density_to_sum(plain, list(names), None, with_numbers, totals=True)
         space = self.density.space
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in space.variables])
         wanted = self._wanted_lengths(plain)
@@ -103,11 +111,18 @@ class Collapsed:
             if sums is None or (wide.any() and sums.entries > AFFORDABLE):
                 self.stretched = self.stretched | wide
                 sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
-            self.sums = sums
+            self.windows = self._windows_for(plain, counts, lengths) if length is None else None
+            if self.windows is not None and LESS * self.windows.work <= sums.work:
+                sums, self.stretched = self.windows, np.zeros(space.d, bool)
+            else:
+                self.windows = None
+            self.sums: Sums = sums
             _ = sums.repeats  # may need values of numbers
             self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
             self.far = (self.stretched & (wanted > LONGEST)) | isinstance(sums, SumsOfParts)
+            if self.windows is not None:
+                self.far = self.far | (space.upper >= sums.elements.first + sums.counts)
             self.model = without(model, self.density, self.sums, SUMMED_OUT, STRETCHES)
             setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
@@ -138,7 +153,10 @@ class Collapsed:
         return _kept.get((key_of_model(model), tuple(names), length), make)
 
     def _kept_sums(self, counts: np.ndarray, kind: type[Sums] = Sums) -> Sums:
-        return _sums.get((self.density, counts.tobytes(), kind), lambda: kind(self.density, counts))
+        options = {"shared": True} if kind is Sums else {}
+        return _sums.get(
+            (self.density, counts.tobytes(), kind), lambda: kind(self.density, counts, **options)
+        )
 
     def _whole_or_parts(self, counts: np.ndarray) -> Sums:
         try:
@@ -157,7 +175,58 @@ class Collapsed:
         """(d,) float, the lengths of stretches that hold almost all of the prior, inf where it is unknown."""
         names = {name for name, _ in self.density.space.sites}
         scale = deviations(plain, names, point_of(plain))
+        for name, parts in self.density.totals.items():
+            scale[name] = float(np.hypot.reduce([scale.get(part, np.inf) for part in parts]))
         return np.array([DEVIATIONS * scale.get(name, np.inf) for name, _ in self.density.space.sites])
+
+    def _windows_for(self, plain: pm.Model, counts: np.ndarray, lengths: np.ndarray) -> SumsInWindows | None:
+        """The sums over windows, of the sites that would be summed over stretches; None where there are none.
+
+        Windows are from the lower bound to where what the data say of the site alone has fallen far below its
+        largest value, at the start, and at least as long as a stretch. Sites that are connected have windows
+        of the same length.
+        """
+        space, stretched = self.density.space, self.stretched
+        if not stretched.any() or self.density.plan.dense or (space.lower[stretched] <= -UNBOUNDED).any():
+            return None
+        widest = np.where(stretched, LONGEST, counts)
+        elements = Sparse(self.density, widest, space.lower, shared=True)
+        joined = [g for g in elements.groups if len(g.widths) > 1 and stretched[g.sites].any()]
+        if not joined:
+            return None
+        needed = np.where(stretched, np.maximum(self._reach(plain, elements), lengths), 0)
+        components = components_of(elements)
+        longest = np.zeros(components.max() + 1, int)
+        np.maximum.at(longest, components, needed)
+        lengths = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(longest, SHORTEST) / SHORTEST)).astype(int)
+        if lengths.max() > LONGEST:
+            return None
+        counts = np.where(stretched, lengths[components], counts)
+        key = (self.density, counts.tobytes(), SumsInWindows)
+        try:
+            found = _sums.get(key, lambda: SumsInWindows(self.density, counts, space.lower))
+        except SumTooLarge:
+            return None
+        assert isinstance(found, SumsInWindows)
+        return found
+
+    def _reach(self, plain: pm.Model, elements: Sparse) -> np.ndarray:
+        """(d,) int, how many values of each site from its lower bound are not made very improbable by the
+        terms of this site alone, at the start; 0 where these do not say.
+        """
+        alone = elements.alone()
+        total = np.zeros((len(elements.counts), elements.counts.max(initial=1)))
+        point = point_of(plain)
+        inputs = [
+            self.density.numbers[name] if name in self.density.numbers else point[name]
+            for name in (str(v.name) for v in self.density.graph.others)
+        ]
+        tables = jitted(lambda inputs: alone.tables(self.density.without_parts(inputs), None))(inputs)
+        for group, table in zip(alone.groups, tables, strict=True):
+            np.add.at(total[:, : group.widths[0]], group.sites[:, 0], np.asarray(table)[group.tables])
+        likely = total > total.max(1, keepdims=True) - FAR_BELOW
+        last = total.shape[1] - 1 - likely[:, ::-1].argmax(1)
+        return np.where(last < total.shape[1] - 1, last + 1, 0)
 
     def parts(self) -> str | None:
         """How parts of the sites are summed out, a line for the log; None where all are at once."""
@@ -183,6 +252,8 @@ class Collapsed:
     def _packed(self, values, doublings, x, part, xp: Any = jnp):
         """(..., n) int, stretches and the number of a part as `sums` takes them."""
         found, lead = [], x.shape[:-1]
+        if self.windows is not None:
+            return x
         if isinstance(self.sums, SumsOfParts):
             within = xp.asarray(self.sums.parts)[part]
             values = xp.where(within[:, None], values, x[..., None])
@@ -272,7 +343,21 @@ class Collapsed:
             "pmd.BlockGibbs() in pm.sample)."
         )
 
+    def far_out(self, x: Any, usual: Any, xp: Any = jnp):
+        """(..., d) bool, the sites x at the far end of what is summed of them, or beyond."""
+        if self.windows is not None:
+            return self.windows.outside(x, xp)
+        return self.stretches.far_out(x, usual, xp)
+
     # ------------------------------------------------------------ mean probabilities
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether the probabilities of the variables' values are found with the sums.
+
+        They are not where totals stand in the place of some, or where that would be too dear.
+        """
+        return self.density.space.totals is None and self.sums.gives_probabilities
+
     @cached_property
     def _windows(self) -> list[tuple[slice, int, bool]]:
         """For each variable of the space its sites, how many values of each have a sum, and whether these are
@@ -286,7 +371,9 @@ class Collapsed:
         return found
 
     def no_probabilities(self) -> list[np.ndarray]:
-        """[(size, K)] of zeros, one for each variable of the space: sums of probabilities."""
+        """[(size, K)] of zeros, one for each variable of the space: sums of probabilities; [] without any."""
+        if not self.gives_probabilities:
+            return []
         return [np.zeros((here.stop - here.start, width)) for here, width, _ in self._windows]
 
     def window(self, usual: Any, xp: Any = jnp):
@@ -296,7 +383,7 @@ class Collapsed:
         ----------
         usual : (..., d) float, as `drawn_stretches` takes them
         """
-        half, lower = self.sums.counts // 2, self.density.space.lower
+        half, lower = self.sums.counts // 2, self.sums.elements.first
         usual = xp.round(usual).astype(int)
         return xp.where(self.stretched, xp.maximum(xp.maximum(usual - half, lower) - half, lower), lower)
 

@@ -11,6 +11,7 @@ from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
 from pymc_discrete.collapse.elimination import rows_of
+from pymc_discrete.collapse.labels import Labels, classes, colours
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.parts.evaluate import Moves
@@ -29,12 +30,29 @@ class Elements(NamedTuple):
     elements : (E,) int, flat indices of the elements
     sites : (E, J) int, the sites of each element
     widths : J numbers of values, of the sites in each column
+    tables : (E,) int, which of the U different tables of the group is that of each element
     """
 
     term: Term
     elements: np.ndarray
     sites: np.ndarray
     widths: tuple[int, ...]
+    tables: np.ndarray
+
+    @property
+    def first(self) -> np.ndarray:
+        """(U,) int, the first of the elements with each table."""
+        return np.unique(self.tables, return_index=True)[1]
+
+    @property
+    def entries(self) -> float:
+        """The number of entries of all different tables."""
+        return float(len(self.first) * np.prod(self.widths, dtype=float))
+
+    def of(self, rows: np.ndarray) -> "Elements":
+        """Some of the elements."""
+        tables = np.unique(self.tables[rows], return_inverse=True)[1]
+        return self._replace(elements=self.elements[rows], sites=self.sites[rows], tables=tables)
 
 
 class Whole(NamedTuple):
@@ -44,10 +62,17 @@ class Whole(NamedTuple):
     ----------
     sites : (1, d) int
     widths : d numbers of values
+    tables : [0]
     """
 
     sites: np.ndarray
     widths: tuple[int, ...]
+    tables: np.ndarray
+
+    @property
+    def entries(self) -> float:
+        """The number of states."""
+        return float(np.prod(self.widths, dtype=float))
 
 
 def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
@@ -83,11 +108,17 @@ class Sparse:
     ----------
     density : ModelDensity
     counts : (d,) int, the number of values of each site
+    first : (d,) int, optional
+        The first value of each site in its tables, which then hold as many consecutive values. By default
+        tables hold the whole support, or, where it is longer, any values.
+    shared : bool
+        Whether one table stands for all elements with the same one.
 
     Attributes
     ----------
     groups : list of Elements, or of one `Whole`
     fixed : list of Elements that depend on no site
+    first : (d,) int, the first value of each site in its tables, where it is not moving
     moving : (d,) bool, the sites with more values than are in a table, which may hold any of them
     longest : int, the largest number of values of a site, 0 where none is moving
 
@@ -97,19 +128,55 @@ class Sparse:
         Where an element depends on too many sites, and the block has too many states.
     """
 
-    def __init__(self, density: ModelDensity, counts: np.ndarray):
+    def __init__(
+        self,
+        density: ModelDensity,
+        counts: np.ndarray,
+        first: np.ndarray | None = None,
+        shared: bool = False,
+    ):
         self.density, self.counts, space = density, np.asarray(counts), density.space
-        self.moving = space.upper - space.lower >= self.counts
+        self.first = space.lower if first is None else first
+        self.moving = (space.upper - space.lower >= self.counts) & (first is None)
         self.longest = int(self.counts.max(initial=1)) if self.moving.any() else 0
         plan = density.plan
         self.groups: list[Elements | Whole] = []
         if plan.dense:
             refuse_many_states(density, self.counts)
-            self.groups.append(Whole(np.arange(len(self.counts))[None], tuple(self.counts.tolist())))
+            states = tuple(self.counts.tolist())
+            self.groups.append(Whole(np.arange(len(self.counts))[None], states, np.zeros(1, int)))
         self.fixed: list[Elements] = []
         for term in [] if plan.dense else plan.sparse:
             for group in self._groups(term, plan.dependence.sparse(term.var)):
                 (self.groups if group.widths else self.fixed).append(group)
+        if shared:
+            self.groups = self._shared()
+
+    def alike(self) -> np.ndarray:
+        """(d,) int, the same number for sites that have the same values in their tables, and bounds."""
+        space, d = self.density.space, len(self.counts)
+        own = np.where(self.moving, np.arange(d), -1)
+        return classes([np.stack([self.first, self.counts, space.lower, space.upper, own], 1)], d)
+
+    def _shared(self) -> list[Elements | Whole]:
+        """The groups, in which elements that are equal as functions of their sites have the same table.
+
+        Elements are computed alike where that is so of sites with the same colour. No two sites of an element
+        have the same one, so that colours also tell which of the sites is which.
+        """
+        space, dependence = self.density.space, self.density.plan.dependence
+        colour = colours(len(self.counts), [g.sites for g in self.groups])
+        of_sites = classes([np.stack([colour, self.alike()], 1)], len(self.counts))
+        blocks = zip(dependence.graph.values, space.blocks, strict=True)
+        labels = Labels(dependence, {v: of_sites[start : start + b.size] for v, (start, b) in blocks})
+        found: list[Elements | Whole] = []
+        for group in self.groups:
+            if isinstance(group, Elements):
+                of_elements = labels.of(group.term.var)[group.elements]
+                tables = classes([of_elements[:, None], of_sites[group.sites]], len(of_elements))
+                group = group._replace(tables=tables)
+            found.append(group)
+        return found
 
     def _groups(self, term: Term, sites: np.ndarray) -> Iterable[Elements]:
         """The elements of a term, those of as many sites with as many values each in one group."""
@@ -120,15 +187,20 @@ class Sparse:
             counts, which = np.unique(self.counts[of_these], axis=0, return_inverse=True)
             for n, combination in enumerate(counts):
                 here = which.reshape(-1) == n
-                yield Elements(term, index[here], of_these[here], tuple(combination.tolist()))
+                widths = tuple(combination.tolist())
+                yield Elements(term, index[here], of_these[here], widths, np.arange(here.sum()))
+
+    def alone(self) -> "Sparse":
+        """The tables of one site each."""
+        some = copy.copy(self)
+        some.groups = [g for g in self.groups if len(g.widths) == 1]
+        return some
 
     def of_sites(self, kept: np.ndarray) -> "Sparse":
         """The tables of some of the sites (d,) bool, which no table joins with others."""
         some = copy.copy(self)
         some.groups = [
-            g._replace(elements=g.elements[rows], sites=g.sites[rows])
-            for g in self.groups
-            if isinstance(g, Elements) and (rows := kept[g.sites[:, 0]]).any()
+            g.of(rows) for g in self.groups if isinstance(g, Elements) and (rows := kept[g.sites[:, 0]]).any()
         ]
         return some
 
@@ -146,6 +218,13 @@ class Sparse:
         values += [self._values(group, reader, arrays).sum() for group in self.fixed]
         return sum(values, jnp.zeros(()))
 
+    def at(self, x: Any, context: Context) -> list[Any]:
+        """[(E,) nats], the elements of the `groups` at the sites x (d,)."""
+        arrays = self.density.arrays(x, context)
+        reader = DifferentiableReader(self.density.plan.dependence, arrays)
+        each = [g._replace(widths=()) for g in self.groups if isinstance(g, Elements)]
+        return [self._values(group, reader, arrays)[:, 0] for group in each]
+
     @staticmethod
     def _values(group: Elements, reader: DifferentiableReader, arrays: dict[Variable, Any]):
         """(E, S) nats, the elements of a group at all S combinations of the values of their sites."""
@@ -158,13 +237,13 @@ class Sparse:
         return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
 
     def tables(self, context: Context, values: Any) -> list[Any]:
-        """[(E, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
+        """[(U, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
 
         Parameters
         ----------
         context : of the density, also without its parts
-        values : (d, K) int, the values of each site in its tables; from its lower bound, where it is not
-            `moving`
+        values : (d, K) int, the values of each site in its tables; consecutive ones from `first`, where it is
+            not `moving`
         """
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
         found = []
@@ -173,6 +252,7 @@ class Sparse:
             if isinstance(group, Whole):
                 found.append(self._at_all(context, values, steps).reshape(1, *group.widths))
                 continue
+            group = group.of(group.first)
             columns = group.sites.T
             candidates = [
                 self._candidates(sites, step, values) for sites, step in zip(columns, steps, strict=True)
@@ -194,7 +274,7 @@ class Sparse:
             every = np.array_equal(step, np.arange(len(step)))
             rows = rows_of(jnp.asarray(values), sites)
             return jnp.clip(rows[:, : len(step)] if every else rows[:, step], lower, upper)
-        fixed = np.clip(lower + step, lower, upper)
+        fixed = np.clip(self.first[sites][:, None] + step, lower, upper)
         return fixed[:1] if (fixed == fixed[:1]).all() else fixed
 
     def _at_all(self, context: Context, values: Any, steps: np.ndarray):

@@ -9,15 +9,15 @@ an accelerator it is halved in every stage.
 import functools
 import itertools
 import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.collapse.paths import drawn, messages
+from pymc_discrete.collapse.paths import drawn, messages, messages_in_common
 from pymc_discrete.kernels.random import choose
 
 LARGEST = 2**20  # largest number of entries of the table of a site and its neighbours
@@ -26,6 +26,10 @@ DEAREST = 2**27  # largest number of entries of all of them
 # more work than one after another, but at once.
 PATIENCE = 64
 SHORTEST = 4  # paths of at least this many sites are summed one site after another
+PRODUCTS = 16  # so many products in the product of two matrices take the time of an entry of a table
+# Of paths with different tables those with the same ones are summed together, if that leaves at most
+# 1 / FEW as many groups as there are paths.
+FEW = 4
 
 
 class TooDear(Exception):
@@ -49,7 +53,7 @@ class Source(NamedTuple):
     ----------
     batch : the number of the array of tables
     rows : (r,) int, the tables in it
-    into : (r,) int, the members of the group that get them
+    into : (r,) int, the tables of the group that get them
     axes : for each axis of a table, the axis of the group's tables that it becomes
     """
 
@@ -62,16 +66,25 @@ class Source(NamedTuple):
 class Group(NamedTuple):
     """Sites that are summed out at once, with as many neighbours each, of as many values.
 
+    Members that are the sums of the same tables have the same table, which is computed once.
+
     Attributes
     ----------
     sites : (G, 1 + m) int, each site and its neighbours
     shape : the number of values of each, (1 + m,)
-    sources : what the tables (G, *shape) are the sums of
+    sources : what the U different tables (U, *shape) are the sums of
+    tables : (G,) int, the table of each member
     """
 
     sites: np.ndarray
     shape: tuple[int, ...]
     sources: list[Source]
+    tables: np.ndarray
+
+    @property
+    def different(self) -> int:
+        """The number of different tables."""
+        return int(self.tables.max(initial=-1)) + 1
 
 
 class Paths(NamedTuple):
@@ -83,12 +96,22 @@ class Paths(NamedTuple):
     ends : (B,) int, the sites that follow
     unary : Group of the sites alone, in the order of `sites` without -1
     pairs : Group of each of these sites and the next one
+    common : (L,) int, the table of all pairs of a step, where the paths have the same one; else None
     """
 
     sites: np.ndarray
     ends: np.ndarray
     unary: Group
     pairs: Group
+    common: np.ndarray | None
+
+    @property
+    def entries(self) -> float:
+        """The work of the sums, in entries of tables."""
+        steps, K = self.sites.size, self.pairs.shape[0]
+        if self.common is None:
+            return float(steps * K**2)
+        return self.pairs.different * K**2 + steps * K**2 / PRODUCTS
 
 
 class Order:
@@ -98,12 +121,12 @@ class Order:
     ----------
     counts, scopes : as in `Elimination`
     sequential : whether paths are summed one site after another
-    compact, most : as in `Elimination`
+    compact, most, tables : as in `Elimination`
 
     Attributes
     ----------
     stages : lists of groups and paths
-    entries : the number of entries of all tables
+    entries : the number of entries of all different tables
 
     Raises
     ------
@@ -117,23 +140,26 @@ class Order:
         sequential: bool,
         compact: bool,
         most: float,
+        tables: Sequence[np.ndarray],
     ):
-        self.counts, self.entries, self._compact, self._most = counts, 0, compact, most
+        self.counts, self.entries, self._compact, self._most = counts, 0.0, compact, most
         self.stages: list[list[Group | Paths]] = []
+        self._shares = any(len(np.unique(t)) < len(t) for t in tables)
         self._arrays = len(scopes)  # the number of arrays of tables; each group adds one
         # the tables that are left: {site: {(array, row)}}
         self._tables: dict[int, set[tuple[int, int]]] = {i: set() for i in range(len(counts))}
         self._scope: dict[tuple[int, int], tuple[int, ...]] = {}
-        for array, sites in enumerate(scopes):
-            for row, scope in enumerate(sites.tolist()):
-                self._keep((array, row), tuple(scope))
+        self._row: dict[tuple[int, int], int] = {}  # the row of its array that has the table
+        for array, (sites, rows) in enumerate(zip(scopes, tables, strict=True)):
+            for n, (scope, row) in enumerate(zip(sites.tolist(), rows.tolist(), strict=True)):
+                self._keep((array, n), tuple(scope), row)
         while self._tables:
             around = {i: self._neighbours(i) for i in self._tables}
             found = self._paths(around) if sequential else []
             self.stages.append(found or self._stage(around))
 
-    def _keep(self, table: tuple[int, int], scope: tuple[int, ...]) -> None:
-        self._scope[table] = scope
+    def _keep(self, table: tuple[int, int], scope: tuple[int, ...], row: int) -> None:
+        self._scope[table], self._row[table] = scope, row
         for i in scope:
             self._tables[i].add(table)
 
@@ -142,7 +168,13 @@ class Order:
 
     def _stage(self, around: dict[int, list[int]]) -> list[Group | Paths]:
         """Choose the sites of the next stage, and what their sums are made of."""
-        size = {i: math.prod(map(int, self.counts[[i, *near]])) for i, near in around.items()}
+        size: dict[int, float] = {
+            i: math.prod(map(int, self.counts[[i, *near]])) for i, near in around.items()
+        }
+        if self._shares:  # what several have in common is computed once
+            made_of = {i: (self._made_of((i, *near), self._tables[i]), size[i]) for i, near in around.items()}
+            times = Counter(made_of.values())
+            size = {i: size[i] / times[made_of[i]] for i in size}
         order = sorted(size, key=lambda i: (size[i], i))
         limit = max(size[order[0]] * PATIENCE, 1)
         chosen: list[int] = []
@@ -160,37 +192,52 @@ class Order:
 
     def _group(self, shape: tuple[int, ...], sites: list[int], around: dict[int, list[int]]) -> Group:
         scopes = [(i, *around[i]) for i in sites]
-        self._count(scopes, shape)
-        group = self._made_of(scopes, shape, [sorted(self._tables[i]) for i in sites])
+        group = self._sums(scopes, shape, [sorted(self._tables[i]) for i in sites])
+        self._count(scopes, shape, group.different * math.prod(shape))
         for n, i in enumerate(sites):
             del self._tables[i]
             if around[i]:
-                self._keep((self._arrays, n), tuple(around[i]))
+                self._keep((self._arrays, n), tuple(around[i]), int(group.tables[n]))
         self._arrays += 1
         return group
 
-    def _count(self, scopes: list[tuple[int, ...]], shape: tuple[int, ...]) -> None:
-        self.entries += len(scopes) * math.prod(shape)
+    def _count(self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], entries: float) -> None:
+        self.entries += entries
         if math.prod(shape) > LARGEST or self.entries > self._most:
-            raise TooDear(scopes[0], max(float(self.entries), math.prod(shape)))
+            raise TooDear(scopes[0], max(self.entries, math.prod(shape)))
 
-    def _made_of(
+    def _made_of(self, sites: tuple[int, ...], tables: Iterable[tuple[int, int]]) -> Hashable:
+        """What a table of some sites is the sum of: the same for members that have the same table.
+
+        Of each table in the sum its array, its row there, and which axes its sites are.
+        """
+        place = {j: axis for axis, j in enumerate(sites)}
+        return tuple(sorted((t[0], self._row[t], tuple(place[j] for j in self._scope[t])) for t in tables))
+
+    def _sums(
         self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
     ) -> Group:
         """The group whose members have these sites and are the sums of these tables, which are used up."""
         found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
-        for n, (sites, mine) in enumerate(zip(scopes, tables, strict=True)):
+        number: dict[Hashable, int] = {}  # of each different table
+        of_members = []
+        for sites, mine in zip(scopes, tables, strict=True):
+            made_of = self._made_of(sites, mine) if self._shares else len(number)
+            new = made_of not in number
+            of_members.append(number.setdefault(made_of, len(number)))
             place = {j: axis for axis, j in enumerate(sites)}
-            for array, row in mine:
-                scope = self._scope.pop((array, row))
-                found[array, tuple(place[j] for j in scope)].append((row, n))
+            for table in mine:
+                scope = self._scope.pop(table)
+                if new:
+                    axes = tuple(place[j] for j in scope)
+                    found[table[0], axes].append((self._row[table], of_members[-1]))
                 for j in scope:
-                    self._tables[j].discard((array, row))
+                    self._tables[j].discard(table)
         sources = []
         for (array, axes), pairs in found.items():
             rows, into = np.array(pairs).T
             sources.append(Source(array, rows, into, axes))
-        return Group(np.array(scopes), shape, sources)
+        return Group(np.array(scopes), shape, sources, np.array(of_members))
 
     # ------------------------------------------------------------ paths
     def _paths(self, around: dict[int, list[int]]) -> list[Group | Paths]:
@@ -204,7 +251,22 @@ class Order:
                 if len(path) > (1 if self._compact else SHORTEST):
                     about = 0 if self._compact else len(path).bit_length()
                     groups[about, int(self.counts[i])].append(path)
-        return [self._of_paths(paths) for paths in groups.values()]
+        return [self._of_paths(paths) for some in groups.values() for paths in self._with_same(some)]
+
+    def _with_same(self, paths: list[list[int]]) -> list[list[list[int]]]:
+        """Paths by the tables of their pairs, if few of these differ; else all together."""
+        if not self._shares:
+            return [paths]
+        groups: dict[Hashable, list[list[int]]] = defaultdict(list)
+        for path in paths:
+            groups[
+                tuple(self._made_of(pair, self._joining(*pair)) for pair in itertools.pairwise(path))
+            ].append(path)
+        return [*groups.values()] if FEW * len(groups) <= len(paths) else [paths]
+
+    def _joining(self, i: int, j: int) -> list[tuple[int, int]]:
+        """The tables that join two sites."""
+        return sorted(self._tables[i] & self._tables[j])
 
     def _path(self, first: int, around: dict[int, list[int]]) -> list[int]:
         """Sites with as many values each, from one with a single neighbour to the last with at most two.
@@ -232,17 +294,21 @@ class Order:
             for i, j in zip(here, after, strict=True)
             if i >= 0
         ]
-        self._count(steps, (K, K))
         alone = [sorted(t for t in self._tables[i] if len(self._scope[t]) == 1) for i, _ in steps]
-        unary = self._made_of([(i,) for i, _ in steps], (K,), alone)
-        joint = [sorted(t for t in self._tables[i] if j in self._scope[t]) for i, j in steps]
-        pairs = self._made_of(steps, (K, K), joint)
+        unary = self._sums([(i,) for i, _ in steps], (K,), alone)
+        pairs = self._sums(steps, (K, K), [self._joining(i, j) for i, j in steps])
+        common = None
+        if len(steps) == (longest - 1) * len(paths) and pairs.different < len(steps):
+            of_steps = pairs.tables.reshape(longest - 1, len(paths))
+            common = of_steps[:, 0] if (of_steps == of_steps[:, :1]).all() else None
+        found = Paths(sites[:-1], sites[-1], unary, pairs, common)
+        self._count(steps, (K, K), found.entries)
         for i, _ in steps:
             del self._tables[i]
         for n, end in enumerate(sites[-1].tolist()):
-            self._keep((self._arrays, n), (end,))
+            self._keep((self._arrays, n), (end,), n)
         self._arrays += 1
-        return Paths(sites[:-1], sites[-1], unary, pairs)
+        return found
 
 
 class Elimination:
@@ -255,6 +321,8 @@ class Elimination:
     compact : whether the paths that can be summed out at a time are all padded to the longest: more work, and
         a smaller program, which is compiled sooner
     most : largest number of entries of all tables
+    tables : a list of (E,) int, which row of its array is the table of each of these sites, where several
+        have the same one; by default each has its own
 
     Attributes
     ----------
@@ -271,15 +339,16 @@ class Elimination:
         scopes: Sequence[np.ndarray],
         compact: bool = False,
         most: float = DEAREST,
+        tables: Sequence[np.ndarray] | None = None,
     ):
         self.counts, self.scopes = np.asarray(counts), [np.asarray(s) for s in scopes]
-        self._compact, self._most = compact, most
-        self.order = Order(self.counts, self.scopes, True, compact, most)
+        self._options = compact, most, tables or [np.arange(len(s)) for s in self.scopes]
+        self.order = Order(self.counts, self.scopes, True, *self._options)
 
     @functools.cached_property
     def _for_accelerators(self) -> Order:
         try:
-            return Order(self.counts, self.scopes, False, self._compact, self._most)
+            return Order(self.counts, self.scopes, False, *self._options)
         except TooDear:
             return self.order
 
@@ -293,7 +362,7 @@ class Elimination:
 
         Parameters
         ----------
-        tables : [(E, K1, ..., KJ) nats], one for each of `scopes`
+        tables : [(E, K1, ..., KJ) nats], one for each of `scopes`; of tables that several have, one row
 
         Returns
         -------
@@ -305,7 +374,12 @@ class Elimination:
                 along(group, arrays) if isinstance(group, Paths) else summed(group, arrays) for group in stage
             ]
             arrays += [left for left, _ in results]
-            total += sum((left.sum() for left, _ in results if left.ndim == 1), jnp.zeros(()))
+            roots = [
+                rows_of(left, group.tables).sum()
+                for group, (left, _) in zip(stage, results, strict=True)
+                if isinstance(group, Group) and is_root(group)
+            ]
+            total += sum(roots, jnp.zeros(()))
             stages.append([kept for _, kept in results])
         return total, stages
 
@@ -318,7 +392,8 @@ class Elimination:
         """
         pairs = zip(self.stages(), stages, strict=True)
         ends = [(g, t) for groups, tables in pairs for g, t in zip(groups, tables, strict=True)]
-        return jnp.concatenate([log_sum(table, 1) for group, table in ends if is_root(group)])
+        last = [(g, t) for g, t in ends if isinstance(g, Group) and is_root(g)]
+        return jnp.concatenate([rows_of(log_sum(table, 1), group.tables) for group, table in last])
 
     def components(self) -> np.ndarray:
         """(d,) int, the component of each site, numbered as in `roots`."""
@@ -346,13 +421,13 @@ class Elimination:
             for group, tables in zip(groups, kept, strict=True):
                 if isinstance(group, Paths):
                     weights, pairs = tables
-                    chosen = drawn(uniforms[group.sites], weights, pairs, index[group.ends])
+                    chosen = drawn(uniforms[group.sites], weights, pairs, index[group.ends], group.common)
                     present = group.sites >= 0
                     index = index.at[group.sites[present]].set(chosen[present])
                     continue
                 near = [index[column] for column in group.sites[:, 1:].T]
                 weights = tables[
-                    (np.arange(len(tables))[:, None], np.arange(group.shape[0]), *(k[:, None] for k in near))
+                    (group.tables[:, None], np.arange(group.shape[0]), *(k[:, None] for k in near))
                 ]
                 index = index.at[group.sites[:, 0]].set(choose(uniforms[group.sites[:, 0]], weights))
         return index
@@ -371,6 +446,11 @@ def summed(group: Group, arrays: list[Any]):
 
 def along(paths: Paths, arrays: list[Any]):
     """(B, K) nats, what is left of paths at their ends, and what `drawn` reads."""
+    if paths.common is not None:
+        unary = rows_of(joint(paths.unary, arrays), paths.unary.tables).reshape(*paths.sites.shape, -1)
+        pairs = joint(paths.pairs, arrays)
+        arriving, last = messages_in_common(unary, pairs, jnp.asarray(paths.common))
+        return last, (unary + arriving, pairs)
     unary, pairs = tables_along(paths, arrays)
     arriving, last = messages(unary, pairs)
     return last, (unary + arriving, pairs)
@@ -378,7 +458,7 @@ def along(paths: Paths, arrays: list[Any]):
 
 def tables_along(paths: Paths, arrays: list[Any]):
     """(L, B, K) and (L, B, K, K) nats, the tables of the sites of paths, and of each and the next one."""
-    unary, pairs = joint(paths.unary, arrays), joint(paths.pairs, arrays)
+    unary, pairs = (rows_of(joint(g, arrays), g.tables) for g in (paths.unary, paths.pairs))
     present = paths.sites >= 0
     K = pairs.shape[-1]
     if not present.all():  # steps before the start of a path leave the message as it is
@@ -390,11 +470,11 @@ def tables_along(paths: Paths, arrays: list[Any]):
 
 
 def joint(group: Group, arrays: list[Any]):
-    """(G, *shape) nats, the sums of the tables that each member of a group is made of."""
-    table = jnp.zeros((len(group.sites), *group.shape))
+    """(U, *shape) nats, the different tables of a group, sums of the tables that each is made of."""
+    table = jnp.zeros((group.different, *group.shape))
     for source in group.sources:
         more = aligned(group, source, arrays)
-        if np.array_equal(source.into, np.arange(len(group.sites))):
+        if np.array_equal(source.into, np.arange(group.different)):
             table = table + more
         else:
             table = table + sums_by(

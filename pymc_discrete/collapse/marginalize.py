@@ -23,6 +23,7 @@ from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, val
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.from_model import density_of
 from pymc_discrete.targets.graph.initial import for_long_chains, point_of
+from pymc_discrete.targets.graph.totals import totals_in
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import UNBOUNDED, Space
@@ -85,7 +86,7 @@ def marginalize(
     density = density_to_sum(plain, names, truncate)
     refuse_unbounded(density, plain)
     with model_settings():
-        kept = without(model, density, Sums(density), name)
+        kept = without(model, density, Sums(density, shared=True), name)
     if truncate:
         refuse_too_narrow(plain, kept, kept[name], density, [value_name(plain, k) for k in truncate])
     return kept
@@ -109,13 +110,18 @@ def without_starts(model: pm.Model) -> pm.Model:
 
 
 def density_to_sum(
-    plain: pm.Model, names: list[str], truncate: dict[str, tuple[int, int]] | None, with_numbers: bool = False
+    plain: pm.Model,
+    names: list[str],
+    truncate: dict[str, tuple[int, int]] | None,
+    with_numbers: bool = False,
+    totals: bool = False,
 ) -> ModelDensity:
     """The log density of a model, without transforms, as a function of the variables to sum out.
 
     Parameters
     ----------
     with_numbers : as in `target_of`
+    totals : whether totals may stand in the place of counts, see `targets.graph.totals`
     """
     check_truncate(truncate)
     truncate = {value_name(plain, k): bounds for k, bounds in (truncate or {}).items()}
@@ -134,7 +140,10 @@ def density_to_sum(
     whole = tuple(str(v.name) for v in [*touched, *potentials])
     with model_settings():
         point = point_of(plain)
-        return density_of(plain, names, point, "exact", truncate, "auto", with_numbers, whole=whole)
+        in_place = totals_in(plain, names, point) if totals else {}
+        return density_of(
+            plain, names, point, "exact", truncate, "auto", with_numbers, whole=whole, totals=in_place
+        )
 
 
 def check_truncate(truncate: Any) -> None:

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 
 from pymc_discrete.kernels.random import choose
 
+SMALLEST = 1e-250  # smaller products are summed in logarithms
+
 
 @jax.custom_vjp
 def messages(unary, pairs):
@@ -64,21 +66,108 @@ def _backward(probabilities, slopes):
 messages.defvjp(_forward, _backward)
 
 
-def drawn(uniforms, weights, pairs, end):
+def drawn(uniforms, weights, pairs, end, common=None):
     """(L, B) int, the index of each site's value, drawn exactly from the end of each path to its start.
 
     Parameters
     ----------
     uniforms : (L, B)
     weights : (L, B, K) nats, the table of each site plus the message that arrives at it
-    pairs : as in `messages`
+    pairs, common : as in `messages_in_common`; without `common`, as in `messages`
     end : (B,) int, the index of the value at the end of each path
     """
 
     def step(after, given):
         uniform, weight, pair = given
-        chosen = choose(uniform, weight + pair[jnp.arange(len(after)), :, after])
+        at = pair[jnp.arange(len(after)), :, after] if common is None else pairs[pair].T[after]
+        chosen = choose(uniform, weight + at)
         return chosen, chosen
 
-    index: Any = jax.lax.scan(step, end, (uniforms, weights, pairs), reverse=True)[1]
+    each = pairs if common is None else jnp.asarray(common)
+    index: Any = jax.lax.scan(step, end, (uniforms, weights, each), reverse=True)[1]
     return index
+
+
+@jax.custom_vjp
+def messages_in_common(unary, pairs, common):
+    """As `messages`, along paths of which all have the same table of pairs at a step.
+
+    The sums over a site are then products of matrices. Where such a product is too small for a float, the sum
+    is that of `messages`.
+
+    Parameters
+    ----------
+    unary : (L, B, K) nats
+    pairs : (U, K, K) nats, the different tables of pairs
+    common : (L,) int, which of them that of each site and the next one is
+    """
+    return _forward_in_common(unary, pairs, common)[0]
+
+
+def finite(largest):
+    """The largest of some numbers, and 0 where all are -inf."""
+    return jnp.where(jnp.isfinite(largest), largest, 0.0)
+
+
+def exponentials(tables):
+    """The weights (U, K, K) of pairs up to a factor exp(top) for each value of the second site, and top."""
+    top = finite(tables.max(1))
+    return jnp.exp(tables - top[:, None]), top
+
+
+def _forward_in_common(unary, pairs, common):
+    weights, top = exponentials(pairs)
+
+    def step(message, given):
+        own, u = given
+        before = message + own
+        largest = finite(before.max(1, keepdims=True))
+        total = jnp.exp(before - largest) @ weights[u]
+        positive = total > 0
+        product = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf) + largest + top[u]
+        small = total < SMALLEST
+
+        def lost():
+            possible = jnp.asarray(before > -jnp.inf, float) @ jnp.asarray(pairs[u] > -jnp.inf, float)
+            return (small & (possible > 0)).any()
+
+        apart = jax.lax.cond(small.any(), lost, lambda: jnp.array(False))
+        new = jax.lax.cond(apart, lambda: _forward(before[None], pairs[u][None, None])[0][1], lambda: product)
+        return new, (message, apart)
+
+    last, (arriving, apart) = jax.lax.scan(step, jnp.zeros_like(unary[0]), (unary, common))
+    return (arriving, last), (unary, pairs, common, arriving, last, apart)
+
+
+def _backward_in_common(kept, slopes):
+    unary, pairs, common, arriving, last, apart = kept
+    weights, top = exponentials(pairs)
+    slope_arriving, slope_last = slopes
+
+    def step(slope, given):
+        before, new, u, one_by_one, more = given
+        possible = new > -jnp.inf
+        some = jnp.where(possible, new, 0.0)
+        slope = jnp.where(possible, slope, 0.0)
+
+        def product():
+            largest = finite(before.max(1, keepdims=True))
+            # divided by the product
+            scaled = slope * jnp.exp(jnp.where(possible, largest + top[u] - some, 0.0))
+            left = jnp.exp(before - largest)
+            return left * (scaled @ weights[u].T), weights[u] * (left.T @ scaled)
+
+        def each():
+            of_pairs = jnp.exp(before[:, :, None] + pairs[u] - some[:, None]) * slope[:, None]
+            return of_pairs.sum(2), of_pairs.sum(0)
+
+        of_site, of_pairs = jax.lax.cond(one_by_one, each, product)
+        return of_site + more, (of_site, of_pairs)
+
+    after = jnp.concatenate([arriving[1:], last[None]])
+    given = (unary + arriving, after, common, apart, slope_arriving)
+    _, (of_sites, of_pairs) = jax.lax.scan(step, slope_last, given, reverse=True)
+    return of_sites, jnp.zeros_like(pairs).at[common].add(of_pairs), None
+
+
+messages_in_common.defvjp(_forward_in_common, _backward_in_common)

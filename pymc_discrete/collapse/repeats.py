@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Sum
@@ -25,10 +25,9 @@ from scipy.sparse.csgraph import connected_components
 from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import Elements, Sparse
 from pymc_discrete.collapse.elimination import Elimination
-from pymc_discrete.targets.graph.analysis import Analysis
+from pymc_discrete.collapse.labels import Labels, classes, first_alike
 from pymc_discrete.targets.graph.jaxify import jaxify
 from pymc_discrete.targets.graph.numbers import NeedsValues, Number
-from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.reads import Entries
 
 FEWER = 2  # of equal components one is summed if that leaves at most 1 / FEWER of the components
@@ -36,61 +35,6 @@ FEWER = 2  # of equal components one is summed if that leaves at most 1 / FEWER 
 # of at least MANY components.
 MUCH_FEWER, MANY = 8, 256
 DEEPEST = 50  # the most Ops above the elements of a leaf that are computed apart from its other elements
-
-
-class Labels(Analysis[np.ndarray]):
-    """Labels (n,) int of the elements of tensors: elements of one tensor with the same label are equal.
-
-    Parameters
-    ----------
-    dependence : Dependence
-    sites : {variable of the block: labels of its sites}
-    by_value : whether numbers are equal where they are so in the model at hand, as constants are
-    """
-
-    def __init__(self, dependence: Dependence, sites: dict[Variable, np.ndarray], by_value: bool = False):
-        super().__init__(sites)
-        self.dependence, self.by_value = dependence, by_value
-
-    def at_leaf(self, var: Variable) -> np.ndarray:
-        if not hasattr(var.type, "ndim"):
-            return np.zeros(1, int)
-        if not isinstance(var, Constant) and not (self.by_value and isinstance(var, Number)):
-            return self._distinct(var)
-        data = np.ascontiguousarray(var.data if isinstance(var, Constant) else var.value).reshape(-1)
-        # bit by bit, since 1 / 0.0 and 1 / -0.0 differ
-        return np.unique(data.view(f"V{data.itemsize}"), return_inverse=True)[1]
-
-    def after(self, node: Apply, values: list[np.ndarray]) -> list[np.ndarray]:
-        rule = self.dependence.rule(node)
-        if rule is None:
-            return [self._distinct(v) for v in node.outputs]
-        # what is read as a whole is the same for all elements
-        read = [
-            np.where(reads >= 0, labels[reads], -1)
-            for reads, labels in zip(rule.reads, values, strict=True)
-            if reads is not None and reads.shape[1]
-        ]
-        if isinstance(rule, Entries):
-            entries = classes(read, max(map(np.max, rule.entry)) + 1)
-            pairs = zip(rule.entry, rule.place, strict=True)
-            return [classes([entries[e][:, None], place[:, None]], len(e)) for e, place in pairs]
-        n = self.dependence.graph.size(node.outputs[0])
-        return [classes([*read, *(f.reshape(n, -1) for f in rule.fixed)], n)]
-
-    def _distinct(self, var: Variable) -> np.ndarray:
-        return np.arange(self.dependence.graph.size(var) if hasattr(var.type, "ndim") else 1)
-
-
-def classes(tables: Sequence[np.ndarray], n: int) -> np.ndarray:
-    """(n,) int, the same number for rows that are equal in all tables (n, m)."""
-    found = np.zeros(n, int)
-    for column in (column for table in tables for column in table.T):
-        if not n or found.max() == n - 1:
-            break  # all are different
-        values = np.unique(column, return_inverse=True)[1]
-        found = np.unique(found * (values.max() + 1) + values, return_inverse=True)[1]
-    return found
 
 
 def components_of(elements: Sparse) -> np.ndarray:
@@ -149,7 +93,8 @@ class Repeats:
         place[self.sites] = np.arange(len(self.sites))
         self.elements = elements.of_sites(place >= 0)
         scopes = [*(place[g.sites] for g in self.elements.groups), np.arange(len(self.sites))[:, None]]
-        self.elimination = Elimination(elements.counts[self.sites], scopes)
+        tables = [*(g.tables for g in self.elements.groups), first_alike(elements.alike()[self.sites])]
+        self.elimination = Elimination(elements.counts[self.sites], scopes, tables=tables)
         of_component = np.zeros(components.max() + 1, int)
         of_component[chosen] = times
         self._times = of_component[components[self.sites]]
@@ -185,7 +130,7 @@ class Repeats:
         read: dict[Variable, list[np.ndarray]] = defaultdict(list)
         groups = [g for g in (*self.elements.groups, *self.elements.fixed) if isinstance(g, Elements)]
         for group in groups:
-            read[group.term.var].append(group.elements)
+            read[group.term.var].append(group.elements[group.first])
         for whole in (*plan.constant, *(g.term.weight for g in groups)):
             if whole is not None:
                 read[whole].append(np.arange(graph.size(whole)))
@@ -215,7 +160,7 @@ class Repeats:
         return times
 
     @property
-    def entries(self) -> int:
+    def entries(self) -> float:
         """The number of entries of all tables of the elimination."""
         return self.elimination.order.entries
 

@@ -11,10 +11,14 @@ import numpy as np
 from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination, TooDear
+from pymc_discrete.collapse.labels import first_alike
 from pymc_discrete.collapse.repeats import Repeats
 from pymc_discrete.kernels.random import uniforms
 from pymc_discrete.targets.density import Context, ModelDensity
 from pymc_discrete.targets.names import shown
+
+# Probabilities of values are found where tables that are not shared have at most so many times the entries.
+MUCH_MORE = 16
 
 
 class SumTooLarge(ValueError):
@@ -30,6 +34,12 @@ class Sums:
     counts : (d,) int, optional
         The number of consecutive values of each site that are summed; by default all of its support.
     most : largest number of entries of all tables
+    shared : whether a table that several elements have is computed once
+
+    Attributes
+    ----------
+    elements : Sparse
+    elimination : Elimination
 
     Raises
     ------
@@ -42,22 +52,29 @@ class Sums:
 
     elimination: Elimination
 
-    def __init__(self, density: ModelDensity, counts: np.ndarray | None = None, most: float = DEAREST):
-        self.density, self.most = density, most
+    def __init__(
+        self,
+        density: ModelDensity,
+        counts: np.ndarray | None = None,
+        most: float = DEAREST,
+        shared: bool = False,
+    ):
+        self.density, self.most, self.shared = density, most, shared
         if counts is None:
             blocks = density.space.variables
             counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in blocks])
         self.counts = np.asarray(counts)
-        self.elements = Sparse(density, self.counts)
+        self.elements = self._sparse()
         self._arrange()
+
+    def _sparse(self) -> Sparse:
+        return Sparse(self.density, self.counts, shared=self.shared)
 
     def _arrange(self) -> None:
         """Find the order of the elimination."""
         space = self.density.space
         try:
-            # the last array has the support of each site
-            scopes = [*(g.sites for g in self.elements.groups), np.arange(space.d)[:, None]]
-            self.elimination = Elimination(self.counts, scopes, most=self.most)
+            self.elimination = self._arranged(True)
         except TooDear as error:
             names = shown(list(dict.fromkeys(space.sites[i][0] for i in error.sites)))
             values = ", ".join(str(k) for k in self.counts[error.sites][:8])
@@ -68,10 +85,46 @@ class Sums:
                 "variables, and sample the others by a discrete step."
             ) from None
 
+    def _arranged(self, alike: bool) -> Elimination:
+        """The order of the elimination.
+
+        Parameters
+        ----------
+        alike : whether sites with the same values and bounds may have one table of them
+        """
+        groups, d = self.elements.groups, len(self.counts)
+        # the last array has the support of each site
+        scopes = [*(g.sites for g in groups), np.arange(d)[:, None]]
+        of_support = first_alike(self.elements.alike()) if self.shared and alike else np.arange(d)
+        tables = [*(g.tables for g in groups), of_support]
+        return Elimination(self.counts, scopes, most=self.most, tables=tables)
+
+    @cached_property
+    def apart(self) -> Elimination | None:
+        """The elimination in which each site has a table of its support; None where that is too dear.
+
+        The derivatives of the sum by these tables are the probabilities of the values.
+        """
+        try:
+            found = self._arranged(False)
+        except TooDear:
+            return None
+        return found if found.order.entries <= MUCH_MORE * self.entries else None
+
     @property
-    def entries(self) -> int:
+    def entries(self) -> float:
         """The number of entries of all tables of the elimination."""
         return self.elimination.order.entries
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether the probabilities of values can be found with the sum."""
+        return self.apart is not None
+
+    @property
+    def work(self) -> float:
+        """The number of entries of all tables, of the elements and of the elimination."""
+        return self.entries + sum(g.entries for g in self.elements.groups)
 
     @cached_property
     def repeats(self) -> Repeats | None:
@@ -101,7 +154,7 @@ class Sums:
         -------
         values, doublings : (d, K) int, each value counts 2**doublings times
         """
-        whole = self.density.space.lower[:, None] + np.arange(self.counts.max(initial=1))
+        whole = self.elements.first[:, None] + np.arange(self.counts.max(initial=1))
         moving = self.elements.moving[:, None]
         if stretches is None or not moving.any():
             return whole, np.zeros_like(whole)
@@ -127,7 +180,7 @@ class Sums:
 
     def logdensity(self, context: Context, stretches: Any = None):
         """() nats, the log of the sum of exp of the terms that depend on the block."""
-        return self._of(total, self.tables(context, stretches), stretches) + self.elements.constant(context)
+        return self._of(total, self.tables(context, stretches), stretches) + self._rest(context, stretches)
 
     def logdensity_of(self, inputs: Sequence[Any], stretches: Any = None):
         """`logdensity` in the context of these inputs, whose derivatives are nowhere nan without influence.
@@ -142,18 +195,26 @@ class Sums:
         """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""
         u = uniforms(key, (len(self.counts),))
         found, index = self._of(total_and_draw, self.tables(context, stretches), stretches, u)
-        return found + self.elements.constant(context), self._at(index, stretches)
+        return found + self._rest(context, stretches), self._at(index, stretches)
 
     def total_draw_and_probabilities(self, key, context: Context, stretches: Any = None):
-        """As `total_and_draw`, and (d, K) the probability of each site's values given everything else."""
+        """As `total_and_draw`, and (d, K) the probability of each site's values given everything else.
+
+        Only if it `gives_probabilities`.
+        """
         u = uniforms(key, (len(self.counts),))
         tables = self.tables(context, stretches)
         found, index, probabilities = self._of(total_draw_and_probabilities, tables, stretches, u)
-        return found + self.elements.constant(context), self._at(index, stretches), probabilities
+        return found + self._rest(context, stretches), self._at(index, stretches), probabilities
+
+    def _rest(self, context: Context, stretches: Any):
+        """() nats, what is not summed."""
+        return self.elements.constant(context)
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
         """What a function (elimination, tables, *inputs) gives."""
-        return function(self.elimination, tables, *inputs)
+        apart = function is total_draw_and_probabilities
+        return function(self.apart if apart else self.elimination, tables, *inputs)
 
     def _at(self, index, stretches: Any):
         """(d,) int, the values of the sites, of which each is the index-th of its table."""

@@ -101,13 +101,17 @@ class SumsOfParts(Sums):
         scopes.append(np.arange(len(self.counts))[:, None])
         return Elimination(np.where(inside, self.counts, 1), scopes, compact=True)
 
+    @property
+    def gives_probabilities(self) -> bool:
+        return True
+
     @cached_property
     def repeats(self) -> None:
         """Parts in turn are summed given the values of other sites, which differ."""
         return None
 
     @property
-    def entries(self) -> int:
+    def entries(self) -> float:
         return max(e.order.entries for e in self.eliminations)
 
     @property

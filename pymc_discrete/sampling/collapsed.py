@@ -86,7 +86,8 @@ class CollapsedBlock(Block):
     @property
     def dtypes(self) -> dict[str, Any]:
         """{finite variable that is summed out: the smallest signed integer type that holds its support}."""
-        return smallest_types(self.collapsed.density.space)
+        space = self.collapsed.density.space
+        return {} if space.totals is not None else smallest_types(space)
 
     def described(self) -> str:
         names = [*self.density.names, *self.collapsed.density.names]
@@ -100,7 +101,8 @@ class CollapsedBlock(Block):
     def _x(self, point: dict[str, Any], lead: int = 0, xp: Any = jnp):
         """(..., d) int, the sites that are summed out, of packed points with `lead` leading axes."""
         arrays = [xp.asarray(point[v.name]) for v in self.collapsed.density.space.variables]
-        return xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
+        values = xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
+        return self.collapsed.density.space.of_values(values, xp)
 
     def _stretches(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """{STRETCHES: (..., n)} of stretches whose middle is the current value of each site, on the host."""
@@ -156,24 +158,31 @@ class CollapsedBlock(Block):
         new, nuts, stats = self.nuts.draw(key_nuts, t, point | {STRETCHES: stretches}, state.nuts)
         del new[STRETCHES]
         context = self.collapsed.context(self.points.by_name(new))
-        total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, stretches)
+        p = None
+        if self.collapsed.gives_probabilities:
+            total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, stretches)
+        else:
+            total, x = self.collapsed.total_and_draw(key_sites, context, stretches)
         # a start may be impossible, with nothing possible in its stretch: then the chain stays
         possible = total > -jnp.inf
         new = {name: jnp.where(possible, value, point[name]) for name, value in new.items()}
         x = jnp.where(possible, x, now)
+        values = self.collapsed.density.space.values_at(x, jnp)
         for start, v in self.collapsed.density.space.blocks:
-            new[v.name] = x[start : start + v.size].reshape(point[v.name].shape).astype(point[v.name].dtype)
+            of_v = values[start : start + v.size]
+            new[v.name] = of_v.reshape(point[v.name].shape).astype(point[v.name].dtype)
         lp = stats["lp"] - total + self.collapsed.density.logdensity(x, context)
         stats["lp"] = jnp.where(possible, lp, -jnp.inf)
         # a mean in which later draws of tuning weigh more; with it the windows of the sums are fixed
         weight = jnp.where(t < point[TUNE], 4.0 / (t + 4.0), 0.0)
         usual = state.usual + weight * (x - state.usual)
         counted = (t >= point[TUNE]) & self.collapsed.sums.within(stretches)
-        p = jnp.where(counted[:, None], p, 0.0)
-        sums = self.collapsed.with_probabilities(
-            state.probabilities, p, stretches, self.collapsed.window(state.usual)
-        )
-        out = (t >= point[TUNE]) & self.collapsed.stretches.far_out(x, state.usual)
+        sums = state.probabilities
+        if p is not None:
+            p = jnp.where(counted[:, None], p, 0.0)
+            window = self.collapsed.window(state.usual)
+            sums = self.collapsed.with_probabilities(sums, p, stretches, window)
+        out = (t >= point[TUNE]) & self.collapsed.far_out(x, state.usual)
         transitions, far_out = state.transitions + counted, state.far_out.after(out)
         return new, CollapsedState(nuts, usual, sums, transitions, far_out), stats
 
@@ -207,6 +216,8 @@ class CollapsedBlock(Block):
     def groups(
         self, states: CollapsedState, coords: Mapping[str, Any], dims: Mapping[str, Any]
     ) -> dict[str, Dataset]:
+        if not self.collapsed.gives_probabilities:
+            return {}
         transitions = on_host(states.transitions)
         space, partial = self.collapsed.density.space, self.collapsed.stretched
         if missing := int((transitions == 0).any(axis=0).sum()):

@@ -233,7 +233,7 @@ class CollapsedNUTS(NutsInJax):
         if self._sites is not None or (self._draws == 0 and announced):
             self._sites = sites
         if not self.tune:
-            out = self.collapsed.stretches.far_out(sites, self._usual, np)
+            out = self.collapsed.far_out(sites, self._usual, np)
             self._far_out = self._far_out.after(out, np)
             last = self._draws + 1 == self._tune_draws + self._draws_wanted
             if last and (said := self.collapsed.too_short(self._far_out, self._draws_wanted)):

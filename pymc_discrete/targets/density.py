@@ -30,6 +30,7 @@ from pymc_discrete.targets.graph.support import (
     is_permutation,
     support_of,
 )
+from pymc_discrete.targets.graph.totals import Totals, bounds_of_totals, values_of
 from pymc_discrete.targets.graph.untouched import Untouched
 from pymc_discrete.targets.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.targets.integrals.integrate import integrated
@@ -43,7 +44,7 @@ from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.recursions import with_matrices
-from pymc_discrete.targets.space import SMALLEST, Space, masked
+from pymc_discrete.targets.space import SMALLEST, Linear, Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.equations import Equations
 from pymc_discrete.targets.structure.sums import all_summands
@@ -157,10 +158,12 @@ class ModelDensity(Density):
     equations : linear equations between the block's variables, which constrain the space and are taken out of
         the log density
     lines : of variables that are in no equation, see `Space.build`
+    totals : counts in whose place their totals stand, see `graph.totals`
 
     Attributes
     ----------
     graph : LogpGraph
+    totals : those in whose place totals stand; sites are values of totals there
     numbers : dict
         {name: value} of those inputs of the density that are data or constants of the model.
     plan : Plan
@@ -188,10 +191,14 @@ class ModelDensity(Density):
         whole: Sequence[str] = (),
         equations: Sequence[Equations] = (),
         lines: Mapping[tuple[str, ...], Lines] | None = None,
+        totals: Totals | None = None,
     ):
         super().__init__()
-        self.names = names
+        self.names, self.totals = names, totals or {}
         supports, scale = sites_of(model, names, point, support)
+        supports |= bounds_of_totals(model, self.totals)
+        for name, parts in self.totals.items():
+            scale[name] = max(scale.get(part, SMALLEST) for part in parts)
         shapes = {name: np.shape(point[name]) for name in names}
         nominal = [name for name in names if is_nominal(model, name)]
         constraints = constraints_of(model, names)
@@ -216,6 +223,7 @@ class ModelDensity(Density):
             united=[list(together) for together in [*systems, *(lines or ())]],
             constrained=constrained,
             equal={e.place: e.shape for e in equations if e.place is not None},
+            totals=self.totals,
         )
         if not width_of_models():
             self.graph = narrowed(self.graph, model, supports)
@@ -235,6 +243,9 @@ class ModelDensity(Density):
             self.plan = Plan(dependence, self.space, differences)
         self.parts: list[Part] = self.plan.parts
         self.untouched = Untouched(self.graph)
+        if self.totals:
+            forms, members = (self.totals, values_of(self.totals)), self.space.members
+            self.space.totals = Linear.of_arrays(forms[0], members), Linear.of_arrays(forms[1], members)
         self._compile()
         self._start_at(point, self.graph.start)
 

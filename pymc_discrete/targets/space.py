@@ -127,6 +127,51 @@ class Member(NamedTuple):
         return math.prod(self.shape)
 
 
+class Linear(NamedTuple):
+    """A linear map of sites, which replaces some of them.
+
+    Attributes
+    ----------
+    sites : (n,) int, those that it replaces
+    read : (n, m) int, the sites that each is computed from
+    coefficients : (n, m) int
+    """
+
+    sites: np.ndarray
+    read: np.ndarray
+    coefficients: np.ndarray
+
+    @classmethod
+    def of_arrays(cls, forms: Mapping[str, Mapping[str, int]], members: Collection[Member]) -> "Linear":
+        """The map that replaces each element of arrays by a sum of the elements in the same place of others.
+
+        Parameters
+        ----------
+        forms : {array that is replaced: {array: coefficient}}, arrays of the same shape
+        members : the arrays
+        """
+        start = {m.name: m.start for m in members}
+        size = {m.name: m.size for m in members}
+        most = max(len(form) for form in forms.values())
+        sites, read, coefficients = [], [], []
+        for name, form in forms.items():
+            own = start[name] + np.arange(size[name])
+            padded = [*form.items(), *[(name, 0)] * (most - len(form))]
+            sites.append(own)
+            read.append(np.stack([own - start[name] + start[n] for n, _ in padded], axis=1))
+            coefficients.append(np.broadcast_to([c for _, c in padded], read[-1].shape))
+        return cls(np.concatenate(sites), np.concatenate(read), np.concatenate(coefficients))
+
+    def of(self, x: Any, xp: Any = np) -> Any:
+        """(..., d) int, the sites x (..., d) after it; `xp` is the array library."""
+        new = (x[..., self.read] * self.coefficients).sum(-1).astype(x.dtype)
+        if xp is not np:
+            return x.at[..., self.sites].set(new)
+        x = np.array(x)
+        x[..., self.sites] = new
+        return x
+
+
 class Space:
     """The product space of a block of discrete variables, ravelled into `d` sites.
 
@@ -159,7 +204,11 @@ class Space:
         Whether the site has a neighbour in this column.
     opposite : (d, K) int
         The column of the negated offset.
+    totals : (Linear, Linear), optional
+        Where sites are not the values of a model, the map from the values to the sites, and the way back.
     """
+
+    totals: tuple[Linear, Linear] | None = None
 
     def __init__(self, variables: list[Variable], members: list[Member] | None = None):
         self.variables = list(variables)
@@ -368,7 +417,16 @@ class Space:
 
     def ravel(self, point: Mapping[str, Any], xp: Any = np) -> Any:
         """(d,) int, the sites at a point {name: array}; `xp` is the array library."""
-        return xp.concatenate([xp.asarray(point[m.name]).reshape(-1).astype(int) for m in self.members])
+        values = [xp.asarray(point[m.name]).reshape(-1).astype(int) for m in self.members]
+        return self.of_values(xp.concatenate(values), xp)
+
+    def of_values(self, values: Any, xp: Any = np) -> Any:
+        """(..., d) int, the sites, of the values (..., d) of the arrays one after another."""
+        return values if self.totals is None else self.totals[0].of(values, xp)
+
+    def values_at(self, x: Any, xp: Any = np) -> Any:
+        """(..., d) int, the values of the arrays one after another, at the sites x (..., d)."""
+        return x if self.totals is None else self.totals[1].of(x, xp)
 
     def names_at(self, sites: np.ndarray) -> list[str]:
         """The names of the arrays that hold some of these sites, (n,) int."""
@@ -376,7 +434,8 @@ class Space:
 
     def unravel(self, x: Any) -> dict[str, Any]:
         """{name: array} of the sites x (d,)."""
-        return {m.name: x[m.start : m.start + m.size].reshape(m.shape) for m in self.members}
+        values = self.values_at(x, np if isinstance(x, np.ndarray) else jnp)
+        return {m.name: values[m.start : m.start + m.size].reshape(m.shape) for m in self.members}
 
     @property
     def blocks(self) -> list[tuple[int, Variable]]:

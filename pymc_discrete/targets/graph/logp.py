@@ -50,6 +50,7 @@ from pymc_discrete.targets.graph.rebuild import known_size, opened, rebuild, rew
 from pymc_discrete.targets.graph.sparse import refuse_sparse
 from pymc_discrete.targets.graph.stacking import Stacked
 from pymc_discrete.targets.graph.support import bounds_of_model
+from pymc_discrete.targets.graph.totals import Totals, in_totals
 from pymc_discrete.targets.names import shown
 
 
@@ -66,6 +67,7 @@ def logp_graph(
     constrained: Collection[str] = (),
     united: Sequence[list[str]] = (),
     equal: Mapping[tuple[int, int], tuple[int, ...]] | None = None,
+    totals: Totals | None = None,
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -85,6 +87,7 @@ def logp_graph(
         counts with the sums of their distribution, or permutations: the graph does not check that
     equal : {(number of a term, number of a comparison in it): shape of the comparison}, comparisons that hold
         at every state at which the graph is evaluated, which are left out
+    totals : counts of the block in whose place their totals stand, of which `supports` are the bounds
 
     Raises
     ------
@@ -95,7 +98,7 @@ def logp_graph(
     TypeError
         Where PyMC cannot write the log density of an imputed variable.
     """
-    raw = terms_of(model)
+    raw = in_totals(terms_of(model), {str(v.name): v for v in model.value_vars}, totals or {})
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
     hold: dict[Variable, Variable] = {
         comparison: pt.constant(np.full(equal[t, c], outcome))
@@ -124,7 +127,9 @@ def logp_graph(
     }
     named = without_checks(labels, raw, replace, own)
     by_name = {str(v.name): v for v in typed.values()}
-    known = lambda: {by_name[name]: b for name, b in bounds_of_model(model).items()}
+    known = lambda: {
+        by_name[name]: b for name, b in bounds_of_model(model).items() if name not in (totals or {})
+    }
     of_fixed_sizes = with_fixed_sizes([t for _, t in named], known)
     named = list(zip([name for name, _ in named], of_fixed_sizes, strict=True))
     named = fixed_in_size(named, list(block.values()), others)

@@ -1,0 +1,103 @@
+"""Sums over the same values for all sites, so that sites with equal tables share one.
+
+A stretch, see `stretches`, is about the usual value of each site, and holds its current one: no two sites
+have the same, nor the same tables. A window is chosen once. A component of connected sites that are all
+within their windows is summed over these. One that is not keeps its values. Either way the draw of its sites
+leaves within the window what was within, and beyond it what was beyond, so that the posterior stays as it is.
+Then the sites are drawn one by one, by which they may leave their windows and come back.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.collapse.elements import Elements, Sparse
+from pymc_discrete.collapse.elimination import DEAREST, Elimination
+from pymc_discrete.collapse.sums import Sums, total_draw_and_probabilities
+from pymc_discrete.targets.density import Context, ModelDensity
+
+
+class SumsInWindows(Sums):
+    """The sum of a block's density over windows of its sites.
+
+    Where the methods of `Sums` take `stretches`, these take x (d,), the current values of the sites.
+
+    Parameters
+    ----------
+    density, counts, most : as in `Sums`
+    first : (d,) int, the first value of each window
+
+    Raises
+    ------
+    NotImplementedError, SumTooLarge
+    """
+
+    def __init__(self, density: ModelDensity, counts: np.ndarray, first: np.ndarray, most: float = DEAREST):
+        self._first = first
+        super().__init__(density, counts, most, shared=True)
+
+    def _sparse(self) -> Sparse:
+        return Sparse(self.density, self.counts, self._first, shared=True)
+
+    @cached_property
+    def repeats(self) -> None:
+        """Which components are summed differs from one draw to the next."""
+        return None
+
+    @property
+    def places(self) -> int:
+        return len(self.counts)
+
+    # ------------------------------------------------------------ pure JAX functions
+    def outside(self, x: Any, xp: Any = jnp):
+        """(..., d) bool, the sites that are not within their windows."""
+        first = self.elements.first
+        return (x < xp.asarray(first)) | (x >= xp.asarray(first + self.counts))
+
+    def _summed(self, x: Any):
+        """(c,) bool, the components that are summed."""
+        number = self.elimination.components()
+        return jnp.zeros(number.max() + 1, int).at[number].add(self.outside(x)) == 0
+
+    def within(self, stretches: Any):
+        return self._summed(stretches)[self.elimination.components()]
+
+    def summed_values(self, stretches: Any = None) -> tuple[Any, Any]:
+        return super().summed_values(None)
+
+    def _rest(self, context: Context, stretches: Any):
+        summed, number = self._summed(stretches), self.elimination.components()
+        groups = [g for g in self.elements.groups if isinstance(g, Elements)]
+        kept = [
+            jnp.where(summed[number[group.sites[:, 0]]], 0.0, values).sum()
+            for group, values in zip(groups, self.elements.at(stretches, context), strict=True)
+        ]
+        return sum(kept, super()._rest(context, stretches))
+
+    def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
+        apart = function is total_draw_and_probabilities
+        elimination = self.apart if apart else self.elimination
+        assert elimination is not None
+        return function(OfComponents(elimination, self._summed(stretches)), tables, *inputs)
+
+    def _at(self, index, stretches: Any):
+        return jnp.where(self.within(stretches), super()._at(index, stretches), stretches)
+
+
+class OfComponents(NamedTuple):
+    """An elimination of which some components count."""
+
+    elimination: Elimination
+    counted: Any  # (c,) bool
+
+    def joined(self, tables: list[Any]) -> tuple[Any, list[list[Any]]]:
+        """As `Elimination.joined`."""
+        _, stages = self.elimination.joined(tables)
+        return jnp.where(self.counted, self.elimination.roots(stages), 0.0).sum(), stages
+
+    def draw(self, uniforms: Any, stages: list[list[Any]]) -> Any:
+        """As `Elimination.draw`, of all components."""
+        return self.elimination.draw(uniforms, stages)

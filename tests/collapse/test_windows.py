@@ -1,0 +1,159 @@
+"""Sums over windows, with totals in the place of counts: transitions, what is recorded, what is chosen."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import scipy.stats
+
+import pymc_discrete as pmd
+from pymc_discrete.collapse import collapsed
+from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse.sums_in_windows import SumsInWindows
+from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.targets.space import Space
+from tests.collapse.test_collapsed import after_transitions, logps
+from tests.tools.running import QUIET, lp_of
+
+
+def without_data(by_head=False):
+    """An open population, of which nothing was seen: all counts are Poisson, given lam."""
+    with pm.Model() as model:
+        lam = pm.Gamma("lam", 3, 1.5)
+        N = pm.Poisson("N", lam, shape=2, initval=[2, 2])
+        alive = pm.Binomial("alive", N, 0.6, shape=2, initval=[1, 1])
+        new = pm.Poisson("new", 0.25 * N + 0.1 if by_head else 0.5 * lam, shape=2, initval=[1, 1])
+        pm.Binomial("later", alive + new, 0.5, shape=2, initval=[1, 1])
+    return model
+
+
+def observed(sites=6, years=4, mean=3.0):
+    r = np.random.default_rng(1)
+    N = [r.poisson(mean, sites)]
+    for _ in range(years - 1):
+        N.append(r.binomial(N[-1], 0.7) + r.poisson(0.3 * mean, sites))
+    counts = r.binomial(np.stack(N), 0.5)
+    with pm.Model() as model:
+        initial, gamma = pm.HalfNormal("initial", 2 * mean), pm.HalfNormal("gamma", mean)
+        phi, p = pm.Beta("phi", 2, 2), pm.Beta("p", 4, 4)
+        here = pm.Poisson("N", initial, shape=sites)
+        each = [here]
+        for t in range(1, years):
+            alive = pm.Binomial(f"alive_{t}", each[-1], phi, shape=sites)
+            each.append(pm.Deterministic(f"N_{t}", alive + pm.Poisson(f"new_{t}", gamma, shape=sites)))
+        pm.Binomial("seen", pt.stack(each), p, observed=counts)
+    return model
+
+
+def in_windows(monkeypatch, length=4):
+    """Take windows of this length, which chains leave, wherever that can be done."""
+    monkeypatch.setattr(collapsed, "SHORTEST", length)
+    monkeypatch.setattr(collapsed, "LONGEST", length)
+    monkeypatch.setattr(collapsed, "LESS", 0)
+    for kept in ("_kept", "_sums"):
+        monkeypatch.setattr(collapsed, kept, collapsed.Kept(2))
+
+
+def from_the_prior(by_head, chains, seed=1):
+    r = np.random.default_rng(seed)
+    lam = r.gamma(3, 1 / 1.5, size=chains)
+    N = r.poisson(lam[:, None], size=(chains, 2))
+    alive = r.binomial(N, 0.6)
+    new = r.poisson(0.25 * N + 0.1 if by_head else 0.5 * lam[:, None] + 0 * N)
+    later = r.binomial(alive + new, 0.5)
+    return {"lam_log__": np.log(lam), "N": N, "alive": alive, "new": new, "later": later}
+
+
+def smallest_p_value(by_head, chains=20_000):
+    """Of tests that points from the prior are from the prior after transitions, too."""
+    starts = from_the_prior(by_head, chains)
+    after = after_transitions(without_data(by_head), starts)
+    assert np.mean(starts["N"] != after["N"]) > 0.2
+    lam, r = np.exp(after["lam_log__"])[:, None], np.random.default_rng(0)
+    rates = {"N": lam, "alive": 0.6 * lam}
+    if not by_head:
+        rates |= {"new": 0.5 * lam, "later": 0.55 * lam}
+    found = [scipy.stats.kstest(lam[:, 0], scipy.stats.gamma(3, scale=1 / 1.5).cdf).pvalue]
+    for name, rate in rates.items():
+        below, at = (
+            f(after[name] - s, rate) for f, s in ((scipy.stats.poisson.cdf, 1), (scipy.stats.poisson.pmf, 0))
+        )
+        ranks = (below + r.random(below.shape) * at)[:, 0]
+        found.append(scipy.stats.kstest(ranks, "uniform").pvalue)
+    # pairs of counts have the frequencies of another sample from the prior
+    fresh = from_the_prior(by_head, chains, seed=2)
+    for one, other in (("N", "alive"), ("N", "new"), ("alive", "new"), ("new", "later")):
+        tables = [
+            np.histogram2d(a[one][:, 0], a[other][:, 0], bins=[[0, 1, 2, 3, 4, 6, 99]] * 2)[0].ravel()
+            for a in (after, fresh)
+        ]
+        some = sum(tables) > 20
+        found.append(scipy.stats.chi2_contingency([t[some] for t in tables]).pvalue)
+    return min(found)
+
+
+@pytest.mark.parametrize("by_head", [False, True])
+@pytest.mark.by_default("False")
+def test_windows_leave_the_joint_distribution_invariant(by_head, monkeypatch):
+    in_windows(monkeypatch)
+    model = without_data(by_head)
+    made = Collapsed.of(model, ["N", "alive", "new", "later"])
+    assert isinstance(made.sums, SumsInWindows)
+    assert set(made.density.totals) == {"new"}
+    assert smallest_p_value(by_head) > 1e-4
+
+
+def test_windows_that_are_wrong_are_noticed(monkeypatch):
+    in_windows(monkeypatch)
+    right = SumsInWindows._summed
+    monkeypatch.setattr(SumsInWindows, "_summed", lambda self, x: right(self, x) | True)
+    assert smallest_p_value(False) < 1e-6
+
+
+def test_totals_that_are_wrong_are_noticed(monkeypatch):
+    in_windows(monkeypatch)
+    monkeypatch.setattr(Space, "values_at", lambda self, x, xp=np: x)
+    assert smallest_p_value(False) < 1e-6
+
+
+@pytest.mark.parametrize("windows", [True, False])
+def test_the_draws_have_the_log_density_that_is_recorded(windows, monkeypatch):
+    if windows:
+        in_windows(monkeypatch)
+    model = observed()
+    idata = pmd.sample(50, tune=50, chains=2, model=model, collapse=True, random_seed=1, **QUIET)
+    np.testing.assert_allclose(lp_of(idata), logps(model, idata), atol=1e-4)
+    post = {name: draws.values for name, draws in idata.posterior.data_vars.items()}
+    assert (post["N_1"] == post["alive_1"] + post["new_1"]).all()
+    assert not windows or (post["N_1"] >= 4).any()  # beyond its window
+    assert "probabilities" not in idata.children
+
+
+def test_the_sum_is_that_over_all_states():
+    """Of a population with few states, each of which is summed by brute force."""
+    with pm.Model() as model:
+        phi = pm.Beta("phi", 2, 2)
+        N = pm.Binomial("N", 3, 0.6, shape=2)
+        alive = pm.Binomial("alive", N, phi)
+        pm.Binomial("seen", alive + pm.Binomial("new", 2, 0.3, shape=2), 0.5, observed=[1, 2])
+    made = Collapsed.of(model, ["N", "alive", "new"])
+    assert set(made.density.totals) == {"new"}
+    logp = model.compile_logp(mode="FAST_COMPILE", jacobian=False)
+    point = {"phi_logodds__": np.array(0.3)}
+    states = np.array(list(np.ndindex(4, 4, 4, 4, 3, 3)))
+    each = [logp({**point, "N": s[:2], "alive": s[2:4], "new": s[4:]}) for s in states]
+    with model_settings():
+        got = made.sums.logdensity_of([np.asarray(i) for i in made.inputs({**point, **made.density.numbers})])
+    prior = float(pm.logp(pm.Beta.dist(2, 2), 1 / (1 + np.exp(-0.3))).eval())
+    assert float(got) == pytest.approx(np.logaddexp.reduce(each) - prior, abs=1e-6)
+
+
+def test_they_are_chosen_for_open_populations(caplog):
+    caplog.set_level(logging.INFO, logger="pymc.discrete")
+    model = observed(sites=60)
+    made = Collapsed.of(model, [str(v.name) for v in model.discrete_value_vars])
+    assert isinstance(made.sums, SumsInWindows)
+    shared = [len(g.first) for g in made.sums.elements.groups if len(g.widths) > 1]
+    assert max(shared) <= 12
