@@ -189,7 +189,7 @@ class LinearConstraint:
         """Short directions of some sets, which include a basis of the lattice of each."""
         vectors = [self._directions[s][1] for s in sets]
         widest = max((np.count_nonzero(v, axis=1).max(initial=1) for v in vectors), default=1)
-        count = np.array([len(v) for v in vectors])
+        count = np.array([len(v) for v in vectors], int)
         shape = (len(sets), count.max(initial=1), widest)
         lines = Lines(np.zeros(shape, np.int64), np.zeros(shape, np.int64), count)
         for r, s in enumerate(sets):

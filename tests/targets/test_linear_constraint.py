@@ -249,7 +249,9 @@ def test_range_along_a_line():
 def test_one_value():
     """All is fixed: nothing to draw."""
     space = pmd.Space.build({"x": (0, 9)}, {"x": 2}, equations={("x",): ([[1, 1], [1, -1]], [5, 1])})
-    assert [len(basis) for basis in space.variables[0].constraint.bases] == [0]
+    c = space.variables[0].constraint
+    assert [len(basis) for basis in c.bases] == [0]
+    assert len(c.lines(c.moving).sites) == 0
     assert solved(space, np.zeros(2, int)).tolist() == [3, 2]
 
 
