@@ -18,7 +18,6 @@ from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.targets.indexing import picked
 from pymc_discrete.targets.interactions import Sets
-from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import Space, Variable
 
@@ -107,9 +106,9 @@ class BlockGibbs(Method):
                     "differences='exact' to pay for exact ones."
                 )
         for v in target.space.variables:
-            if isinstance(v.constraint, LinearConstraint) and not len(v.constraint.moving):
+            if v.constraint is not None and not v.constraint.changing.any():
                 names = shown([v.name])
-                _log.info(f"BlockGibbs: {names} has one value that meets all equations: nothing is drawn.")
+                _log.info(f"BlockGibbs: {names} has one value that meets what is known: nothing is drawn.")
 
     def kernel(self) -> tuple[Kernel, dict[str, Any]]:
         return sweeping(visits_of), {}
@@ -262,7 +261,7 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
 
 def visits_of_sets(target, sets: Sets, visit: Callable) -> list:
     """The visits that draw sets of sites that change together: `visit` where they change in pairs."""
-    if isinstance(target.space.variables[sets.n].constraint, LinearConstraint):
+    if not target.space.variables[sets.n].constraint.in_pairs:
         return line_visits(target, sets, stretch, visit is scan_sets)
     return [visit(target, *sets)] if pairs_of(target, sets.n) else []
 
@@ -270,7 +269,7 @@ def visits_of_sets(target, sets: Sets, visit: Callable) -> list:
 def turns_of(target, sets: Sets) -> int:
     """The number of draws of each of these sets that a sweep makes one after another."""
     constraint = target.space.variables[sets.n].constraint
-    if isinstance(constraint, LinearConstraint):
+    if not constraint.in_pairs:
         return draws_in_turn(constraint, sets.sets)
     return pairs_of(target, sets.n) if sets.inner else 1
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.names import shown
 
 
@@ -87,7 +86,7 @@ def refuse_constrained(space: Any) -> None:
     """
     if space.constrained.any():
         names = shown(space.names_at(np.flatnonzero(space.constrained)))
-        if any(isinstance(v.constraint, LinearConstraint) for v in space.variables):
+        if len(space.tied):
             raise ValueError(
                 f"This kernel changes sites one by one, and linear equations tie those of {names}. Use "
                 "block_gibbs, the kernel of pmd.BlockGibbs, which moves them along lines."

@@ -16,9 +16,8 @@ import numpy as np
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.local_moves import SingleSites, Weights, scaled, updated
-from pymc_discrete.targets.constraints import Constraint
+from pymc_discrete.targets.constraints import PairConstraint
 from pymc_discrete.targets.indexing import picked
-from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import SMALLEST, Space, Variable
 
@@ -137,7 +136,7 @@ class PairsOfSites(Group):
 
     def __init__(self, n: int, start: int, v: Variable):
         super().__init__(n, start, v)
-        assert isinstance(v.constraint, Constraint)
+        assert isinstance(v.constraint, PairConstraint)
         self.sets, self.sites = v.constraint.sites, v.constraint.pairs
 
     @property
@@ -411,12 +410,11 @@ def moves_of(space: Space) -> Any:
     ValueError
         For sites that are tied by linear equations.
     """
-    starts = [start for start, v in space.blocks if isinstance(v.constraint, LinearConstraint)]
-    if starts:
-        tied = shown(space.names_at(np.array(starts)))
+    if len(space.tied):
         raise ValueError(
-            f"This kernel changes two sites at most, and linear equations tie {tied}. Use "
-            "block_gibbs, the kernel of pmd.BlockGibbs, which moves them along lines."
+            "This kernel changes two sites at most, and linear equations tie "
+            f"{shown(space.names_at(space.tied))}. Use block_gibbs, the kernel of pmd.BlockGibbs, which "
+            "moves them along lines."
         )
     return PairMoves(space) if space.constrained.any() else SingleSites(space)
 

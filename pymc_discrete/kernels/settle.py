@@ -3,7 +3,6 @@
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import loop
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
-from pymc_discrete.targets.linear_constraint import LinearConstraint
 
 LONGEST = 1_000  # most transitions of one call
 
@@ -21,7 +20,7 @@ def settle(key, x, target):
     x : (d,) int
     target : Target
     """
-    if any(isinstance(v.constraint, LinearConstraint) for v in target.space.variables):
+    if len(target.space.tied):
         # Such sites are drawn by Gibbs sampling, which rejects nothing and is never stuck.
         return x
     # with a path of one move, which takes estimates of sites that change only together

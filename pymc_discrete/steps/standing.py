@@ -18,7 +18,6 @@ from pymc_discrete.steps.evidence import Conditionals, Held, held, outside_of
 from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.support import known, parameters
-from pymc_discrete.targets.linear_constraint import LinearConstraint
 from pymc_discrete.targets.names import element_of, shown
 from pymc_discrete.targets.space import Space
 from pymc_discrete.targets.target import Target
@@ -35,7 +34,6 @@ CHANCE = 7.0
 FEW = 1e-3
 MOST = 2**14  # most moves of sites that change together which are evaluated
 LARGEST_SUPPORT = 64  # most values of a site for which its prior is looked at
-STEPS = 8  # farthest that sites are followed along a vector, in either direction
 
 
 class Leaving(NamedTuple):
@@ -192,9 +190,8 @@ def several_values(space: Space) -> np.ndarray:
     """(d,) bool, whether a site has more than one value between its bounds, and along known sums."""
     several = space.lower < space.upper
     for start, v in space.blocks:
-        if isinstance(v.constraint, LinearConstraint):
-            for sites, basis in zip(v.constraint.sites, v.constraint.bases, strict=True):
-                several[start + sites] &= (basis != 0).any(axis=0)
+        if v.constraint is not None:
+            several[start : start + v.size] &= v.constraint.changing
     return several
 
 
@@ -211,7 +208,13 @@ def another_value(x: np.ndarray, target: Target) -> np.ndarray:
     if not space.constrained.any():
         return changed
     changed[space.constrained] = np.nan
-    moves = {n: m for n in range(len(space.variables)) if (m := joint_moves(space, n, x)) is not None}
+    moves = {}
+    for n, (start, v) in enumerate(space.blocks):
+        if v.constraint is not None:
+            own = slice(start, start + v.size)
+            found = v.constraint.all_moves(x[own], values[own, : v.K], v.drawn_among + 1, MOST)
+            if found is not None:
+                moves[n] = found
     if not moves:
         return changed
     for n, d in target.differences_jointly(x, moves).items():
@@ -228,35 +231,6 @@ def chance(differences: np.ndarray) -> np.ndarray:
     """(n,) float, the probability of any of the other values, with `differences` (n, K) in nats to them."""
     log_odds = logsumexp(differences, axis=1)
     return np.exp(log_odds - np.logaddexp(0.0, log_odds))
-
-
-def joint_moves(space: Space, n: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """(sites (r, m), values (r, C, m)), the moves from x (d,) of sites of a variable that change together.
-
-    All pairs, or all short vectors that keep known sums; None if there are none, or more than `MOST`.
-
-    Parameters
-    ----------
-    n : number of the variable
-    """
-    start, v = space.blocks[n]
-    if isinstance(v.constraint, LinearConstraint):
-        lines = v.constraint.lines(v.constraint.moving)
-        real = np.arange(lines.sites.shape[1]) < lines.number[:, None]
-        sites, steps = lines.sites[real], lines.steps[real]
-        t = np.arange(-STEPS, STEPS + 1)
-        if not 0 < len(sites) * len(t) <= MOST:
-            return None
-        return sites, x[start + sites][:, None] + t[:, None] * steps[:, None]
-    if v.constraint is None:
-        return None
-    sets, c = v.constraint.sites.shape
-    if not 0 < sets * (c * (c - 1) // 2) * (v.drawn_among + 1) <= MOST:
-        return None
-    sites = v.constraint.pairs
-    now = x[start + sites]
-    first = v.lower[sites[:, :1]] + np.arange(v.K) if v.finite else now[:, :1] + np.asarray(v.offsets)
-    return sites, np.asarray(v.constraint.candidates(first, now))
 
 
 def by_chance(probability: float, draws: int, least: float) -> bool:

@@ -12,13 +12,10 @@ from pymc_discrete.steps.not_finite import raise_not_finite
 from pymc_discrete.steps.without_jax import no_jax_version
 from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.graph.rounding import NOT_WORTH_IT, room
-from pymc_discrete.targets.linear_constraint import LinearConstraint, range_along
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import UNBOUNDED, Space, Variable
+from pymc_discrete.targets.space import UNBOUNDED, Space
 from pymc_discrete.targets.target import Target
 
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
-FARTHEST = 64  # most steps along a line to such a neighbour
 BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
 STARTS = ("point", "dispersed")
 ATTEMPTS = 5  # number of states, drawn from the whole support, that are tried for a dispersed start
@@ -88,8 +85,12 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
     for m in space.members:
         looked_at[m.start : m.start + m.size] = names is None or m.name in names
     for start, v in space.blocks:
-        if looked_at[start : start + v.size].all():
-            check_constraint(v, x[start : start + v.size])
+        of_variable = slice(start, start + v.size)
+        if v.constraint is None or not looked_at[of_variable].all():
+            continue
+        refusal = v.constraint.refusal(v.name, v.shape, x[of_variable])
+        if refusal is not None:
+            raise SamplingError(refusal)
     for site in np.flatnonzero(looked_at & ~space.contains(x))[:1]:
         name, flat = space.sites[site]
         beyond = abs(x[site]) > UNBOUNDED and UNBOUNDED in (space.upper[site], -space.lower[site])
@@ -101,41 +102,12 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
         )
 
 
-def check_constraint(v: Variable, values: np.ndarray) -> None:
-    """Refuse values (n,) of a variable whose vectors break their constraint.
-
-    Raises
-    ------
-    pymc.exceptions.SamplingError
-    """
-    if isinstance(v.constraint, LinearConstraint):
-        for row in np.flatnonzero(~v.constraint.met(values))[:1]:
-            raise SamplingError(
-                f"{v.constraint.labels[row]} is {v.constraint.sums(values)[row]} at the start, and must be "
-                f"{v.constraint.totals[row]}. Leave {shown([v.name])} out of initvals: a start "
-                "is found."
-            )
-        return
-    if v.constraint is None:
-        return
-    for vector in np.flatnonzero(~v.constraint.met(values))[:1]:
-        elements = values[v.constraint.sites[vector]]
-        which = f"vector {vector}, {elements.tolist()}," if len(v.shape) > 1 else f"{elements.tolist()}"
-        raise SamplingError(
-            f"{v.name!r} starts outside its support: {which} {v.constraint.unmet(vector, elements)}. "
-            f"Pass other initvals={{{v.name!r}: ...}}, or leave it out of initvals."
-        )
-
-
 def solved(space: Space, x: np.ndarray) -> np.ndarray:
     """(d,) int, the state x, or the nearest one at which all linear equations hold and bounds are kept."""
     y = x.copy()
     for start, v in space.blocks:
-        sites, constraint = slice(start, start + v.size), v.constraint
-        if isinstance(constraint, LinearConstraint):
-            inside = (constraint.lower <= x[sites]) & (x[sites] <= constraint.upper)
-            if not (inside.all() and constraint.met(x[sites]).all()):
-                y[sites] = constraint.nearest(x[sites])
+        if v.constraint is not None:
+            y[start : start + v.size] = v.constraint.nearest(x[start : start + v.size])
     return y
 
 
@@ -146,27 +118,11 @@ def random_moves(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[
     """
     moves = {}
     for n, (start, v) in enumerate(space.blocks):
-        if isinstance(v.constraint, LinearConstraint):
-            if not len(v.constraint.moving):
-                continue
-            lines = v.constraint.lines(rng.choice(v.constraint.moving, CHECKED_NEIGHBOURS))
-            which = np.arange(CHECKED_NEIGHBOURS), rng.integers(lines.number)
-            sites, steps = lines.sites[which], lines.steps[which]
-            ends = [
-                range_along(x[start + i], s, v.lower[i], v.upper[i])
-                for i, s in zip(sites, steps, strict=True)
-            ]
-            t = np.array(
-                [rng.integers(max(least, -FARTHEST), min(most, FARTHEST) + 1) for least, most in ends]
-            )
-            moves[n] = sites, (x[start + sites] + t[:, None] * steps)[:, None]
-            continue
-        if v.constraint is None or v.constraint.sites.shape[1] < 2 or not v.size:
-            continue
-        sets = rng.choice(v.constraint.sites, CHECKED_NEIGHBOURS)
-        pairs = rng.permuted(sets, axis=1)[:, :2]
-        values = v.constraint.random_moves(x[start + pairs], v.lower[pairs], v.upper[pairs], rng)
-        moves[n] = pairs, values[:, None]
+        if v.constraint is not None:
+            now = x[start : start + v.size]
+            found = v.constraint.random_moves(now, v.lower, v.upper, CHECKED_NEIGHBOURS, rng)
+            if found is not None:
+                moves[n] = found
     return moves
 
 

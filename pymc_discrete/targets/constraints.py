@@ -1,4 +1,4 @@
-"""Sites that cannot change alone: sets of counts, each with a known sum, and permutations."""
+"""What is asked of sites that cannot change alone; counts with known sums, and permutations."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -8,37 +8,36 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+# (r, m) int, sites that change together, counted within their variable; (r, C, m) int, values that they go to
+Moves = tuple[np.ndarray, np.ndarray]
 
-@dataclass(frozen=True, eq=False)
+
 class Constraint(ABC):
-    """Sets of sites of one variable that cannot change alone: two sites of a set change together.
+    """Sets of sites of one variable that cannot change alone: sites of a set change together.
 
     Attributes
     ----------
-    sites : (R, c) int
-        The sites of each set, counted within the variable. Every site belongs to one set.
+    in_pairs : bool
+        Whether sites change two at a time (`PairConstraint`), or along vectors (`LinearConstraint`).
     swaps : bool
         Whether two sites of a set can only exchange their values, which is one move of a pair.
     stands_still : str
         For messages, what is so where nothing moves.
     """
 
-    sites: np.ndarray
-    swaps: ClassVar[bool]
+    in_pairs: ClassVar[bool]
+    swaps: ClassVar[bool] = False
     stands_still: ClassVar[str]
 
-    @cached_property
+    @property
+    @abstractmethod
     def set_of(self) -> np.ndarray:
         """(n,) int, the set that each site belongs to."""
-        sets = np.empty(self.sites.size, int)
-        sets[self.sites] = np.arange(len(self.sites))[:, None]
-        return sets
 
-    @cached_property
-    def pairs(self) -> np.ndarray:
-        """(p, 2) int, all pairs of two sites of one set, set after set."""
-        one, other = np.triu_indices(self.sites.shape[1], 1)
-        return np.stack([self.sites[:, one], self.sites[:, other]], axis=-1).reshape(-1, 2)
+    @property
+    @abstractmethod
+    def changing(self) -> np.ndarray:
+        """(n,) bool, the sites that can change at all, whether or not bounds let them."""
 
     def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bounds (n,) of the sites, given that the other sites of a set are within theirs."""
@@ -46,21 +45,116 @@ class Constraint(ABC):
 
     @abstractmethod
     def met(self, values: Any) -> Any:
-        """(R,) bool, which sets of the variable's values (n,) meet the constraint."""
+        """(k,) bool, which of its k conditions the values (n,) of the variable meet."""
+
+    @abstractmethod
+    def kept(self, values: Any, now: Any) -> Any:
+        """(r, C) bool, at which values of sites that move together the constraint stays met.
+
+        Parameters
+        ----------
+        values : (r, C, m) int
+        now : (r, m) int, their current values, at which it is met
+        """
+
+    @abstractmethod
+    def refusal(self, name: str, shape: tuple[int, ...], values: np.ndarray) -> str | None:
+        """What to say of a start at values (n,) that do not meet the constraint; None if they do.
+
+        Parameters
+        ----------
+        name, shape : of the variable
+        """
+
+    def nearest(self, values: np.ndarray) -> np.ndarray:
+        """(n,) int, where a start at some values (n,) is moved to.
+
+        The same values where the starts of PyMC meet the constraint: others are the user's, and refused.
+        """
+        return values
+
+    @abstractmethod
+    def random(self, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(n,) int, random values between bounds (n,) that meet the constraint."""
+
+    @abstractmethod
+    def random_moves(
+        self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
+    ) -> Moves | None:
+        """Random moves from values (n,) to others between bounds (n,): `number` rows, with C = 1.
+
+        None where nothing moves.
+        """
+
+    @abstractmethod
+    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> Moves | None:
+        """All moves from values (n,), of pairs or along short vectors, whether or not bounds let them.
+
+        None where there are none, or more than `most`.
+
+        Parameters
+        ----------
+        alone : (n, K) int, the values of each site that are looked at, as if it could change alone
+        among : how many values of a site a draw looks at, which are the moves that a pair counts as
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class PairConstraint(Constraint):
+    """Sets of sites of which two change at a time.
+
+    Attributes
+    ----------
+    sites : (R, c) int
+        The sites of each set, counted within the variable. Every site belongs to one set.
+    """
+
+    sites: np.ndarray
+    in_pairs: ClassVar[bool] = True
+
+    @cached_property
+    def set_of(self) -> np.ndarray:
+        sets = np.empty(self.sites.size, int)
+        sets[self.sites] = np.arange(len(self.sites))[:, None]
+        return sets
+
+    @cached_property
+    def changing(self) -> np.ndarray:
+        return np.full(self.sites.size, self.sites.shape[1] > 1)
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """(p, 2) int, all pairs of two sites of one set, set after set."""
+        one, other = np.triu_indices(self.sites.shape[1], 1)
+        return np.stack([self.sites[:, one], self.sites[:, other]], axis=-1).reshape(-1, 2)
+
+    def refusal(self, name: str, shape: tuple[int, ...], values: np.ndarray) -> str | None:
+        for n in np.flatnonzero(~self.met(values))[:1]:
+            elements = values[self.sites[n]]
+            which = f"vector {n}, {elements.tolist()}," if len(shape) > 1 else f"{elements.tolist()}"
+            return (
+                f"{name!r} starts outside its support: {which} {self.unmet(n, elements)}. "
+                f"Pass other initvals={{{name!r}: ...}}, or leave it out of initvals."
+            )
+        return None
+
+    def random_moves(
+        self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
+    ) -> Moves | None:
+        if not self.changing.any():
+            return None
+        pairs = rng.permuted(rng.choice(self.sites, number), axis=1)[:, :2]
+        return pairs, self.random_values(values[pairs], lower[pairs], upper[pairs], rng)[:, None]
+
+    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> Moves | None:
+        R, c = self.sites.shape
+        if not 0 < R * (c * (c - 1) // 2) * among <= most:
+            return None
+        return self.pairs, np.asarray(self.candidates(alone[self.pairs[:, 0]], values[self.pairs]))
 
     @abstractmethod
     def unmet(self, n: int, values: np.ndarray) -> str:
         """Why the values (c,) of set n do not meet the constraint, as the end of a sentence about them."""
-
-    @abstractmethod
-    def kept(self, values: Any, now: Any) -> Any:
-        """(r, C) bool, at which values of two sites of a set the constraint stays met.
-
-        Parameters
-        ----------
-        values : (r, C, 2) int
-        now : (r, 2) int, their current values, at which it is met
-        """
 
     @abstractmethod
     def candidates(self, first: Any, now: Any) -> Any:
@@ -75,11 +169,7 @@ class Constraint(ABC):
         """
 
     @abstractmethod
-    def random(self, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """(n,) int, random values between bounds (n,) that meet the constraint."""
-
-    @abstractmethod
-    def random_moves(
+    def random_values(
         self, now: np.ndarray, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         """(r, 2) int, random values of two sites of a set at which the constraint stays met.
@@ -92,7 +182,7 @@ class Constraint(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class FixedSums(Constraint):
+class FixedSums(PairConstraint):
     """Sets of counts, each with a known sum: what one count of a pair gains, the other loses.
 
     A kernel reads the two as one site with a single degree of freedom, whose value is that of the first.
@@ -104,7 +194,6 @@ class FixedSums(Constraint):
     """
 
     totals: np.ndarray
-    swaps: ClassVar[bool] = False
     stands_still: ClassVar[str] = "no two counts can change together"
 
     @classmethod
@@ -180,7 +269,7 @@ class FixedSums(Constraint):
                 left -= given.sum()
         return values
 
-    def random_moves(
+    def random_values(
         self, now: np.ndarray, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         total = now.sum(axis=1)
@@ -191,7 +280,7 @@ class FixedSums(Constraint):
 
 
 @dataclass(frozen=True, eq=False)
-class Permutations(Constraint):
+class Permutations(PairConstraint):
     """Sets of c sites, each of which holds 0, ..., c - 1 in some order: two sites exchange their values."""
 
     swaps: ClassVar[bool] = True
@@ -242,7 +331,7 @@ class Permutations(Constraint):
         values[self.sites] = rng.permuted(np.broadcast_to(np.arange(c), (R, c)), axis=1)
         return values
 
-    def random_moves(
+    def random_values(
         self, now: np.ndarray, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         return now[:, ::-1]

@@ -93,7 +93,7 @@ class Interactions:
             ends = v.constraint.set_of[self._links[inside] - start]
             within = ends[:, 0] == ends[:, 1]
             links = np.unique(ends[~within], axis=0)
-            members = np.setdiff1d(np.arange(len(v.constraint.sites)), self._mixed_sets(n))
+            members = np.setdiff1d(v.constraint.set_of, self._mixed_sets(n))
             coloured += [
                 Sets(n, sets, bool(np.isin(sets, ends[within, 0]).any()))
                 for sets in colour_classes(links, members)

@@ -11,6 +11,7 @@ from scipy.optimize import LinearConstraint as Rows
 from scipy.sparse import coo_matrix, csr_matrix, hstack, identity
 from scipy.sparse.csgraph import connected_components
 
+from pymc_discrete.targets.constraints import Constraint, Moves
 from pymc_discrete.targets.lattice import basis_of, short_vectors
 from pymc_discrete.targets.names import shown
 
@@ -20,6 +21,8 @@ TIGHTENINGS = 50  # most passes over all rows in which bounds follow from one an
 REACH = 8  # random values are within this distance of a known solution, or three times the solution's size
 LISTED = 4  # most equations that a message lists
 STEEPEST = 9  # random objectives have coefficients up to here
+FARTHEST = 64  # most steps along a line of a random move
+STEPS = 8  # most steps along a line, in either direction, where all moves are made
 
 
 class Lines(NamedTuple):
@@ -61,7 +64,7 @@ class Lines(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearConstraint:
+class LinearConstraint(Constraint):
     """Integer values x (n,) of the sites of one variable that are known to have A x = y.
 
     A change of one site breaks an equation. A set of sites changes along a vector v with A v = 0 of the
@@ -88,7 +91,7 @@ class LinearConstraint:
     lower: np.ndarray
     upper: np.ndarray
     somewhere: np.ndarray
-    swaps: ClassVar[bool] = False  # as of `Constraint`
+    in_pairs: ClassVar[bool] = False
     stands_still: ClassVar[str] = "no counts can change along a short vector that keeps the known sums"
 
     @classmethod
@@ -168,6 +171,13 @@ class LinearConstraint:
         return np.array([s for s, basis in enumerate(self.bases) if len(basis)], int)
 
     @cached_property
+    def changing(self) -> np.ndarray:
+        changing = np.zeros(len(self.set_of), bool)
+        for sites, basis in zip(self.sites, self.bases, strict=True):
+            changing[sites] = (basis != 0).any(axis=0)
+        return changing
+
+    @cached_property
     def _directions(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each set a basis (k, c) of the lattice of its directions, and short vectors (M, c) of it."""
         known: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # many sets may have the same equations
@@ -228,16 +238,24 @@ class LinearConstraint:
         return (values[columns] * entries).sum(axis=1)
 
     def met(self, values: Any) -> Any:
-        """(m,) bool, which equations the variable's values (n,) meet."""
         return self.sums(values) == self.totals
 
     def kept(self, values: Any, now: Any) -> Any:
-        """Whether sites keep their sums at values (r, C, m), from those now (r, m): along lines they do."""
-        return True
+        return True  # along lines sites keep their sums
+
+    def refusal(self, name: str, shape: tuple[int, ...], values: np.ndarray) -> str | None:
+        for row in np.flatnonzero(~self.met(values))[:1]:
+            return (
+                f"{self.labels[row]} is {self.sums(values)[row]} at the start, and must be "
+                f"{self.totals[row]}. Leave {shown([name])} out of initvals: a start is found."
+            )
+        return None
 
     # ------------------------------------------------------------ values on the host
     def nearest(self, values: np.ndarray) -> np.ndarray:
         """(n,) int, the values between the bounds with A x = y that are nearest to others, in sum."""
+        if self.met(values).all() and ((self.lower <= values) & (values <= self.upper)).all():
+            return values
         found = solution(self.matrix, self.totals, self.lower, self.upper, np.zeros(len(values)), values)
         return self.somewhere if isinstance(found, str) else found
 
@@ -257,6 +275,27 @@ class LinearConstraint:
                 least, most = range_along(x[sites], v, lower[sites], upper[sites])
                 x[sites] += rng.integers(least, most + 1) * v
         return x
+
+    def random_moves(
+        self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
+    ) -> Moves | None:
+        if not len(self.moving):
+            return None
+        lines = self.lines(rng.choice(self.moving, number))
+        which = np.arange(number), rng.integers(lines.number)
+        sites, steps = lines.sites[which], lines.steps[which]
+        ends = [range_along(values[i], v, lower[i], upper[i]) for i, v in zip(sites, steps, strict=True)]
+        t = [rng.integers(max(least, -FARTHEST), min(most, FARTHEST) + 1) for least, most in ends]
+        return sites, (values[sites] + np.array(t)[:, None] * steps)[:, None]
+
+    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> Moves | None:
+        lines = self.lines(self.moving)
+        real = np.arange(lines.sites.shape[1]) < lines.number[:, None]
+        sites, steps = lines.sites[real], lines.steps[real]
+        t = np.arange(-STEPS, STEPS + 1)
+        if not 0 < len(sites) * len(t) <= most:
+            return None
+        return sites, values[sites][:, None] + t[:, None] * steps[:, None]
 
 
 def longest(lines: Lines, lower: np.ndarray, upper: np.ndarray) -> int:

@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class Variable:
     width : int
         Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
         of which one is the current value. For labels without an order they are from anywhere.
-    constraint : Constraint or LinearConstraint, optional
+    constraint : Constraint, optional
         Sets of sites that change together; None where every site may change alone.
     lines : Lines, optional
         Directions in which some sites change together, of sites that may also change alone.
@@ -58,7 +58,7 @@ class Variable:
     offsets: np.ndarray | None
     nominal: bool = False
     width: int = WIDTH
-    constraint: Constraint | LinearConstraint | None = None
+    constraint: Constraint | None = None
     lines: Lines | None = None
 
     @property
@@ -355,7 +355,7 @@ class Space:
             lower, upper = (np.concatenate([arrays[name][end] for name in names]) for end in (1, 2))
             name, shape = names[0], arrays[names[0]][0] if len(names) == 1 else lower.shape
             unbounded = any(arrays[n][3] for n in names)
-            constraint: Constraint | LinearConstraint | None = None
+            constraint: Constraint | None = None
             if equations is not None and names in equations:
                 matrix, totals, *labels = equations[names]
                 constraint = LinearConstraint.build(made_name(names), matrix, totals, lower, upper, *labels)
@@ -566,11 +566,10 @@ class Space:
     @cached_property
     def set_of(self) -> np.ndarray:
         """(d,) int, a number for the set that each constrained site belongs to, -1 for the other sites."""
-        sets, last = np.full(self.d, -1), 0
+        sets = np.full(self.d, -1)
         for start, v in self.blocks:
             if v.constraint is not None:
-                sets[start : start + v.size] = last + v.constraint.set_of
-                last += len(v.constraint.sites)
+                sets[start : start + v.size] = sets.max(initial=-1) + 1 + v.constraint.set_of
         return sets
 
     @cached_property
@@ -587,9 +586,16 @@ class Space:
     @cached_property
     def swapped(self) -> np.ndarray:
         """(m,) int, the sites that can only exchange their values with others."""
-        return np.concatenate(
-            [np.arange(a, a + v.size) for a, v in self.blocks if v.swaps] or [np.zeros(0, int)]
-        )
+        return self._sites_of(lambda v: v.swaps)
+
+    @cached_property
+    def tied(self) -> np.ndarray:
+        """(m,) int, the sites that linear equations tie: two may be too few to change."""
+        return self._sites_of(lambda v: v.constraint is not None and not v.constraint.in_pairs)
+
+    def _sites_of(self, which: Callable[[Variable], bool]) -> np.ndarray:
+        """(m,) int, the sites of some variables."""
+        return np.flatnonzero(np.repeat([which(v) for v in self.variables], [v.size for v in self.variables]))
 
     def meets_constraints(self, x: Any) -> Any:
         """() bool, whether all sets of sites meet their constraints."""
