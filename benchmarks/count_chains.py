@@ -74,7 +74,7 @@ def dail_madsen(sites=100, years=5):
             survivors = pm.Binomial(f"survivors_{t + 1}", N[-1], phi, shape=sites)
             recruits = pm.Poisson(f"recruits_{t + 1}", gamma, shape=sites)
             N.append(survivors + recruits)
-        pm.Binomial("counts", pt.stack(N), p, observed=counts)
+        pm.Binomial("y", pt.stack(N), p, observed=counts)
     return model
 
 

@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from benchmarks import harness
+from benchmarks.count_chains import dail_madsen
 from benchmarks.jags_program import JagsModel, run_jags, stacked
 from benchmarks.models import mixture, mixture_summaries, n_mixture, n_mixture_summaries
 from benchmarks.scores import scored, z_scores
@@ -126,6 +127,30 @@ def coefficients(a):
     return {f"{name}{k}": a[name][:, k] for name in "ab" for k in range(2)}
 
 
+# ---------------------------------------------------------------- open population
+OPEN_POPULATION = """model {
+  initial ~ dnorm(0, 1 / 100) T(0, )
+  gamma ~ dnorm(0, 1 / 25) T(0, )
+  phi ~ dbeta(1, 1)
+  p ~ dbeta(1, 1)
+  for (i in 1:100) {
+    first[i] ~ dpois(initial)
+    N[1, i] <- first[i]
+    for (t in 1:4) {
+      alive[t, i] ~ dbin(phi, N[t, i])
+      new[t, i] ~ dpois(gamma)
+      N[t + 1, i] <- alive[t, i] + new[t, i]
+    }
+    for (t in 1:5) { y[t, i] ~ dbin(p, N[t, i]) }
+  }
+}"""
+RATES = ("initial", "gamma", "phi", "p")
+
+
+def rates(a):
+    return {name: a[name] for name in RATES}
+
+
 MODELS = {
     "B": JagsModel(
         title="Gaussian mixture, 500 points, 3 ordered means",
@@ -159,6 +184,15 @@ MODELS = {
         start=lambda y: {"mu0": HMM_MEANS},
         data={"w": np.full(3, 1 / 3), "A": HMM_MATRIX},
         **mixture_in_jags("z[1] ~ dcat(w)\n  for (t in 2:500) { z[t] ~ dcat(A[z[t - 1], ]) }"),
+    ),
+    "open population": JagsModel(
+        title="open population (Dail and Madsen), 100 sites, 5 years",
+        pymc=lambda: (dail_madsen(), ["N_1"]),
+        summaries=rates,
+        jags={"": OPEN_POPULATION},
+        watched=dict.fromkeys(RATES, ()),
+        jags_summaries=rates,
+        start=lambda y: {"first": 2 * y[0] + 3, "new": 2 * y[1:] + 3, "alive": 0 * y[1:]},
     ),
 }
 

@@ -1036,7 +1036,7 @@ NOT_RUN = {
         "are estimates by a gradient, which may be off",
         "runs the whole model in JAX, and the model has",
         "Sample what has no gradient with step=pmd.ReparameterizedSlice",
-        "constrain it (transform=pm.distributions.transforms.ordered)",
+        "constrain it (transform=pm.distributions.transforms.ordered, with an initval= in increasing order)",
         "This is label switching",
         "pmd.log_evidence tells, of the model with each of them",
     ),

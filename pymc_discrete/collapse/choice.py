@@ -50,7 +50,8 @@ _log = logging.getLogger("pymc.discrete")
 
 FIXED = 1000  # work of a draw besides the elements of the log density, counted in elements
 # An evaluation may take at most this many times as much counted work. In time it is about a third of that;
-# an effective draw of an N-mixture takes 30 to 150 times fewer draws. A chain of 40 counts takes 55 times.
+# an effective draw of an N-mixture takes 30 to 150 times fewer draws. A chain of 40 counts takes 55 times. An
+# open population of 100 sites over 5 years takes 106 times, and an effective draw 140 times fewer.
 DEAREST = 128.0
 # The same for labels that are tied to their probabilities alone. An evaluation with a sum over five kinds
 # takes three to four times as long, and labels that the data make all but certain gain nothing.

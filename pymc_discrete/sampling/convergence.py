@@ -326,7 +326,8 @@ def of_modes(run: Run, names: list[str], several: bool) -> str:
         return (
             f"{text}The chains are in different modes of the variables beside {shown(names)}, which "
             f"{is_drawn} drawn exactly given these, so that no other step helps. {best}If modes differ by "
-            "the order of states only, constrain it (transform=pm.distributions.transforms.ordered)"
+            "the order of states only, constrain it (transform=pm.distributions.transforms.ordered, with an "
+            "initval= in increasing order)"
         )
     if not several:
         return f"{text}Draw more{run.sum_out(names)}"

@@ -13,7 +13,8 @@ LEAST, LARGEST_RHAT = 100, 1.01  # of effective draws per chain, and of R-hat, a
 SWITCHING = (
     "This is label switching: the model is the same whatever its labels are called, and R-hat and ESS of the "
     "labels, and of what belongs to one (the mean of a component), say nothing. pmd.relabel undoes it; or "
-    "order what the labels stand for (transform=pm.distributions.transforms.ordered)."
+    "order what the labels stand for (transform=pm.distributions.transforms.ordered, with an initval= in "
+    "increasing order)."
 )
 
 

@@ -62,7 +62,7 @@ def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.ra
 def say_moved(names: list[str]) -> None:
     """Log which variables did not stay where they were to start."""
     if names:
-        _log.info(f"The start of {shown(names)} was impossible, and was moved to where the data allow it.")
+        _log.info(f"The start of {shown(names)} was impossible, and was moved to a possible one.")
 
 
 def refuse_nan(model: pm.Model) -> None:

@@ -50,7 +50,8 @@ def entries(group: list[str], quoted: bool, what: str) -> list[str]:
     """The entries of a list for a group of names: one for each of a few names, a range for many."""
     if len(group) < ALIKE:
         return [repr(name) if quoted else name for name in group]
-    return [f"{group[0]} ... {group[-1]} ({len(group)} {what})"]
+    ends = sorted(group, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
+    return [f"{ends[0]} ... {ends[-1]} ({len(group)} {what})"]
 
 
 def merged_texts(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:

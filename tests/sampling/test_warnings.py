@@ -51,6 +51,7 @@ def log(caplog):
         ),
         (["z1", "z2", "z3"], "'z1', 'z2', 'z3'"),
         ([f"z{n}" for n in range(150)], "z0 ... z149 (150 variables)"),
+        (["z9", "z10", "z2", "z1"], "z1 ... z10 (4 variables)"),
         (["k", *(f"z_{i}_{j}" for i in range(2) for j in range(3))], "'k', z_0_0 ... z_1_2 (6 variables)"),
         ("abcdefghijkl", "'a', 'b', 'c', 'd', 'e', 'f', 'g', ... 'l' (12 variables in all)"),
     ],
