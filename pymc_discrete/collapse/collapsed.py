@@ -53,6 +53,7 @@ STRETCHES = "~stretches"  # the variable of the collapsed model that holds which
 WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
 SHORTEST, LONGEST = 24, 192  # lengths of other stretches
+AGAIN = 1 / 8  # the probability that sites summed over windows are drawn over stretches, too
 LESS = 2  # windows are summed where that is at most 1 / LESS of the work of stretches
 FAR_BELOW = 15.0  # nats below the most probable value, where the window of a site may end
 DEVIATIONS = 4  # the length in standard deviations of the prior
@@ -83,6 +84,7 @@ class Collapsed:
         long, or they are not in each part
     sums : Sums; SumsOfParts where all sites together are too many; SumsInWindows where these share tables
     windows : the same SumsInWindows, else None
+    in_stretches : Sums over stretches, by which sites leave their windows and come back, else `sums`
     stretches : Stretches, which values of those sites are summed
     model : pm.Model, of the other variables and of `STRETCHES`
 
@@ -111,18 +113,15 @@ class Collapsed:
             if sums is None or (wide.any() and sums.entries > AFFORDABLE):
                 self.stretched = self.stretched | wide
                 sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
-            self.windows = self._windows_for(plain, counts, lengths) if length is None else None
-            if self.windows is not None and LESS * self.windows.work <= sums.work:
-                sums, self.stretched = self.windows, np.zeros(space.d, bool)
-            else:
-                self.windows = None
-            self.sums: Sums = sums
-            _ = sums.repeats  # may need values of numbers
             self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
             self.far = (self.stretched & (wanted > LONGEST)) | isinstance(sums, SumsOfParts)
-            if self.windows is not None:
-                self.far = self.far | (space.upper >= sums.elements.first + sums.counts)
+            windows = None
+            if length is None and not isinstance(sums, SumsOfParts):
+                windows = self._windows_for(plain, counts, lengths)
+            self.windows = windows if windows is not None and LESS * windows.work <= sums.work else None
+            self.in_stretches, self.sums = sums, self.windows or sums
+            _ = self.sums.repeats  # may need values of numbers
             self.model = without(model, self.density, self.sums, SUMMED_OUT, STRETCHES)
             setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
@@ -132,7 +131,13 @@ class Collapsed:
             self._values = [v for v in self.model.value_vars if v.name != STRETCHES]
             read = self.model.replace_rvs_by_values(read)
             self._read = jaxify(self._values, read)
-            self._key = (self.sums, self.stretched.tobytes(), self.far.tobytes(), key_of_graph(read))
+            self._key = (
+                self.sums,
+                self.in_stretches,
+                self.stretched.tobytes(),
+                self.far.tobytes(),
+                key_of_graph(read),
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Collapsed) and self._key == other._key
@@ -192,9 +197,10 @@ class Collapsed:
         widest = np.where(stretched, LONGEST, counts)
         elements = Sparse(self.density, widest, space.lower, shared=True)
         joined = [g for g in elements.groups if len(g.widths) > 1 and stretched[g.sites].any()]
-        if not joined:
+        reach = self._reach(plain, elements) if joined else None
+        if reach is None:
             return None
-        needed = np.where(stretched, np.maximum(self._reach(plain, elements), lengths), 0)
+        needed = np.where(stretched, np.maximum(reach, lengths), 0)
         components = components_of(elements)
         longest = np.zeros(components.max() + 1, int)
         np.maximum.at(longest, components, needed)
@@ -210,9 +216,10 @@ class Collapsed:
         assert isinstance(found, SumsInWindows)
         return found
 
-    def _reach(self, plain: pm.Model, elements: Sparse) -> np.ndarray:
+    def _reach(self, plain: pm.Model, elements: Sparse) -> np.ndarray | None:
         """(d,) int, how many values of each site from its lower bound are not made very improbable by the
-        terms of this site alone, at the start; 0 where these do not say.
+        terms of this site alone, at the start; 0 where there are none. None where larger values may be
+        probable.
         """
         alone = elements.alone()
         total = np.zeros((len(elements.counts), elements.counts.max(initial=1)))
@@ -226,7 +233,11 @@ class Collapsed:
             np.add.at(total[:, : group.widths[0]], group.sites[:, 0], np.asarray(table)[group.tables])
         likely = total > total.max(1, keepdims=True) - FAR_BELOW
         last = total.shape[1] - 1 - likely[:, ::-1].argmax(1)
-        return np.where(last < total.shape[1] - 1, last + 1, 0)
+        said = np.zeros(len(total), bool)
+        for group in alone.groups:
+            said[group.sites[:, 0]] = True
+        open_ended = said & self.stretched & (likely[:, -1] | ~likely.any(axis=1))
+        return None if open_ended.any() else np.where(said, last + 1, 0)
 
     def parts(self) -> str | None:
         """How parts of the sites are summed out, a line for the log; None where all are at once."""
@@ -273,29 +284,45 @@ class Collapsed:
         others = self.density.graph.others
         return [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
 
-    def total_and_draw(self, key, context: Context, stretches):
+    def total_and_draw(self, key, context: Context, stretches, usual):
         """The logarithm of the sum, and (d,) int, the sites given the other variables.
 
         Parameters
         ----------
         context : as `context` gives it
         stretches : as `drawn_stretches` gives them
+        usual : (d,) float, as there
         """
         key_draw, key_again = jax.random.split(key)
         total, x = self.sums.total_and_draw(key_draw, context, stretches)
-        return total, self._moved_far(key_again, context, x)
+        return total, self._drawn_again(key_again, context, x, usual)
 
-    def total_draw_and_probabilities(self, key, context: Context, stretches):
+    def total_draw_and_probabilities(self, key, context: Context, stretches, usual):
         """As `total_and_draw`, and (d, K) the probabilities of the values of the stretches given the others.
 
         Their mean over draws is that of p(z_i = k), since the sites are drawn from them.
         """
         key_draw, key_again = jax.random.split(key)
         total, x, probabilities = self.sums.total_draw_and_probabilities(key_draw, context, stretches)
-        return total, self._moved_far(key_again, context, x), probabilities
+        return total, self._drawn_again(key_again, context, x, usual), probabilities
 
-    def _moved_far(self, key, context: Context, x):
-        """The sites, of which those that a stretch may not reach far enough are drawn once more."""
+    def _drawn_again(self, key, context: Context, x, usual):
+        """The sites after further draws of them given the other variables.
+
+        Where sums are over windows, all are drawn together over stretches in some of the draws. Then those
+        are drawn that a stretch may not reach far enough.
+        """
+        if self.windows is not None:
+            key, key_coin, key_stretches, key_sites = jax.random.split(key, 4)
+
+            def over_stretches(x):
+                stretches = self.stretches.drawn(key_stretches, x, usual)
+                values = jnp.concatenate([a.reshape(-1) for a in stretches])
+                total, new = self.in_stretches.total_and_draw(key_sites, context, values)
+                return jnp.where(total > -jnp.inf, new, x)
+
+            again = jax.random.bernoulli(key_coin, AGAIN)
+            x = jax.lax.cond(again, over_stretches, lambda x: x, x)
         if self.far.any():
             target = Target(self.density, self.density.with_parts(context))
             for n, visit in enumerate(visits_of(target, without=~self.far)):

@@ -4,7 +4,8 @@ A stretch, see `stretches`, is about the usual value of each site, and holds its
 have the same, nor the same tables. A window is chosen once. A component of connected sites that are all
 within their windows is summed over these. One that is not keeps its values. Either way the draw of its sites
 leaves within the window what was within, and beyond it what was beyond, so that the posterior stays as it is.
-Then the sites are drawn one by one, by which they may leave their windows and come back.
+In some of the draws all sites are then drawn together over stretches, by which they leave their windows and
+come back.
 """
 
 from collections.abc import Callable

@@ -160,9 +160,10 @@ class CollapsedBlock(Block):
         context = self.collapsed.context(self.points.by_name(new))
         p = None
         if self.collapsed.gives_probabilities:
-            total, x, p = self.collapsed.total_draw_and_probabilities(key_sites, context, stretches)
+            draw = self.collapsed.total_draw_and_probabilities
+            total, x, p = draw(key_sites, context, stretches, state.usual)
         else:
-            total, x = self.collapsed.total_and_draw(key_sites, context, stretches)
+            total, x = self.collapsed.total_and_draw(key_sites, context, stretches, state.usual)
         # a start may be impossible, with nothing possible in its stretch: then the chain stays
         possible = total > -jnp.inf
         new = {name: jnp.where(possible, value, point[name]) for name, value in new.items()}

@@ -172,17 +172,17 @@ class CollapsedNUTS(NutsInJax):
 
     @functools.cached_property
     def _drawn(self) -> Callable[..., Any]:
-        """(seed, point, stretches) -> (sites, the log density of the model less the sum), compiled."""
+        """(seed, point, stretches, usual) -> (sites, the log density of the model less the sum), compiled."""
         names = [str(v.name) for v in self.model.value_vars if v.name not in self.summed]
 
-        def draw(seed: Array, values: list[Array], stretches: Array) -> tuple[Array, Array]:
+        def draw(seed: Array, values: list[Array], stretches: Array, usual: Array) -> tuple[Array, Array]:
             point = dict(zip(names, values, strict=True)) | self.collapsed.density.numbers
             context = self.collapsed.context(point)
-            total, x = self.collapsed.total_and_draw(key_of_words(seed), context, stretches)
+            total, x = self.collapsed.total_and_draw(key_of_words(seed), context, stretches, usual)
             return x, self.collapsed.density.logdensity(x, context) - total
 
         compiled = jitted(draw)
-        return lambda seed, point, stretches: compiled(seed, [point[name] for name in names], stretches)
+        return lambda seed, point, *args: compiled(seed, [point[name] for name in names], *args)
 
     @functools.cached_property
     def _stretches(self) -> Callable[..., Any]:
@@ -227,7 +227,7 @@ class CollapsedNUTS(NutsInJax):
                 raise SamplingError(impossible(self.model, point, self.summed, NOT_FOUND))
         moved, stats = self._nuts_draw(rest | {STRETCHES: stretches})
         new = rest | moved
-        sites, more = self._drawn(seeds[1], new, stretches)
+        sites, more = self._drawn(seeds[1], new, stretches, self._usual)
         sites = np.asarray(sites)
         announced = self._tune_draws + self._draws_wanted > 0
         if self._sites is not None or (self._draws == 0 and announced):

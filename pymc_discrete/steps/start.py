@@ -91,14 +91,15 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
         refusal = v.constraint.refusal(v.name, v.shape, x[of_variable])
         if refusal is not None:
             raise SamplingError(refusal)
-    for site in np.flatnonzero(looked_at & ~space.contains(x))[:1]:
+    bounds = space if space.totals is None else space.totals
+    lower, upper, values = bounds.lower, bounds.upper, space.values_at(x)
+    for site in np.flatnonzero(looked_at & ((values < lower) | (values > upper)))[:1]:
         name, flat = space.sites[site]
-        beyond = abs(x[site]) > UNBOUNDED and UNBOUNDED in (space.upper[site], -space.lower[site])
+        beyond = abs(values[site]) > UNBOUNDED and UNBOUNDED in (upper[site], -lower[site])
         most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
         raise SamplingError(
-            f"{name!r} starts outside its support: element {flat} is {x[site]}, the support is "
-            f"{interval(space.lower[site], space.upper[site])}{most}. Pass initvals={{{name!r}: ...}} within "
-            "it."
+            f"{name!r} starts outside its support: element {flat} is {values[site]}, the support is "
+            f"{interval(lower[site], upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
         )
 
 

@@ -44,7 +44,7 @@ from pymc_discrete.targets.parts.part import BlockState, Factors, Part
 from pymc_discrete.targets.parts.tables import log_odds
 from pymc_discrete.targets.plan import Plan
 from pymc_discrete.targets.recursions import with_matrices
-from pymc_discrete.targets.space import SMALLEST, Linear, Space, masked
+from pymc_discrete.targets.space import SMALLEST, ByTotals, Linear, Space, masked
 from pymc_discrete.targets.structure.dependence import Dependence
 from pymc_discrete.targets.structure.equations import Equations
 from pymc_discrete.targets.structure.sums import all_summands
@@ -196,7 +196,8 @@ class ModelDensity(Density):
         super().__init__()
         self.names, self.totals = names, totals or {}
         supports, scale = sites_of(model, names, point, support)
-        supports |= bounds_of_totals(model, self.totals)
+        of_values = supports
+        supports = supports | bounds_of_totals(model, self.totals)
         for name, parts in self.totals.items():
             scale[name] = max(scale.get(part, SMALLEST) for part in parts)
         shapes = {name: np.shape(point[name]) for name in names}
@@ -244,8 +245,15 @@ class ModelDensity(Density):
         self.parts: list[Part] = self.plan.parts
         self.untouched = Untouched(self.graph)
         if self.totals:
-            forms, members = (self.totals, values_of(self.totals)), self.space.members
-            self.space.totals = Linear.of_arrays(forms[0], members), Linear.of_arrays(forms[1], members)
+            members = self.space.members
+            own = Space.build(of_values, shapes)
+            order = np.concatenate([own.numbers(m.name).reshape(-1) for m in members])
+            self.space.totals = ByTotals(
+                Linear.of_arrays(self.totals, members),
+                Linear.of_arrays(values_of(self.totals), members),
+                own.lower[order],
+                own.upper[order],
+            )
         self._compile()
         self._start_at(point, self.graph.start)
 

@@ -11,7 +11,7 @@ from pymc_discrete.targets.blocks import CONTINUOUS, block_of, model_of, value_n
 from pymc_discrete.targets.density import ModelDensity, constraints_of, sites_of
 from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.targets.graph.logp import logp_graph
-from pymc_discrete.targets.graph.totals import Totals
+from pymc_discrete.targets.graph.totals import Totals, bounds_of_totals
 from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.integrals.integrate import quadratic_in
 from pymc_discrete.targets.kept_for_models import KeptForModels
@@ -221,7 +221,7 @@ def density_of(
         key_of_object([window, sites_of(model, names, point, support), constraints_of(model, names)]),
         key_of_object({name: np.shape(value) for name, value in point.items()}),
         key_of_object([[tuple(e) for e in equations], [(k, tuple(v)) for k, v in (lines or {}).items()]]),
-        key_of_object(totals or {}),
+        key_of_object([totals, bounds_of_totals(model, totals or {})]),
     )
 
     def make(structure: Structure) -> ModelDensity:

@@ -172,6 +172,21 @@ class Linear(NamedTuple):
         return x
 
 
+class ByTotals(NamedTuple):
+    """How the sites of a space, some of which are totals, go with the values of a model.
+
+    Attributes
+    ----------
+    to_sites, to_values : maps from the values to the sites, and back
+    lower, upper : (d,) int, bounds of the values, one array after another
+    """
+
+    to_sites: Linear
+    to_values: Linear
+    lower: np.ndarray
+    upper: np.ndarray
+
+
 class Space:
     """The product space of a block of discrete variables, ravelled into `d` sites.
 
@@ -204,11 +219,11 @@ class Space:
         Whether the site has a neighbour in this column.
     opposite : (d, K) int
         The column of the negated offset.
-    totals : (Linear, Linear), optional
-        Where sites are not the values of a model, the map from the values to the sites, and the way back.
+    totals : ByTotals, optional
+        Where some sites are totals, and not the values of a model.
     """
 
-    totals: tuple[Linear, Linear] | None = None
+    totals: ByTotals | None = None
 
     def __init__(self, variables: list[Variable], members: list[Member] | None = None):
         self.variables = list(variables)
@@ -422,11 +437,11 @@ class Space:
 
     def of_values(self, values: Any, xp: Any = np) -> Any:
         """(..., d) int, the sites, of the values (..., d) of the arrays one after another."""
-        return values if self.totals is None else self.totals[0].of(values, xp)
+        return values if self.totals is None else self.totals.to_sites.of(values, xp)
 
     def values_at(self, x: Any, xp: Any = np) -> Any:
         """(..., d) int, the values of the arrays one after another, at the sites x (..., d)."""
-        return x if self.totals is None else self.totals[1].of(x, xp)
+        return x if self.totals is None else self.totals.to_values.of(x, xp)
 
     def names_at(self, sites: np.ndarray) -> list[str]:
         """The names of the arrays that hold some of these sites, (n,) int."""

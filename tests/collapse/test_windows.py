@@ -10,7 +10,7 @@ import scipy.stats
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse import collapsed
-from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.space import Space
@@ -52,6 +52,9 @@ def in_windows(monkeypatch, length=4):
     monkeypatch.setattr(collapsed, "SHORTEST", length)
     monkeypatch.setattr(collapsed, "LONGEST", length)
     monkeypatch.setattr(collapsed, "LESS", 0)
+    monkeypatch.setattr(
+        Collapsed, "_reach", lambda self, plain, elements: np.zeros(self.density.space.d, int)
+    )
     for kept in ("_kept", "_sums"):
         monkeypatch.setattr(collapsed, kept, collapsed.Kept(2))
 
@@ -105,6 +108,62 @@ def test_windows_leave_the_joint_distribution_invariant(by_head, monkeypatch):
     assert smallest_p_value(by_head) > 1e-4
 
 
+def bounded():
+    """Of a population of at most nine, which may be more than a window holds."""
+    with pm.Model() as model:
+        lam = pm.Gamma("lam", 3, 1.5)
+        N = pm.DiscreteUniform("N", 0, 9, shape=2)
+        alive = pm.Binomial("alive", N, 0.9, shape=2)
+        pm.Binomial("later", alive + pm.Poisson("new", lam, shape=2), 0.5, shape=2)
+    return model
+
+
+def share_of_many_survivors(chains=2_000):
+    """Of chains that begin with none, that survivors are more than the window of a total, and its error."""
+    starts = {name: np.zeros((chains, 2), int) for name in ("N", "alive", "new", "later")}
+    after = after_transitions(bounded(), {"lam_log__": np.zeros(chains), **starts}, transitions=40)
+    exact = np.mean([scipy.stats.binom.sf(3, n, 0.9) for n in range(10)])
+    return (after["alive"][:, 0] >= 4).mean(), exact, np.sqrt(exact * (1 - exact) / chains)
+
+
+def test_chains_reach_what_is_beyond_windows(monkeypatch):
+    in_windows(monkeypatch)
+    monkeypatch.setattr(collapsed, "AGAIN", 0.5)
+    made = Collapsed.of(bounded(), ["N", "alive", "new", "later"])
+    assert isinstance(made.sums, SumsInWindows)
+    assert made.stretched.any()
+    assert not made.stretched.all()
+    share, exact, error = share_of_many_survivors()
+    assert abs(share - exact) < 4 * error
+
+
+def test_without_stretches_they_would_not(monkeypatch):
+    in_windows(monkeypatch)
+    monkeypatch.setattr(collapsed, "AGAIN", 0.0)
+    share, exact, error = share_of_many_survivors()
+    assert abs(share - exact) > 20 * error
+
+
+def test_windows_are_not_taken_where_more_may_be_probable():
+    """Counts beyond the longest window, which no shorter one would hold."""
+    model = observed(sites=40, mean=3.0)
+    names = [str(v.name) for v in model.discrete_value_vars]
+    assert isinstance(Collapsed.of(model, names).sums, SumsInWindows)
+    with model:
+        pm.Binomial("many", model["N"][:1], 0.9, observed=[260])
+    assert Collapsed.of(model, names).windows is None
+
+
+@pytest.mark.parametrize("value", [-3, -1])
+def test_a_start_outside_of_the_support_is_named_as_it_is(value):
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        a, b = pm.Poisson("a", 1.3), pm.Poisson("b", 2.0)
+        pm.Binomial("y", a + b, p, observed=2)
+    with pytest.raises(pm.exceptions.SamplingError, match=rf"'b' starts outside .* is {value}, the support"):
+        pmd.sample(2, tune=2, model=model, collapse=True, initvals={"a": 4, "b": value}, **QUIET)
+
+
 def test_windows_that_are_wrong_are_noticed(monkeypatch):
     in_windows(monkeypatch)
     right = SumsInWindows._summed
@@ -148,6 +207,20 @@ def test_the_sum_is_that_over_all_states():
         got = made.sums.logdensity_of([np.asarray(i) for i in made.inputs({**point, **made.density.numbers})])
     prior = float(pm.logp(pm.Beta.dist(2, 2), 1 / (1 + np.exp(-0.3))).eval())
     assert float(got) == pytest.approx(np.logaddexp.reduce(each) - prior, abs=1e-6)
+
+
+def test_sums_have_gradients_where_a_part_is_a_mixture():
+    """PyMC's log density of a zero-inflated count has none below 0, where no total may take it."""
+    with pm.Model() as model:
+        theta, p = pm.Gamma("theta", 2, 1), pm.Beta("p", 2, 2)
+        total = pm.ZeroInflatedPoisson("a", psi=p, mu=1.3) + pm.ZeroInflatedPoisson("b", psi=p, mu=theta)
+        pm.Binomial("y", total, 0.5, observed=2)
+    made = Collapsed.of(model, ["a", "b"])
+    assert len(made.density.totals) == 1
+    point = made.model.initial_point() | made.density.numbers | {STRETCHES: made.middle(np.array([1, 3]))}
+    slopes = made.model.compile_dlogp()({str(v.name): point[str(v.name)] for v in made.model.value_vars})
+    assert np.isfinite(slopes).all()
+    assert np.abs(slopes).min() > 1e-3
 
 
 def test_they_are_chosen_for_open_populations(caplog):

@@ -98,7 +98,7 @@ def logp_graph(
     TypeError
         Where PyMC cannot write the log density of an imputed variable.
     """
-    raw = in_totals(terms_of(model), {str(v.name): v for v in model.value_vars}, totals or {})
+    raw = in_totals(model, terms_of(model), totals or {})
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
     hold: dict[Variable, Variable] = {
         comparison: pt.constant(np.full(equal[t, c], outcome))

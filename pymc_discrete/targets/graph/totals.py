@@ -110,28 +110,33 @@ def only_total(
             if isinstance(scalar, Cast | Identity) and form == {rv: 1.0}:
                 same.append(out)
                 continue
-            total = total_of(form, rv, counts, random) if isinstance(scalar, Add | Sub) else None
+            total = total_of(form, rv, counts) if isinstance(scalar, Add | Sub) and alike(out, form) else None
             if total is None or (found is not None and total != found):
                 return None
             found = total
     return found
 
 
-def total_of(
-    form: Form, rv: Variable, counts: Mapping[Variable, str], random: Collection[Variable]
-) -> dict[str, int] | None:
-    """{name: coefficient} of the counts in a linear form, of which the first is positive; None if it is no
-    total.
+def alike(out: Variable, form: Form) -> bool:
+    """Whether a tensor has the dimensions of each part of the linear form that it is, and no more.
 
-    What else is in the form, such as data, does not change with the counts, and must not be random.
+    Constants are not in a form where they are 0, and may have more.
     """
-    parts = {v: c for v, c in form.items() if v in counts}
-    others = [v for v in form if v is not None and v not in counts]
-    if len(parts) < 2 or abs(parts.get(rv, 0)) != 1 or any(c != int(c) for c in parts.values()):
+    parts = [None if v is None else v.type.broadcastable for v in form]
+    n, whole = out.type.ndim, out.type.broadcastable
+    return all(b is not None and (True,) * (n - len(b)) + b == whole for b in parts)
+
+
+def total_of(form: Form, rv: Variable, counts: Mapping[Variable, str]) -> dict[str, int] | None:
+    """{name: coefficient} of the counts that a linear form is made of, of which the first is positive.
+
+    None if other variables are in it, or one count only.
+    """
+    if len(form) < 2 or abs(form.get(rv, 0)) != 1:
         return None
-    if any(v in random for v in ancestors(others)):
+    if any(v not in counts or c != int(c) for v, c in form.items()):
         return None
-    named = {counts[v]: int(c) for v, c in parts.items()}
+    named = {counts[v]: int(c) for v, c in form.items() if v is not None}
     sign = 1 if named[min(named)] > 0 else -1
     return {name: sign * c for name, c in sorted(named.items())}
 
@@ -157,15 +162,16 @@ def values_of(totals: Totals) -> Totals:
     return {name: of(name) for name in totals}
 
 
-def in_totals(terms: list[Variable], values: Mapping[str, Variable], totals: Totals) -> list[Variable]:
-    """Terms of a log density in which value variables of counts are their totals instead.
+def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Variable]:
+    """Terms of a model's log density in which value variables of counts are their totals instead.
 
     Parameters
     ----------
-    values : {name: value variable}
+    terms : as PyMC gives them, first those of the free variables in their order
     """
     if not totals:
         return terms
+    values = {str(v.name): v for v in model.value_vars}
     by_total = {
         values[name]: {values[part]: float(c) for part, c in parts.items()}
         for name, parts in values_of(totals).items()
@@ -180,12 +186,31 @@ def in_totals(terms: list[Variable], values: Mapping[str, Variable], totals: Tot
             and not forms.is_leaf(out)
         ):
             form = forms.of(out)
-            if any(v in by_total for v in form):
+            if any(v in by_total for v in form) and alike(out, form):
                 new = combined([(c, by_total.get(v, {v: 1.0})) for v, c in form.items()])
                 replace[out] = sum_of(new, out.type.ndim)
     for value, form in by_total.items():
         replace[value] = sum_of(form, value.type.ndim)
-    return rebuild(terms, replace)
+    terms, possible = list(terms), dict[int, Any]()
+    for name in totals:
+        # The distribution of a count is not asked about values that it cannot have, at which PyMC's log
+        # density of a mixture has no derivative.
+        value, rv = values[name], model.values_to_rvs[values[name]]
+        number, (low, high) = model.free_RVs.index(rv), bounds_of(rv) or (None, None)
+        within = value.type()
+        (terms[number],) = rebuild([terms[number]], {value: within})
+        clipped = now = replace[value]
+        for b, closer, keeps in ((low, pt.maximum, pt.ge), (high, pt.minimum, pt.le)):
+            if b is not None:
+                b = pt.as_tensor(np.asarray(b).astype("int64"))
+                clipped = closer(clipped, b)
+                inside = keeps(now, b)
+                possible[number] = possible[number] & inside if number in possible else inside
+        replace[within] = clipped
+    found = rebuild(terms, replace)
+    for number, condition in possible.items():
+        found[number] = pt.switch(condition, found[number], -np.inf)
+    return found
 
 
 def sum_of(form: Form, ndim: int) -> Variable:
