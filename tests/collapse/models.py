@@ -50,6 +50,18 @@ def captures():
     return model, {f"z{t}": (0, 1) for t in range(3)}
 
 
+def open_population():
+    """Survivors and recruits, in whose place their totals stand."""
+    with pm.Model() as model:
+        phi, p = pm.Beta("phi", 2, 2), pm.Beta("p", 4, 4)
+        N = pm.Poisson("N", 3, shape=2, initval=[3, 3])
+        alive = pm.Binomial("alive", N, phi, shape=2, initval=[2, 2])
+        new = pm.Poisson("new", 1.0, shape=2, initval=[1, 1])
+        pm.Deterministic("now", alive + new)
+        pm.Binomial("seen", pt.stack([N, alive + new]), p, observed=[[2, 0], [1, 1]])
+    return model, {"N": (0, 60), "alive": (0, 60), "new": (0, 60)}
+
+
 def thinned():
     """The bound of one variable is another one, and their pairs have different numbers of values."""
     with pm.Model() as model:

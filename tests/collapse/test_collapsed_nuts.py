@@ -10,14 +10,14 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.stretches import FarOut
-from tests.collapse.models import captures, counts, labels, occupancy
+from tests.collapse.models import captures, counts, labels, occupancy, open_population
 from tests.tools.running import QUIET
 
 RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 
 
 def test_a_draw_has_the_log_density_that_is_recorded():
-    for build in (labels, captures, counts):
+    for build in (labels, captures, counts, open_population):
         model, _ = build()
         logp = model.compile_logp(mode="FAST_COMPILE")
         with model:

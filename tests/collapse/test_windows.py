@@ -104,7 +104,9 @@ def test_windows_leave_the_joint_distribution_invariant(by_head, monkeypatch):
     model = without_data(by_head)
     made = Collapsed.of(model, ["N", "alive", "new", "later"])
     assert isinstance(made.sums, SumsInWindows)
-    assert set(made.density.totals) == {"new"}
+    # where both depend on the population before, either total may take the place of a part
+    assert len(made.density.totals) == 1
+    assert by_head or set(made.density.totals) == {"new"}
     assert smallest_p_value(by_head) > 1e-4
 
 
