@@ -41,7 +41,7 @@ class Elements(NamedTuple):
 
     @property
     def first(self) -> np.ndarray:
-        """(U,) int, the first of the elements with each table."""
+        """(U,) int, for each of the U different tables the place of the first element that has it."""
         return np.unique(self.tables, return_index=True)[1]
 
     @property

@@ -36,8 +36,7 @@ def _forward(unary, pairs):
     def step(message, tables):
         own, pair = tables
         terms = (message + own)[:, :, None] + pair
-        largest = terms.max(1, keepdims=True)
-        largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
+        largest = finite(terms.max(1, keepdims=True))
         weights = jnp.exp(terms - largest)
         total = weights.sum(1, keepdims=True)
         possible = total > 0
@@ -90,10 +89,10 @@ def drawn(uniforms, weights, pairs, end, common=None):
 
 @jax.custom_vjp
 def messages_in_common(unary, pairs, common):
-    """As `messages`, along paths of which all have the same table of pairs at a step.
+    """What `messages` gives, for paths that have the same table of pairs as one another at each step.
 
-    The sums over a site are then products of matrices. Where such a product is too small for a float, the sum
-    is that of `messages`.
+    The sums over the values of a site are then one product of matrices for all paths. Where an entry of the
+    product is too small for a float, the step is summed in logarithms, as `messages` does.
 
     Parameters
     ----------

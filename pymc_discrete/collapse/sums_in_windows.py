@@ -45,7 +45,7 @@ class SumsInWindows(Sums):
 
     @cached_property
     def repeats(self) -> None:
-        """Which components are summed differs from one draw to the next."""
+        """None: equal components cannot stand for one another, as one may be summed and another not."""
         return None
 
     @property

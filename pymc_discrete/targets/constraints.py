@@ -67,7 +67,7 @@ class Constraint(ABC):
         """
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """(n,) int, where a start at some values (n,) is moved to.
+        """(n,) int, the values from which a chain starts in place of some values (n,) that were proposed.
 
         The same values where the starts of PyMC meet the constraint: others are the user's, and refused.
         """

@@ -92,7 +92,9 @@ def only_total(
     counts: Mapping[Variable, str],
     random: Collection[Variable],
 ) -> dict[str, int] | None:
-    """The total that a count is read as a part of, {name: coefficient}; None where it is read in another way.
+    """The one sum of counts by which all that reads a count reads it, as {name of a part: its coefficient}.
+
+    None where something reads the count itself, or two different sums of it.
 
     Parameters
     ----------
@@ -128,9 +130,9 @@ def alike(out: Variable, form: Form) -> bool:
 
 
 def total_of(form: Form, rv: Variable, counts: Mapping[Variable, str]) -> dict[str, int] | None:
-    """{name: coefficient} of the counts that a linear form is made of, of which the first is positive.
+    """A linear form of counts as {name: coefficient}; None if it has other variables, or only one.
 
-    None if other variables are in it, or one count only.
+    Its sign is such that the first coefficient is positive, so that a - b and b - a are the same total.
     """
     if len(form) < 2 or abs(form.get(rv, 0)) != 1:
         return None
@@ -163,7 +165,9 @@ def values_of(totals: Totals) -> Totals:
 
 
 def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Variable]:
-    """Terms of a model's log density in which value variables of counts are their totals instead.
+    """Terms of a model's log density, rewritten for totals as unknowns.
+
+    The value variables of the counts that `totals` names then hold values of the totals.
 
     Parameters
     ----------
@@ -193,8 +197,9 @@ def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Va
         replace[value] = sum_of(form, value.type.ndim)
     terms, possible = list(terms), dict[int, Any]()
     for name in totals:
-        # The distribution of a count is not asked about values that it cannot have, at which PyMC's log
-        # density of a mixture has no derivative.
+        # A total less the other parts may be a value that the count cannot have, such as -1. The count's log
+        # density is then taken at its nearest possible value, and replaced by -inf, because PyMC's log
+        # density of a zero-inflated count has the derivative nan at negative values.
         value, rv = values[name], model.values_to_rvs[values[name]]
         number, (low, high) = model.free_RVs.index(rv), bounds_of(rv) or (None, None)
         within = value.type()
