@@ -14,7 +14,7 @@ import pymc as pm
 import pymc_discrete as pmd
 from pymc_discrete.kernels import loop
 from tests.tools.interpreted import interpreted
-from tests.tools.statistics import g_test
+from tests.tools.statistics import g_test, pooled_test
 
 LANES = 8  # chains that `check_kernel` runs side by side
 
@@ -126,16 +126,18 @@ def run_steps(e: Enumerated, kernel, params, runs: int = 50_000, seed: int = 0):
 
 
 def check_runs(ends, P) -> None:
-    """Runs from every state against the rows of P: a G-test each, Bonferroni over the rows."""
+    """Runs from every state against the rows of P: a G-test each, Bonferroni over the rows, and all rows
+    together, which sees what is a little wrong in every row.
+    """
     assert (ends >= 0).all(), "a step reached a state of density zero"
-    p_values = []
-    for row, there in zip(P, ends, strict=True):
-        got = np.bincount(there, minlength=len(row))
+    rows = [(np.bincount(there, minlength=len(row)), row) for row, there in zip(P, ends, strict=True)]
+    for got, row in rows:
         assert got[row < 1e-13].sum() == 0, "a step did what the enumeration cannot do"
-        p_values.append(g_test(got, row))
+    p_values = [g_test(*of_row) for of_row in rows]
     # seeds are fixed, so a right kernel passes always or never; over all the cases together 1e-4 fails a
     # right one in 1 of 100 suites
     assert min(p_values) * len(p_values) > 1e-4, f"row {int(np.argmin(p_values))}: p = {min(p_values):.2g}"
+    assert (p := pooled_test(rows)) > 1e-4, f"every row, taken together: p = {p:.2g}"
 
 
 def check_kernel(e: Enumerated, kernel, params, seed: int = 0) -> None:

@@ -47,12 +47,37 @@ def z_of_moments(draws, mean, sd):
 
 def g_test(got, p) -> float:
     """p value of counts `got` under probabilities `p`, cells of expectation below 5 put together."""
+    got, want = with_rare_together(got, p)
+    if len(want) < 2:
+        return 1.0
+    return float(stats.power_divergence(got, want * got.sum() / want.sum(), lambda_="log-likelihood").pvalue)
+
+
+def with_rare_together(got, p):
+    """Counts and their expectations, cells of expectation below 5 put together."""
     want = p * got.sum()
     rare = want < 5
     if rare.any():
         got, want = np.append(got[~rare], got[rare].sum()), np.append(want[~rare], want[rare].sum())
         if want[-1] < 1e-6:  # impossible ones only
             got, want = got[:-1], want[:-1]
-    if len(want) < 2:
-        return 1.0
-    return float(stats.power_divergence(got, want * got.sum() / want.sum(), lambda_="log-likelihood").pvalue)
+    return got, want
+
+
+def pooled_test(rows) -> float:
+    """p value of counts under probabilities, many rows [(got, p)] as one.
+
+    Pearson's statistics of the rows, added up. Its mean and variance are exact also where counts are small,
+    and its distribution is that of a multiple of chi-square with the same mean and variance.
+    """
+    statistic = mean = variance = 0.0
+    for got, p in rows:
+        got, want = with_rare_together(got, p)
+        n, k = got.sum(), len(want)
+        if k < 2:
+            continue
+        statistic += ((got - want) ** 2 / want).sum()
+        mean += k - 1
+        variance += 2 * (k - 1) + ((n / want).sum() - k**2 - 2 * k + 2) / n
+    scale = variance / (2 * mean) if mean else 1.0
+    return float(stats.chi2.sf(statistic / scale, mean / scale)) if mean else 1.0
