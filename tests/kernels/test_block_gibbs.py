@@ -30,6 +30,8 @@ from tests.models import (
     mixed,
     mixture,
     n_mixture,
+    quadratic,
+    totals,
     visited,
     wide,
     windowed,
@@ -127,9 +129,13 @@ def test_sweep_is_reversible_and_irreducible(build, form):
         assert (np.abs(np.linalg.eigvals(matrix) - 1) < 1e-9).sum() == 1
 
 
-# in other forms binary sites and categories are compiled among mixed ones
+# Every kind of site as it is; in other forms all kinds among mixed ones, and some alone.
 COMPILED = [
-    (build, form) for build, form in CASES if form == "as it is" or build not in (binary, categorical)
+    *((build, "as it is") for build in (*SMALL, quadratic, totals, wide, far, uneven)),
+    *((mixed, form) for form in FORMS[1:]),
+    *((build, "loop of colours") for build in (bounded, uneven)),
+    *((build, "scan") for build in (bounded, windowed)),
+    *((build, "function") for build in (geometric, far)),
 ]
 
 
@@ -142,9 +148,8 @@ def test_compiled_sweeps_do_what_was_enumerated(build, form, monkeypatch):
     check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
 
 
-# Every kind of site as it is, and every form on two kinds: the sweeps that a draw makes one after another are
-# those of the test before.
-IN_ORDER = [(build, form) for build, form in CASES if form == "as it is" or build in (mixed, windowed)]
+# Every form on mixed sites, and sweeps of one visit: the visits are those of the test before.
+IN_ORDER = [*((mixed, form) for form in FORMS), (binary, "as it is"), (windowed, "scan")]
 
 
 @pytest.mark.parametrize(("build", "form"), IN_ORDER, ids=[f"{b.__name__}-{form}" for b, form in IN_ORDER])
