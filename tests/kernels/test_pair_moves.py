@@ -78,7 +78,7 @@ def dense():
 
 def windowed():
     pm.Multinomial("x", 300, np.array([0.4, 0.6]))
-    return [range(301)] * 2, {"window": "geometric"}
+    return [range(301)] * 2, {"window": 3}
 
 
 W = np.random.default_rng(4).normal(0, 1.2, (4, 4))
@@ -100,9 +100,9 @@ def beside_counts():
     """A permutation, counts with a fixed sum and a free site."""
     x = pmd.Permutation("x", 3, W[:3, :3])
     n = pm.Multinomial("n", 2, np.array([0.4, 0.6]))
-    b = pm.Bernoulli("b", 0.4)
-    pm.Potential("e", 0.5 * x[0] * n[0] - 0.4 * b * x[1] * n[1])
-    return [range(3)] * 3 + [range(3)] * 2 + [range(2)], {}
+    k = pm.Categorical("k", p=np.array([0.3, 0.5, 0.2]))
+    pm.Potential("e", 0.5 * x[0] * n[0] - 0.4 * k * x[1] * n[1])
+    return [range(3)] * 3 + [range(3)] * 2 + [range(3)], {}
 
 
 SUMS = (two_cells, three_cells, bounded, four_cells, vectors, beside_free_sites, only_by_two, dense)
@@ -189,11 +189,9 @@ def test_matrix_of_gibbs_with_gradients(build):
         check_matrix(P, e.pi, proposed)
 
 
+# what is compiled differently, once: one move and several, sites of one kind and of all, windows, dense terms
 FLIPS = [
-    (bounded, "as it is", 2, "sqrt"),
     (vectors, "as it is", 1, "min"),
-    (beside_free_sites, "as it is", 1.5, "barker"),
-    (four_cells, "function", 1.5, "sqrt"),
     (only_by_two, "as it is", 2, "max"),
     (dense, "as it is", 1.5, "barker"),
     (windowed, "as it is", 1, "sqrt"),
@@ -254,17 +252,14 @@ def truncated(e, lengths, backtrack):
 PATHS = [
     (bounded, "as it is", "PAFS", True, 2, "sqrt"),
     (vectors, "as it is", "PAFS", False, 2, "barker"),
-    (beside_free_sites, "as it is", "PAS", False, 1.5, "max"),
-    (beside_free_sites, "as it is", "PAFS", True, 1.5, "sqrt"),
-    (three_cells, "as it is", "PAS", True, 1.5, "min"),
-    (four_cells, "function", "PAFS", True, 1.5, "min"),
+    (three_cells, "function", "PAS", True, 1.5, "min"),
     (only_by_two, "as it is", "PAFS", True, 2, "sqrt"),
     (dense, "as it is", "PAFS", True, 1.5, "max"),
-    (dense, "as it is", "PAS", True, 1.5, "sqrt"),
     (windowed, "as it is", "PAFS", True, 1.5, "barker"),
     (joined, "as it is", "PAFS", True, 2, "sqrt"),
-    (joined, "function", "PAS", False, 2, "barker"),
+    (beside_counts, "as it is", "PAS", False, 1.5, "barker"),
     (beside_counts, "as it is", "PAFS", False, 1.5, "max"),
+    (beside_counts, "as it is", "PAFS", True, 1.5, "min"),
 ]
 
 
@@ -284,15 +279,8 @@ def test_compiled_paths(build, form, way, backtrack, length, balancing):
     check_runs(ends, P)
 
 
-@pytest.mark.slow
-def test_a_tuned_length():
-    """A kernel made to adapt, at the upper bound of its lengths."""
-    e = small(four_cells)
-    kernel, params = path_auxiliary("adapt")
-    assert kernel.tuned.bounds(e.target.space) == (1.5, 2.0)
-    lengths = count_probabilities(1.5)
-    ends = run_steps(e, kernel, {**params, "path_length": 1.5}, seed=3)
-    check_runs(ends, matrix_of_pairs(e, lengths, "PAFS")[0])
+def test_bounds_of_a_tuned_length():
+    assert path_auxiliary("adapt")[0].tuned.bounds(small(four_cells).target.space) == (1.5, 2.0)
 
 
 # ---------------------------------------------------------------- planted errors
@@ -304,13 +292,11 @@ def test_the_checks_see_a_way_back_in_the_wrong_order():
         check_matrix(P, e.pi, proposed)
 
 
-@pytest.mark.parametrize("kernel", [gibbs_with_gradients(1), path_auxiliary(1.5)], ids=["GWG", "PAFS"])
-@pytest.mark.by_default("PAFS")
-def test_the_checks_see_a_wrong_way_back(kernel, monkeypatch):
+def test_the_checks_see_a_wrong_way_back(monkeypatch):
     """As if a transfer were undone by another one of as many units."""
     monkeypatch.setattr(PairMoves, "inverse", lambda self, moves: moves)
     with pytest.raises(AssertionError, match="not distributed as those before"):
-        check_kernel(small(three_cells), *kernel)
+        check_kernel(small(three_cells), *path_auxiliary(1.5))
 
 
 # ---------------------------------------------------------------- many sets, longer paths
@@ -335,7 +321,8 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("name", KERNELS)
+# PAS makes single moves in a path as Gibbs-With-Gradients does, and PAFS computes the end of any path afresh
+@pytest.mark.parametrize("name", ["GWG", "GWG several", "PAS NB", "PAFS NB"])
 @pytest.mark.by_default("GWG")
 def test_no_stale_cache(name):
     """After 100 transitions all that a state carries equals what is computed afresh."""
@@ -362,9 +349,10 @@ def test_no_stale_cache(name):
     np.testing.assert_allclose(*(s.carry.weights / s.carry.total for s in (state, fresh)), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", ["PAFS", "PAS NB"])
 @pytest.mark.by_default("PAFS")
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(name):
+    """Paths longer than those above, of which all matrices are irreducible."""
     check_kernel(small(beside_free_sites), *KERNELS[name])
 
 
