@@ -61,14 +61,15 @@ CHOSEN = [
     (mixed, "exact", "dlp", 1.0, "sqrt", True),
     (geometric, "gradient", "dlp", 6.0, "sqrt", True),
 ]
-# The matrices above are of every combination. Of what is compiled each kind of site has both proposals, one
-# with each kind of differences, and step sizes and balancings come in turn.
+# The matrices above are of every combination. Of what is compiled each kind of site has both proposals; kinds
+# of differences, step sizes and balancings come in turn.
 MORE = [
     (b, how, p, STEPS[i % 3], BALANCINGS[i % 4], bool(i % 2))
     for i, (b, how, p) in enumerate(CASES)
     if (SMALL.index(b) + (how == "gradient") + (p == "dlmc")) % 2 == 0
+    and not any((b, p) == (c[0], c[2]) for c in CHOSEN)
 ]
-ALL = CHOSEN + [c for c in MORE if c not in CHOSEN]
+ALL = CHOSEN + MORE
 
 
 @pytest.mark.parametrize(
