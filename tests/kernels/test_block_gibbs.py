@@ -15,6 +15,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, loop
+from pymc_discrete.kernels.block_gibbs import stretch
 from pymc_discrete.targets.colours import colour_classes, links_of
 from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.space import Variable
@@ -173,6 +174,22 @@ def test_the_checks_see_a_window_about_the_value():
     Q = np.exp(e.logp)[None] * (np.abs(e.states[:, None] - e.states[None]).max(-1) <= 2)
     assert np.abs(e.pi @ (Q / Q.sum(1, keepdims=True)) - e.pi).max() > 1e-3
     assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
+
+
+def test_stretches_have_every_stride_and_the_value_in_every_place():
+    (v,) = pmd.Space.build({"k": (0, 1000)}, window="geometric").variables
+    width, strides = v.stretches
+    assert len(strides) > 3
+    n = 20_000
+    values = np.asarray(stretch(jax.random.uniform(jax.random.key(0), (2, n)), v, jnp.full(n, 500)))
+    apart = np.diff(values, axis=1)
+    assert (apart == apart[:, :1]).all()
+    place = (500 - values[:, 0]) // apart[:, 0]
+    assert (values[np.arange(n), place] == 500).all()
+    assert set(apart[:, 0]) <= set(strides.tolist())
+    cells = np.searchsorted(strides, apart[:, 0]) * (width + 1) + place
+    count = len(strides) * (width + 1)
+    assert g_test(np.bincount(cells, minlength=count), np.full(count, 1 / count)) > 1e-4
 
 
 # ---------------------------------------------------------------- colours

@@ -32,6 +32,7 @@ from tests.tools.enumeration import (
     enumerate_target,
     run_steps,
 )
+from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import site_matrix
 
 CUBIC = np.array([[3, 2, 1, 0], [0, 1, 2, 3]])
@@ -367,6 +368,47 @@ def test_the_short_vectors_hold_what_connects_them():
     assert (1, -1, -1, 1) in map(
         tuple, lattice.short_vectors(lattice.basis_of(CUBIC), np.random.default_rng(0)).tolist()
     )
+
+
+# ---------------------------------------------------------------- the directions that are drawn
+def draws_of(directions, n=20_000):
+    """(n, T, R, m) the steps, after the sites were looked at."""
+    return np.asarray(
+        jax.jit(jax.vmap(lambda key: directions(key)[1]))(jax.random.split(jax.random.key(0), n))
+    )
+
+
+def test_combinations_have_coefficients_of_either_sign_and_any_size():
+    lattices = Lines(
+        np.zeros((2, 2, 3), int), np.array([[[1, 0, 2], [0, 1, 3]], [[0, 1, 1], [1, 0, 5]]]), np.array([2, 2])
+    )
+    steps = draws_of(lines.combined(lattices))[:, 0]
+    drawn = np.stack([steps[:, 0, :2], steps[:, 1, 1::-1]], axis=1)  # (n, R, K)
+    assert (steps == np.einsum("nrk,rkm->nrm", drawn, lattices.steps)).all()
+    sizes = np.append(0, np.repeat(np.arange(1, 6), 2))
+    each = np.where(sizes == 0, 0.5, 0.25 * 2.0**-sizes)  # of 0, 1, -1, 2, -2, ...
+    number = np.where(drawn > 0, 2 * drawn - 1, -2 * drawn)
+    for coefficient in number.reshape(len(number), -1).T:
+        got = np.bincount(coefficient, minlength=len(each))[: len(each)]
+        rest = len(coefficient) - got.sum()
+        assert g_test(np.append(got, rest), np.append(each, 1 - each.sum())) > 1e-4
+    together = np.bincount(
+        np.ravel_multi_index(np.minimum(number, 2).reshape(-1, 4).T, (3,) * 4), minlength=81
+    )
+    p = functools.reduce(np.kron, [[0.5, 0.125, 0.375]] * 4)
+    assert g_test(together, p) > 1e-4
+
+
+def test_lines_come_in_any_order_of_each_set_and_no_padding():
+    found = Lines(np.zeros((2, 3, 1), int), np.array([[1, 2, 3], [1, 2, 0]])[..., None], np.array([3, 2]))
+    turns = draws_of(lines.in_random_order(found, 3))[..., 0]  # (n, T, R)
+    wanted = [
+        (*one, *other, other[0])
+        for one, other in itertools.product(itertools.permutations([1, 2, 3]), [(1, 2), (2, 1)])
+    ]
+    got = [(np.concatenate([turns[..., 0], turns[..., 1]], axis=1) == w).all(axis=1).sum() for w in wanted]
+    assert sum(got) == len(turns)
+    assert g_test(np.array(got), np.full(12, 1 / 12)) > 1e-4
 
 
 # ---------------------------------------------------------------- planted errors
