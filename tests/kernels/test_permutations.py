@@ -161,6 +161,10 @@ def test_every_two_sites_are_matched_equally_often(c):
         assert c == 1 or g_test(np.array(counts), np.full(len(counts), 1 / len(counts))) > 1e-3
         assert c == 1 or sum(counts) == 2000 * (c // 2)
         assert len(counts) == rounds * (c // 2)
+        # and the order of the pairs is as probable as its reverse
+        first = (drawn[:, 0, r] == own[-1]).any(-1).sum() if c > 3 else 0
+        last = (drawn[:, -1, r] == own[-1]).any(-1).sum() if c > 3 else 0
+        assert abs(first - last) <= 5 * np.sqrt(first + last)
 
 
 # ---------------------------------------------------------------- planted errors
