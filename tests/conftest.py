@@ -27,10 +27,22 @@ gc.set_threshold(20_000, 20, 50)
 pytest.register_assert_rewrite("tests.models", "tests.tools")
 
 
+LAST_FILE = pytest.StashKey()  # that of the test before, if it may leave something to the next
+
+
 @pytest.fixture(autouse=True)
-def nothing_kept():
-    """What one test has analysed and compiled is not used by the next, which may change how it is made."""
-    forget()
+def nothing_kept(request):
+    """What one test has analysed and compiled is not used by the next, which may change how it is made.
+
+    In a file that is marked `shares_programs` it is: there many tests sample the same models. A test that
+    takes `monkeypatch` begins with nothing all the same, and leaves nothing, unless the mark says
+    `patched=True`: that what the file's tests patch is no part of an analysis or a compiled program.
+    """
+    mark, stash = request.node.get_closest_marker("shares_programs"), request.config.stash
+    shares = bool(mark) and ("monkeypatch" not in request.fixturenames or mark.kwargs.get("patched", False))
+    if not shares or stash.get(LAST_FILE, None) != request.path:
+        forget()
+    stash[LAST_FILE] = request.path if shares else None
 
 
 def pytest_addoption(parser):

@@ -11,6 +11,8 @@ from pymc_discrete.sampling import course
 from pymc_discrete.steps.ahead import Ahead
 from tests.tools.running import draws_of, same_draws, sample_with_pymc
 
+pytestmark = pytest.mark.shares_programs(patched=True)
+
 Y = np.array([0.4, 1.9, 1.1, 2.2])
 PRIOR = np.array([0.5, 0.3, 0.2])
 
@@ -59,8 +61,9 @@ def furthest(model, steps, draws, tune):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [pmd.AutoStep, pmd.GibbsWithGradients], ids=lambda s: s.__name__)
-@pytest.mark.parametrize("tune", [0, 300])
+@pytest.mark.parametrize(
+    ("step", "tune"), [(pmd.GibbsWithGradients, 0), (pmd.AutoStep, 300)], ids=["without tuning", "tuned"]
+)
 def test_beside_a_step_that_moves_the_same(step, tune):
     """From the first draw on after tuning, or left to the other step while the chain tunes."""
     model = regimes()
