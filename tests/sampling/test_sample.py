@@ -27,23 +27,19 @@ from tests.posteriors import CASES, Case, probabilities
 from tests.tools.running import FAST, QUIET, assert_same_draws, saved_and_loaded
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
-STEPS = {
-    "auto": pmd.AutoStep,
-    "gwg": pmd.GibbsWithGradients,
-    "gwg-adapt": lambda **o: pmd.GibbsWithGradients(n_flips="adapt", **o),
-    "pafs": pmd.PathAuxiliary,
-    "dmala": pmd.DiscreteLangevin,
-}
+pytestmark = pytest.mark.shares_programs(patched=True)
+
+# the default, which is exact, and a step that tunes and may stay where it is
+STEPS = {"auto": pmd.AutoStep, "gwg-adapt": lambda **o: pmd.GibbsWithGradients(n_flips="adapt", **o)}
 
 
 EVERY_STEP = "bernoulli_binomial"
-# whose supports are of a kind of their own; the same targets as all others are sampled by pm.sample in
-# test_posteriors
+# whose supports are of a kind of their own; those of all others are sampled by pm.sample in test_posteriors
 OTHERS = ("bounded", "overdispersed", "categorical", "counts", "cut", "given_support", "support_of_another")
 
 
 def pairs():
-    """Models with AutoStep, and every step on binary sites and counts."""
+    """Models with AutoStep, and both steps on binary sites and counts."""
     found = []
     for case in CASES:
         name = case.build.__name__

@@ -19,6 +19,8 @@ from pymc_discrete.steps.start import ATTEMPTS, dispersed
 from tests.tools.methods import others
 from tests.tools.running import equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
 
+pytestmark = pytest.mark.shares_programs
+
 
 def flow_step(model):
     """The step of a flow that was not trained, of the variables that have bounds."""
@@ -41,6 +43,10 @@ STEPS = {
 }
 OTHERS = others(*STEPS.values(), pmd.PerturbAndMaxProduct)
 STEPS |= OTHERS
+# what a step is to PyMC does not depend on these options of its kernel, of which `test_tuning` asks
+OF_OPTIONS = ("pas", "no backtrack", "dlmc")
+# NUTS moves in the same program: beside a kernel that tunes, one that does not, and steps of other programs
+BESIDE_NUTS = ("pafs", "block gibbs", "auto", "flow", *OTHERS)
 TUNED = {
     "gwg": "n_flips",
     "pafs": "path_length",
@@ -77,7 +83,7 @@ def mixed():
     return model
 
 
-@pytest.fixture(scope="module", params=STEPS)
+@pytest.fixture(scope="module", params=[name for name in STEPS if name not in OF_OPTIONS])
 def kind(request):
     return request.param
 
@@ -147,16 +153,17 @@ def test_tuning(name, discrete):
     assert at_bound or abs(accept - 0.574) < 0.06
 
 
+@pytest.mark.parametrize("name", BESIDE_NUTS)
 @pytest.mark.by_default("pafs")
-def test_beside_nuts(kind, mixed):
-    step = STEPS[kind](model=mixed)
+def test_beside_nuts(name, mixed):
+    step = STEPS[name](model=mixed)
     idata = sample_with_pymc(mixed, step, draws=30, tune=30, progressbar=True)
     # float64 sums of a few terms
     np.testing.assert_allclose(lp_of(idata), logp_of(mixed, idata), rtol=1e-10) if lp_of(
         idata
     ).any() else None
     assert step.named_here("accept") in idata["sample_stats"]
-    assert same_draws(idata, sample_with_pymc(mixed, STEPS[kind](model=mixed), draws=30, tune=30))
+    assert same_draws(idata, sample_with_pymc(mixed, STEPS[name](model=mixed), draws=30, tune=30))
 
 
 def test_unadjusted_warns(discrete):
