@@ -17,6 +17,8 @@ from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
+pytestmark = pytest.mark.shares_programs
+
 
 def integral(logp, point, names):
     """The log of the integral over coefficients, in which `logp` is quadratic: found from values of it."""
@@ -100,18 +102,21 @@ def test_a_group_as_a_sum_of_singles_is_noticed(monkeypatch):
 def test_a_tableau_that_is_carried_along_stays_that_of_the_state(build):
     """After several moves of sites, one of which returns."""
     _, _, target, _, states = prepared(build.__name__)
+    # of each variable one program, since what is not compiled would trace its loops at every call
+    move = jax.jit(target.carried_after, static_argnums=0)
+    row_of = jax.jit(lambda n, site, x, carried: target.row(n, site, x, carried)[0], static_argnums=0)
     x, carried = jnp.asarray(states[0]), target.carried(states[0])
     r = np.random.default_rng(1)
     for _ in range(8):
         n = r.integers(len(target.space.variables))
         start, v = target.space.blocks[n]
         site, value = r.integers(v.size), r.integers(v.lower.min(), v.upper.max() + 1)
-        carried = target.carried_after(n, jnp.asarray(site), jnp.asarray(value), x, carried)
+        carried = move(int(n), jnp.asarray(site), jnp.asarray(value), x, carried)
         x = x.at[start + site].set(value)
     want = np.asarray(target.differences(x))
     for n, (start, v) in enumerate(target.space.blocks):
         for site in range(v.size):
-            row = np.asarray(target.row(n, jnp.asarray(site), x, carried))[0]
+            row = np.asarray(row_of(n, jnp.asarray(site), x, carried))
             np.testing.assert_allclose(row, want[start + site, : v.K], atol=1e-9)
 
 
@@ -127,7 +132,8 @@ def error_after_many_moves():
     carried, sites = target.carried(x), np.random.default_rng(1).integers(10, size=60)
     for site in [*sites, *sites[::-1]]:
         carried, x = move(jnp.asarray(site), x, carried), x.at[site].set(1 - x[site])
-    rows = np.array([np.asarray(target.row(0, jnp.asarray(n), x, carried))[0] for n in range(10)])
+    row_of = jax.jit(lambda site: target.row(0, site, x, carried)[0])
+    rows = np.array([row_of(jnp.asarray(n)) for n in range(10)])
     return np.abs(rows - np.asarray(target.differences(x))).max()
 
 
@@ -137,8 +143,17 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
     assert error_after_many_moves() > 1e-4
 
 
-# every kernel on gates of two values, and one of each kind on labels of more
-ON_TARGETS = [*((name, gated) for name in KERNELS), ("block gibbs", labels), ("path auxiliary", labels)]
+# Gates of two values: kernels that read a row of differences in turn, all of them at the state, and all at
+# every state of a path. The others read what one of these reads. Labels of more values: one of each kind.
+READ_ALIKE = (
+    "gibbs with gradients",
+    "langevin",
+    "langevin in continuous time",
+    "path auxiliary",
+    "tree gibbs, all at once",
+)
+ON_TARGETS = [*((name, gated) for name in KERNELS if name not in READ_ALIKE)]
+ON_TARGETS += [("block gibbs", labels), ("path auxiliary", labels)]
 
 
 @pytest.mark.parametrize(
