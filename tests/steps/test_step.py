@@ -32,6 +32,8 @@ from tests.tools.running import (
     walk,
 )
 
+pytestmark = pytest.mark.shares_programs
+
 
 @pytest.fixture(scope="module")
 def discrete():
