@@ -9,6 +9,7 @@ import pytest
 from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
+from pymc_discrete.sampling.shares import Chains
 from pymc_discrete.steps import possible_start as module
 from pymc_discrete.steps.not_finite import impossible
 from pymc_discrete.steps.possible_start import possible_start
@@ -16,6 +17,8 @@ from pymc_discrete.targets.density import ModelDensity
 from pymc_discrete.targets.softened import PENALTY, SHARE, softened
 from pymc_discrete.targets.target import Target
 from tests.tools.running import QUIET
+
+pytestmark = pytest.mark.shares_programs
 
 
 def counted():
@@ -146,11 +149,25 @@ def abundance():
 
 
 @pytest.mark.slow
-def test_pmd_sample_starts(caplog):
+def test_both_samplers_start(caplog):
+    """A chain of pm.sample and those of pmd.sample, whose searches are one program."""
     caplog.set_level("INFO", logger="pymc")
-    idata = pmd.sample(10, tune=10, chains=2, model=abundance(), collapse=False, random_seed=1, **QUIET)
+    model = abundance()
+    step = pmd.BlockGibbs(model=model)
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    point, (stats,) = step.step(model.initial_point())
+    assert np.isfinite(stats["model_logp"])
+    assert (point["N"] >= [90, 210]).all()
+    caplog.clear()
+    idata = pmd.sample(10, tune=10, chains=2, model=model, step=step, random_seed=1, **QUIET)
     assert (idata["posterior"]["N"] >= [90, 210]).all()
     assert sum("The start of 'N' was impossible" in r.getMessage() for r in caplog.records) == 1
+
+
+@pytest.fixture
+def start_alone(monkeypatch):
+    """The program of the chains, which compiles while starts are looked for, is not: there are none."""
+    monkeypatch.setattr(Chains, "begin", lambda *_: None)
 
 
 def counted_wrongly():
@@ -172,12 +189,20 @@ def drawn_wrongly():
 
 OF_COUNTS = r"through 'y' \(element \[1, 0\], observed as -1\): the start of 'N' .* every other value of 'N'"
 OF_DRAWS = r"through 'y' \(elements \[2\], \[3\], observed as 4, -7\): the start of 'z' .* value of 'z'"
-WRONG = [(counted_wrongly, OF_COUNTS), (drawn_wrongly, OF_DRAWS)]
+# where counts are summed out, which needs no search, and where labels are drawn; below pmd.sample searches
+# for counts
+WRONG = [
+    (pmd.CollapsedNUTS, counted_wrongly, OF_COUNTS),
+    (pmd.GibbsWithGradients, drawn_wrongly, OF_DRAWS),
+]
 
 
-@pytest.mark.parametrize(("model_of", "message"), WRONG, ids=lambda v: getattr(v, "__name__", ""))
-@pytest.mark.parametrize("kind", [pmd.AutoStep, pmd.CollapsedNUTS, pmd.GibbsWithGradients])
-def test_data_that_no_value_makes_possible_are_named(model_of, message, kind):
+@pytest.mark.parametrize(
+    ("kind", "model_of", "message"), WRONG, ids=lambda v: getattr(v, "__name__", "") or None
+)
+def test_data_that_no_value_makes_possible_are_named(kind, model_of, message, request):
+    if kind is pmd.CollapsedNUTS:  # the start is refused; other steps leave it to tuning
+        request.getfixturevalue("start_alone")
     model = model_of()
     step = kind(model=model)
     step.setup_chain(np.random.default_rng(1), 10, 10)
@@ -186,7 +211,9 @@ def test_data_that_no_value_makes_possible_are_named(model_of, message, kind):
 
 
 @pytest.mark.parametrize("collapse", ["auto", False])
-def test_pmd_sample_names_data_that_no_value_makes_possible(collapse):
+def test_pmd_sample_names_data_that_no_value_makes_possible(collapse, request):
+    if collapse == "auto":
+        request.getfixturevalue("start_alone")
     with pytest.raises(SamplingError, match=OF_COUNTS):
         pmd.sample(10, tune=10, chains=1, model=counted_wrongly(), collapse=collapse, **QUIET)
 
@@ -290,6 +317,7 @@ def test_a_start_outside_the_support_is_refused_before_anything_is_compiled(
         pmd.sample(10, tune=10, chains=2, model=model, initvals=start, collapse=collapse, **QUIET)
 
 
+@pytest.mark.usefixtures("start_alone")
 def test_nan_in_a_covariate_is_named():
     with pm.Model() as model:
         x = np.array([0.1, np.nan, 0.3])
@@ -299,16 +327,13 @@ def test_nan_in_a_covariate_is_named():
         pmd.sample(10, tune=10, model=model, collapse=False, **QUIET)
 
 
-@pytest.mark.parametrize(
-    "kind", [pmd.BlockGibbs, pmd.AutoStep, pmd.GibbsWithGradients, pmd.PathAuxiliary, pmd.DiscreteLangevin]
-)
-@pytest.mark.by_default("BlockGibbs")
-def test_steps_of_pm_sample_start(kind):
+def test_a_step_that_tunes_starts():
+    """As BlockGibbs above, from a start that is searched for before anything is learned."""
     model = abundance()
-    step = kind(model=model)
+    step = pmd.PathAuxiliary(model=model)
     step.setup_chain(np.random.default_rng(1), 10, 10)
-    point, stats = step.step(model.initial_point())
-    assert np.isfinite(stats[0]["model_logp"])
+    point, (stats,) = step.step(model.initial_point())
+    assert np.isfinite(stats["model_logp"])
     assert (point["N"] >= [90, 210]).all()
 
 
