@@ -15,6 +15,8 @@ from pymc_discrete.targets.model_settings import model_settings
 from tests.collapse.models import captures, counts, labels, occupancy
 from tests.tools.running import QUIET, lp_of
 
+pytestmark = pytest.mark.shares_programs
+
 
 def prior_of_counts():
     """lam ~ Gamma(3, 0.5), N | lam ~ Poisson(lam): N is negative binomial."""

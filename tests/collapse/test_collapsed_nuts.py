@@ -13,6 +13,8 @@ from pymc_discrete.collapse.stretches import FarOut
 from tests.collapse.models import captures, counts, labels, occupancy, open_population
 from tests.tools.running import QUIET
 
+pytestmark = pytest.mark.shares_programs
+
 RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 
 

@@ -12,6 +12,8 @@ from pymc_discrete.collapse.elimination import Elimination, TooDear, log_sum
 from pymc_discrete.targets.model_settings import model_settings
 from tests.tools.statistics import g_test
 
+pytestmark = pytest.mark.shares_programs
+
 
 def random_tables(seed, d=6, pairs=6, triples=1, forbidden=0.15):
     """(counts, scopes, tables) of random factors; some entries are -inf, tables are wider than needed."""

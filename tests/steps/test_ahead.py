@@ -62,7 +62,7 @@ def furthest(model, steps, draws, tune):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("step", "tune"), [(pmd.GibbsWithGradients, 0), (pmd.AutoStep, 300)], ids=["without tuning", "tuned"]
+    ("step", "tune"), [(pmd.AutoStep, 0), (pmd.GibbsWithGradients, 300)], ids=["without tuning", "tuned"]
 )
 def test_beside_a_step_that_moves_the_same(step, tune):
     """From the first draw on after tuning, or left to the other step while the chain tunes."""
