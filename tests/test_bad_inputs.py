@@ -15,6 +15,8 @@ from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.paths import PATHS
 from pymc_discrete.flows.sources import SOURCES
 
+pytestmark = pytest.mark.shares_programs
+
 
 def everything():
     x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.5]))
