@@ -15,6 +15,8 @@ from tests.models import spin_chain
 from tests.tools.processes import start_python
 from tests.tools.running import QUIET
 
+pytestmark = pytest.mark.shares_programs
+
 HOLDS = """
 import time
 from pymc_discrete.sampling.lock import folder_held

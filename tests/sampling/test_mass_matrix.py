@@ -12,6 +12,8 @@ from pymc_discrete.sampling.nuts import NutsBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.nuts_options import DEFAULTS
 
+pytestmark = pytest.mark.shares_programs
+
 
 def gaussian(covariance, draws, seed=0):
     """(estimated covariance, sum of outer products of gradients), of draws from a Gaussian."""

@@ -23,6 +23,8 @@ from tests.tools.processes import run_python
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, z_of_moments
 
+pytestmark = pytest.mark.shares_programs
+
 SCRIPT = """
 import itertools, logging
 import numpy as np, jax, pymc as pm, pytensor.tensor as pt

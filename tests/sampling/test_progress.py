@@ -17,6 +17,8 @@ import pymc_discrete as pmd
 from pymc_discrete.sampling.progress import Progress, check_bar
 from pymc_discrete.steps.compiling import announced, being_compiled
 
+pytestmark = pytest.mark.shares_programs
+
 
 def test_what_is_being_compiled():
     assert being_compiled() is None

@@ -12,6 +12,8 @@ from pymc.initial_point import make_initial_point_fn
 import pymc_discrete as pmd
 from pymc_discrete.sampling.starts import HALVINGS, RETRIES, starts
 
+pytestmark = pytest.mark.shares_programs
+
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 

@@ -16,6 +16,8 @@ from tests.models import labels_and_count, spin_chain
 from tests.tools.processes import run_python
 from tests.tools.running import QUIET, assert_same_draws, sample_in_chunks, stop_after
 
+pytestmark = pytest.mark.shares_programs
+
 
 @pytest.mark.parametrize(
     ("build", "keep"), [(spin_chain, False), (labels_and_count, True)], ids=["spins", "mixed and its warm-up"]

@@ -8,6 +8,8 @@ import pytest
 import pymc_discrete as pmd
 from tests.tools.running import draws_of, sample_with_pymc
 
+pytestmark = pytest.mark.shares_programs
+
 
 @pytest.fixture(scope="module")
 def mixed():

@@ -13,6 +13,8 @@ from pymc_discrete.steps.nuts_options import nuts_options
 from pymc_discrete.steps.without_jax import all_in_jax
 from tests.tools.running import QUIET
 
+pytestmark = pytest.mark.shares_programs
+
 E = np.exp(3.0)
 
 
