@@ -17,6 +17,8 @@ from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
 from tests.tools.statistics import check_proportions
 
+pytestmark = pytest.mark.shares_programs
+
 
 def known(total, number, name="known"):
     pm.Potential(name, pt.switch(pt.all(pt.eq(total, number)), 0.0, -np.inf))
