@@ -11,6 +11,8 @@ from scipy import stats
 import pymc_discrete as pmd
 from tests.tools.running import QUIET
 
+pytestmark = pytest.mark.shares_programs
+
 Y = np.array([0.3, 1.9, 1.1, 4.2, 3.8, 5.1])
 SD = 3.0  # of the prior of mu
 

@@ -16,6 +16,8 @@ from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
 from tests.tools.statistics import LARGEST_Z, check_proportions, z_of_moments, zs_of_proportions
 
+pytestmark = pytest.mark.shares_programs
+
 W = np.random.default_rng(3).normal(0, 1, (4, 4))
 
 
