@@ -12,6 +12,8 @@ from pymc_discrete.sampling.assembly import steps_of
 from pymc_discrete.steps import for_nuts
 from tests.tools.running import QUIET, draws_of, same_draws, sample_with_pymc, walk
 
+pytestmark = pytest.mark.shares_programs
+
 R = np.random.default_rng(3)
 X, Y = R.normal(size=(12, 4)), R.normal(size=12)
 SEEN = np.array([2, 4, 3])

@@ -14,6 +14,8 @@ from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
 from tests.tools.statistics import LARGEST_Z, check_proportions, z_of_moments
 
+pytestmark = pytest.mark.shares_programs
+
 
 # ---------------------------------------------------------------- against enumeration
 def beside_an_indicator():
