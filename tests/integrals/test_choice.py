@@ -9,6 +9,8 @@ import pymc_discrete as pmd
 from pymc_discrete.sampling.assembly import steps_of
 from pymc_discrete.targets.integrals import choice
 
+pytestmark = pytest.mark.shares_programs
+
 R = np.random.default_rng(3)
 X, Y = R.normal(size=(12, 4)), R.normal(size=12)
 

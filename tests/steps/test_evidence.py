@@ -12,6 +12,8 @@ from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.steps.standing import leaving
 
+pytestmark = pytest.mark.shares_programs
+
 COUNTS = np.random.default_rng(0).poisson(18, 20)
 
 
