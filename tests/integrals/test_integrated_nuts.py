@@ -15,6 +15,8 @@ from tests.integrals.models import X, Y, gated, groups, switched
 from tests.tools.running import FAST, QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
+pytestmark = pytest.mark.shares_programs
+
 
 def jittered(model, r):
     return {

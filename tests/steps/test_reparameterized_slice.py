@@ -14,6 +14,8 @@ from scipy import stats
 import pymc_discrete as pmd
 from tests.tools.running import FAST, QUIET
 
+pytestmark = pytest.mark.shares_programs
+
 SIGNIFICANCE = 1e-3  # of all tests of a function together
 
 
