@@ -30,10 +30,8 @@ def cohort(years, first=60):
     return model
 
 
-def sir(weeks, population=500, first=5):
-    """The chain binomial of an epidemic: infections are seen in part, removals are not."""
-    import pymc as pm
-
+def reported_cases(weeks, population=500, first=5):
+    """Simulated reports of an epidemic, week by week."""
     rng = np.random.default_rng(2)
     well, ill, cases = population - first, first, []
     for _ in range(weeks):
@@ -41,6 +39,14 @@ def sir(weeks, population=500, first=5):
         removed = rng.binomial(ill, 0.5)
         well, ill = well - infected, ill + infected - removed
         cases.append(rng.binomial(infected, 0.6))
+    return np.array(cases)
+
+
+def sir(weeks, population=500, first=5):
+    """The chain binomial of an epidemic: infections are seen in part, removals are not."""
+    import pymc as pm
+
+    cases = reported_cases(weeks, population, first)
     with pm.Model() as model:
         beta = pm.HalfNormal("beta", 2)
         gamma = pm.Beta("gamma", 5, 5)

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from benchmarks import harness
-from benchmarks.count_chains import dail_madsen
+from benchmarks.count_chains import dail_madsen, reported_cases, sir
 from benchmarks.jags_program import JagsModel, run_jags, stacked
 from benchmarks.models import mixture, mixture_summaries, n_mixture, n_mixture_summaries
 from benchmarks.scores import scored, z_scores
@@ -151,6 +151,28 @@ def rates(a):
     return {name: a[name] for name in RATES}
 
 
+# ---------------------------------------------------------------- epidemic
+EPIDEMIC = """model {
+  beta ~ dnorm(0, 1 / 4) T(0, )
+  gamma ~ dbeta(5, 5)
+  reported ~ dbeta(6, 4)
+  well[1] <- 495
+  ill[1] <- 5
+  for (t in 1:20) {
+    infections[t] ~ dbin(1 - exp(-beta * ill[t] / 500), well[t])
+    removals[t] ~ dbin(gamma, ill[t])
+    y[t] ~ dbin(reported, infections[t])
+    well[t + 1] <- well[t] - infections[t]
+    ill[t + 1] <- ill[t] + infections[t] - removals[t]
+  }
+}"""
+RATES_OF_EPIDEMIC = ("beta", "gamma", "reported")
+
+
+def rates_of_epidemic(a):
+    return {name: a[name] for name in RATES_OF_EPIDEMIC}
+
+
 MODELS = {
     "B": JagsModel(
         title="Gaussian mixture, 500 points, 3 ordered means",
@@ -193,6 +215,16 @@ MODELS = {
         watched=dict.fromkeys(RATES, ()),
         jags_summaries=rates,
         start=lambda y: {"first": 2 * y[0] + 3, "new": 2 * y[1:] + 3, "alive": 0 * y[1:]},
+    ),
+    "epidemic": JagsModel(
+        title="chain binomial of an epidemic, 20 weeks, 500 persons; infections are reported in part",
+        pymc=lambda: (sir(20), ["infections_0"]),
+        summaries=rates_of_epidemic,
+        jags={"": EPIDEMIC},
+        watched=dict.fromkeys(RATES_OF_EPIDEMIC, ()),
+        jags_summaries=rates_of_epidemic,
+        start=lambda y: {"infections": y + 1, "removals": 0 * y},
+        data={"y": reported_cases(20)},
     ),
 }
 

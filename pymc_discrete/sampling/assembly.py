@@ -16,6 +16,7 @@ from pymc_discrete.sampling.collapsed import CollapsedBlock
 from pymc_discrete.sampling.custom import CustomBlock
 from pymc_discrete.sampling.discrete import DiscreteBlock
 from pymc_discrete.sampling.nuts import NutsBlock
+from pymc_discrete.sampling.nuts_with_counts import NutsWithCounts
 from pymc_discrete.sampling.points import Points
 from pymc_discrete.sampling.slice import SliceBlock
 from pymc_discrete.steps.base import JaxStep
@@ -28,6 +29,7 @@ from pymc_discrete.steps.nuts_options import OfNuts
 from pymc_discrete.steps.shared import without_local
 from pymc_discrete.steps.suited import moved_together, steps_for
 from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, refuse_counts_as_floats
+from pymc_discrete.targets.float32 import floats_are_32_bit
 from pymc_discrete.targets.integrals.choice import chosen as chosen_coefficients
 from pymc_discrete.targets.integrals.choice import say_not_integrated
 from pymc_discrete.targets.names import shown
@@ -272,6 +274,38 @@ def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: An
         raise ValueError(f"{error} Without collapse= they are sampled as they are.") from error
 
 
+def with_counts(
+    model: pm.Model,
+    names: list[str],
+    point: dict[str, np.ndarray],
+    packing: Points,
+    tune: int,
+    target_accept: float,
+    steps: Sequence[JaxStep | CustomStep],
+    nuts: dict[str, Any],
+) -> NutsWithCounts | None:
+    """NUTS that moves counts of a step along, if there are any and it can; a logged line says which.
+
+    Parameters
+    ----------
+    names : continuous value variables that NUTS moves
+    packing : how a chain packs its values
+    """
+    found = [s for s in steps if isinstance(s, DiscreteStep) and s.along]
+    if not found or nuts["pooled"] or floats_are_32_bit():
+        return None
+    space, counts = found[0].target.space, found[0].along
+    try:
+        made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, **nuts)
+    except NotImplementedError:  # the log density needs integers
+        return None
+    _log.info(
+        f"NUTS moves {shown(made.of_counts)} along with {shown(names)}, to which counts are tied; "
+        f"{type(found[0]).__name__} draws them besides."
+    )
+    return made
+
+
 @collection_paused()
 def blocks_of(
     model: pm.Model,
@@ -309,6 +343,8 @@ def blocks_of(
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if collapsed:
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
+    elif left and (along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts)):
+        blocks.insert(0, along)
     elif left:
         options = {**nuts, "integrate": integrated}
         if nuts["dense"] == "auto" and not integrated:

@@ -4,7 +4,7 @@ import functools
 import inspect
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, fields
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -185,6 +185,8 @@ class DiscreteStep(JaxStep):
     #     and says where they stand still
     # learned: a `Learned`, what tuning has learned of the chain
     # integrated: names of the continuous variables that are integrated out
+    # along: variables of the target's space that NUTS may move along with continuous ones, where AutoStep
+    #     chose the step
     name = "discrete_step"
     __signature__: ClassVar[inspect.Signature]
     method_class: ClassVar[type[Method] | None] = None
@@ -193,6 +195,7 @@ class DiscreteStep(JaxStep):
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS)
     _state_class: type = DiscreteStepState
     shared: ClassVar[bool] = False
+    along: Sequence[str] = ()
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
         "accept": ("Accept", "0.2f", 0.0),
         "discrete_n_moved": ("Moved", "", 0),

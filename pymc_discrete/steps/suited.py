@@ -10,7 +10,9 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 
 from pymc_discrete.collapse.at_once import sums_at_once
+from pymc_discrete.collapse.choice import tied_counts
 from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, TreeGibbs
 from pymc_discrete.steps.without_jax import no_jax_version, variables_without_jax
 from pymc_discrete.targets.blocks import block_of
@@ -111,10 +113,29 @@ def steps_for(
                 "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
                 "its elements depends on few sites."
             )
-        steps.append(
-            kind(chosen, model=model, **kind_options, **{**options, **restricted(options, model, chosen)})
-        )
+        step = kind(chosen, model=model, **kind_options, **{**options, **restricted(options, model, chosen)})
+        if kind is BlockGibbs and options.get("integrate") is None:
+            step.along = counts_along(step)
+        steps.append(step)
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
+
+
+def counts_along(step: DiscreteStep) -> list[str]:
+    """Variables of a step's space that NUTS may move along with the continuous ones.
+
+    They are the counts of the step, if some are tied to variables that NUTS moves.
+    """
+    moved = for_nuts(step.model)
+    density, space = cast(ModelDensity, step.target.density), step.target.space
+    if not moved or not tied_counts(density, moved):
+        return []
+    return [
+        v.name
+        for start, v in space.blocks
+        if v.constraint is None
+        and not space.nominal[start : start + v.size].any()
+        and (v.upper - v.lower > 1).all()
+    ]
 
 
 def moved_together(

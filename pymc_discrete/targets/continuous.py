@@ -54,6 +54,8 @@ class ContinuousDensity:
     slopes : bool
         Whether the gradient is needed.
     integrate : names of value variables outside the block that are integrated out
+    counts : lists of names, each of integer variables that belong to the block as real numbers, and are one
+        vector there if they are several; `point` then has the vector, too
 
     Attributes
     ----------
@@ -75,10 +77,20 @@ class ContinuousDensity:
         structure: Structure | None = None,
         slopes: bool = True,
         integrate: Sequence[str] = (),
+        counts: Sequence[Sequence[str]] = (),
     ):
-        self.names = names
+        of_counts = [name for members in counts for name in members]
+        self.names = [*names, *of_counts]
         written = model if structure is None else with_numbers(model, structure)
-        self.graph = logp_graph(written, names, point, dict.fromkeys(names, (None, None)), vectors=vectors)
+        self.graph = logp_graph(
+            written,
+            self.names,
+            point,
+            dict.fromkeys(self.names, (None, None)),
+            vectors=vectors,
+            united=[list(members) for members in counts if len(members) > 1],
+            counts=of_counts,
+        )
         if not width_of_models():
             self.graph = narrowed(self.graph, model, {})
         if integrate:
@@ -107,6 +119,7 @@ class ContinuousDensity:
         vectors: dict[str, list[str]] | None = None,
         slopes: bool = True,
         integrate: Sequence[str] = (),
+        counts: Sequence[Sequence[str]] = (),
     ) -> tuple["ContinuousDensity", dict[str, np.ndarray]]:
         """A density, the same one for models of the same structure, and its numbers for this model.
 
@@ -115,15 +128,14 @@ class ContinuousDensity:
         shapes = tuple((name, np.shape(value)) for name, value in point.items())
 
         def make(structure: Structure) -> "ContinuousDensity":
-            return cls(model, names, point, vectors, structure, slopes, integrate)
+            return cls(model, names, point, vectors, structure, slopes, integrate, counts)
 
         def use(kept: "ContinuousDensity", numbers: dict[str, np.ndarray]) -> Any:
             values = kept.graph.derivation.of(numbers)
             return None if values is None else (kept, values)
 
-        return _kept.get(
-            model, (tuple(names), shapes, key_of_object(vectors), slopes, tuple(integrate)), make, use
-        )
+        asked = (tuple(names), shapes, key_of_object(vectors), slopes, tuple(integrate))
+        return _kept.get(model, (*asked, tuple(map(tuple, counts))), make, use)
 
     def compiled(self, name: str) -> Callable:
         """The method of this name, compiled at the first call."""
@@ -137,6 +149,15 @@ class ContinuousDensity:
         return costs.of_graph(self._terms, self.graph, set(self.graph.values))
 
     # ------------------------------------------------------------ points and vectors
+    @property
+    def slices(self) -> dict[str, slice]:
+        """{variable or vector of the block: its part of q}."""
+        starts = [0, *self._ends[:-1]]
+        return {
+            str(v.name): slice(int(start), int(end))
+            for v, start, end in zip(self.graph.values, starts, self._ends, strict=True)
+        }
+
     def ravel(self, point: Mapping[str, Any], xp=jnp) -> Any:
         """q (size,) of a point; `xp` is the array library."""
         return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])

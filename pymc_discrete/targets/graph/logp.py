@@ -28,6 +28,7 @@ from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from pymc_discrete.targets.graph.analysis import Depends
+from pymc_discrete.targets.graph.as_real import as_real
 from pymc_discrete.targets.graph.bounds import IntegerBounds, extent
 from pymc_discrete.targets.graph.comparisons import comparisons, value_of
 from pymc_discrete.targets.graph.guards import index_guards
@@ -68,6 +69,7 @@ def logp_graph(
     united: Sequence[list[str]] = (),
     equal: Mapping[tuple[int, int], tuple[int, ...]] | None = None,
     totals: Totals | None = None,
+    counts: Collection[str] = (),
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -88,6 +90,7 @@ def logp_graph(
     equal : {(number of a term, number of a comparison in it): shape of the comparison}, comparisons that hold
         at every state at which the graph is evaluated, which are left out
     totals : counts of the block in whose place their totals stand, of which `supports` are the bounds
+    counts : integer variables of the block in whose place real numbers stand
 
     Raises
     ------
@@ -134,6 +137,9 @@ def logp_graph(
     named = list(zip([name for name, _ in named], of_fixed_sizes, strict=True))
     named = fixed_in_size(named, list(block.values()), others)
     sums = with_long_sums([t for _, t in named], list(typed.values()))
+    reals = {v: real(v) for name, v in block.items() if name in counts}
+    sums = as_real(sums, reals) if reals else sums
+    block = {name: reals.get(v, v) for name, v in block.items()}
     named = list(zip([name for name, _ in named], sums, strict=True))
     stacked = Stacked(
         named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}), united
@@ -199,6 +205,11 @@ def of_known_shape(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> di
     """
     # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
     return {v: pt.TensorType(v.type.dtype, shape=shapes[v.name])(name=v.name) for v in model.value_vars}
+
+
+def real(variable: Variable) -> Variable:
+    """A variable of the same name and shape that holds real numbers."""
+    return pt.TensorType("float64", shape=variable.type.shape)(name=variable.name)
 
 
 def constants_of_data(outputs: list[Variable]) -> dict[Variable, Variable]:
