@@ -245,18 +245,19 @@ class NutsBlock(Block):
             f"inside the space of {shown(self.density.names)}. {remedy}"
         ]
 
-    def _learn(self, state: NutsState, t, new, accept, settings) -> NutsState:
-        """Adapt as Stan's warm-up does, after a draw `new`.
+    def _learn(self, state: NutsState, t, new, accept, settings, last=True) -> NutsState:
+        """Adapt as Stan's warm-up does, after a transition to `new`.
 
-        The step size is updated after every draw and the mass matrix in windows of doubling length, after
-        each of which the adaptation of the step size starts again.
+        The step size is updated after every transition and the mass matrix in windows of doubling length,
+        after each of which the adaptation of the step size starts again. A window can end only after the
+        `last` transition of a draw.
         """
         slow, ends = settings[SCHEDULE][t]
         update = self._step_size_adaptation(settings[TARGET])[1]
         learned = state._replace(step_size=update(state.step_size, accept))
         learned = jax.lax.cond(slow == 1, self._in_window, lambda learned, _: learned, learned, new)
         if not self.pooled:
-            learned = jax.lax.cond(ends == 1, self._window_end, lambda learned: learned, learned)
+            learned = jax.lax.cond((ends == 1) & last, self._window_end, lambda learned: learned, learned)
         return self._with_dtypes_of(learned, state)
 
     def _in_window(self, state: NutsState, new) -> NutsState:

@@ -57,7 +57,7 @@ def block_of(model):
     return blocks[0], points
 
 
-def after_transitions(model, drawn, transitions=12, step_size=0.6):
+def after_transitions(model, drawn, transitions=6, step_size=0.8):
     """{variable: (chains, ...)} of chains after transitions of NUTS alone, which no longer tunes.
 
     drawn : {variable: (chains, ...)}, where they begin

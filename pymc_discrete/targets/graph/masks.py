@@ -293,7 +293,8 @@ REMEDY = (
 
 # what to write in place of an Op whose size depends on a variable; `REMEDY` for all others
 INSTEAD = {
-    Alloc: "pt.bincount needs a minlength= above all values that the variable can take; pt.eq(z[:, None], "
+    Alloc: "pt.bincount needs a minlength= above all values that the variable is known to take (of a "
+    "pm.CustomDist, those of the support= of its step); pt.eq(z[:, None], "
     "np.arange(n)).sum(axis=0) counts the values below n of any variable.",
     Repeat: "For n elements in all write values[pt.clip(pt.ge(np.arange(n)[:, None], pt.cumsum(counts)).sum("
     "axis=1), 0, len(values) - 1)], and hold counts.sum() to n, for repeats by counts.",
