@@ -19,8 +19,8 @@ from pymc_discrete.targets.space import Space
 # as tuning can tell: counts of which it would change more stay where they are, the most certain ones first.
 ROUNDING = 2.0
 LARGEST_DENSE = 100  # coordinates that get a dense mass matrix
-# Trajectories per draw, which together take about as long as the other step's draw of the counts. Of an epidemic
-# of 20 weeks four of them have about four times as many effective draws as one.
+# Trajectories per draw, which together take about as long as the other step's draw of the counts. Of an
+# epidemic of 20 weeks four of them have about four times as many effective draws as one.
 TRANSITIONS = 4
 LARGE = 0.25  # a step in units of the mass matrix, which is not small
 DEEPEST = 7  # largest tree depth: bounds of counts end most trajectories before they turn
@@ -54,8 +54,9 @@ class NutsWithCounts(NutsBlock):
     is a function of the position the integrator conserves volume and is reversible, so that NUTS, which
     weighs the states of a trajectory by the exact density, leaves the exact distribution invariant.
 
-    A draw has `TRANSITIONS` trajectories, the first of the continuous variables alone, each with a step size of
-    its own. Rounding changes the log density by some :math:`g^2 / 12` squared nats for each count, with g the slope.
+    A draw has `TRANSITIONS` trajectories, the first of the continuous variables alone, each with a step size
+    of its own. Rounding changes the log density by some :math:`g^2 / 12` squared nats for each count, with g
+    the slope.
     Counts are moved as long as the sum of these is below `ROUNDING`; a count that is known up to one or two
     stays, and is drawn by its own step, as all counts are besides. The step size is adapted to the smooth
     function.
@@ -179,8 +180,8 @@ class NutsWithCounts(NutsBlock):
         key_place, key_nuts, key_step = jax.random.split(key, 3)
         others, tuning = self.smooth.others(point), t < point[TUNE]
         places = jax.random.uniform(key_place, (self.smooth.size,), minval=-0.5, maxval=0.5)
-        # The first trajectory moves the continuous variables alone, given the counts: where these are few, those
-        # that move both may fail for hundreds of draws.
+        # The first trajectory moves the continuous variables alone, given the counts: where these are few,
+        # those that move both may fail for hundreds of draws.
         moved = state.moved & ~(self._is_count & (k == 0))
         start = self.smooth.ravel(point) + jnp.where(self._is_count & moved, places, 0.0)
         smooth = jax.jit(self.smooth.value_and_slope(start, others))
