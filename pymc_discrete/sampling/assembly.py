@@ -284,7 +284,7 @@ def with_counts(
     steps: Sequence[JaxStep | CustomStep],
     nuts: dict[str, Any],
 ) -> NutsWithCounts | None:
-    """NUTS that moves counts of a step along, if there are any and it can; a logged line says which.
+    """NUTS that moves counts of a step, too, if there are any and it can; a logged line says which.
 
     Parameters
     ----------
@@ -296,12 +296,14 @@ def with_counts(
         return None
     space, counts = found[0].target.space, found[0].along
     try:
-        made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, **nuts)
-    except NotImplementedError:  # the log density needs integers
+        dense = nuts["dense"]
+        made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, dense=dense)
+        made.smooth.check_in_jax()
+    except (NotImplementedError, ValueError):  # the log density needs integers, or has no slope by a count
         return None
     _log.info(
-        f"NUTS moves {shown(made.of_counts)} along with {shown(names)}, to which counts are tied; "
-        f"{type(found[0]).__name__} draws them besides."
+        f"NUTS also moves {shown(names)} together with those of {shown(made.of_counts)} that tuning finds "
+        "uncertain enough: counts are tied to these variables."
     )
     return made
 
@@ -343,15 +345,16 @@ def blocks_of(
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if collapsed:
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
-    elif left and (along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts)):
-        blocks.insert(0, along)
     elif left:
         options = {**nuts, "integrate": integrated}
         if nuts["dense"] == "auto" and not integrated:
             # Given the discrete variables, few densities have a ridge, and to compile NUTS for both kinds of
             # matrices takes a third more time.
             options["dense"] = False
-        blocks.insert(0, NutsBlock(model, left, point, packing, tune, target_accept, **options))
+        by_nuts: list[Block] = [NutsBlock(model, left, point, packing, tune, target_accept, **options)]
+        if along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts):
+            by_nuts.append(along)
+        blocks = [*by_nuts, *blocks]
     if not blocks:
         raise ValueError("The model has no free variable: there is nothing to sample.")
     return blocks, packing

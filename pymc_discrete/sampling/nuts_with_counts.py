@@ -1,6 +1,6 @@
 """NUTS that moves counts together with the continuous variables that they are tied to."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,8 +9,9 @@ import numpy as np
 import pymc as pm
 
 from pymc_discrete.sampling.block import TUNE
-from pymc_discrete.sampling.nuts import SCHEDULE, TARGET, Edge, NutsBlock, NutsState
+from pymc_discrete.sampling.nuts import SCHEDULE, Edge, NutsBlock, NutsState
 from pymc_discrete.sampling.points import Points
+from pymc_discrete.steps.statistic import Statistic
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.names import shown
 from pymc_discrete.targets.space import Space
@@ -21,10 +22,11 @@ ROUNDING = 2.0
 LARGEST_DENSE = 100  # coordinates that get a dense mass matrix
 # Trajectories per draw, which together take about as long as the other step's draw of the counts. Of an
 # epidemic of 20 weeks four of them have about four times as many effective draws as one.
-TRANSITIONS = 4
+TRANSITIONS = 3
 LARGE = 0.25  # a step in units of the mass matrix, which is not small
 DEEPEST = 7  # largest tree depth: bounds of counts end most trajectories before they turn
-LEAST_VARIANCE = 1.0  # of a count that is moved; one that is nearly certain, such as 0 or 1, has bounds near
+# A count is moved if its variance is at least this, and its mean so many standard deviations from its bounds.
+LEAST_VARIANCE, FAR = 1.0, 1.5
 
 
 class WithCountsState(NamedTuple):
@@ -45,7 +47,7 @@ class WithCountsState(NamedTuple):
 
 
 class NutsWithCounts(NutsBlock):
-    r"""NUTS for continuous variables and counts together.
+    r"""NUTS for continuous variables and counts together, after one for the continuous variables alone.
 
     A count n is given a real number x, uniform between n - 1/2 and n + 1/2, anew in every draw; NUTS moves
     all x and the continuous variables q, and rounds x. The density on which it moves is
@@ -54,16 +56,14 @@ class NutsWithCounts(NutsBlock):
     is a function of the position the integrator conserves volume and is reversible, so that NUTS, which
     weighs the states of a trajectory by the exact density, leaves the exact distribution invariant.
 
-    A draw has `TRANSITIONS` trajectories, the first of the continuous variables alone, each with a step size
-    of its own. Rounding changes the log density by some :math:`g^2 / 12` squared nats for each count, with g
-    the slope.
-    Counts are moved as long as the sum of these is below `ROUNDING`; a count that is known up to one or two
-    stays, and is drawn by its own step, as all counts are besides. The step size is adapted to the smooth
-    function.
+    A draw has `TRANSITIONS` trajectories, each with a step size of its own. Rounding changes the log density
+    by some :math:`g^2 / 12` squared nats for each count, with g the slope. Counts are moved as long as the
+    sum of these is below `ROUNDING`; a count that is known up to one or two, or is near its bounds, stays, and
+    is drawn by its own step, as all counts are besides. The step size is adapted to the smooth function.
 
     Parameters
     ----------
-    model, names, point, points, tune, target_accept, max_treedepth, dense, pooled : as in `NutsBlock`
+    model, names, point, points, tune, target_accept, dense : as in `NutsBlock`
     space : that of the discrete variables
     counts : names of the variables of `space` that NUTS moves along
 
@@ -73,6 +73,8 @@ class NutsWithCounts(NutsBlock):
     discontinuous likelihoods, which embeds counts likewise; Neal 2011, MCMC using Hamiltonian dynamics,
     section 5.5, on forces of an approximate density.
     """
+
+    stats: Mapping[str, Statistic] = {}
 
     def __init__(
         self,
@@ -85,9 +87,7 @@ class NutsWithCounts(NutsBlock):
         space: Space,
         counts: Sequence[str],
         *,
-        max_treedepth: int,
         dense: bool | str,
-        pooled: bool,
     ):
         blocks = [(start, v) for start, v in space.blocks if v.name in counts]
         members = [points.names.get(v.name, [v.name]) for _, v in blocks]
@@ -103,7 +103,7 @@ class NutsWithCounts(NutsBlock):
             points,
             tune,
             target_accept,
-            max_treedepth=min(max_treedepth, DEEPEST),
+            max_treedepth=DEEPEST,
             dense=self.smooth.size <= LARGEST_DENSE if dense == "auto" else dense,
             pooled=False,
         )
@@ -134,8 +134,12 @@ class NutsWithCounts(NutsBlock):
         nuts = nuts._replace(mass=jax.tree.map(np.asarray, self._mass_init(size)), edge=Edge(0, np.zeros(1)))
         return WithCountsState(nuts, ~self._is_count, np.zeros(size), np.zeros((), int))
 
+    # NUTS for the continuous variables alone, which is another block, says what there is to say about these
     def check_first(self, states: Any) -> None:
-        super().check_first(states.nuts)
+        pass
+
+    def gradient_is_finite(self, point: dict[str, np.ndarray]) -> bool:
+        return True
 
     def conclusions(self, state: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         return []
@@ -159,30 +163,22 @@ class NutsWithCounts(NutsBlock):
 
     def draw(self, key, t, point: dict[str, Any], state: Any):
         names = [str(v.name) for v in self.smooth.graph.values]
-        nothing = {name: jnp.zeros((), statistic.type) for name, statistic in self.stats.items()}
 
         def transition(k, carried):
-            values, state, before = carried
-            new, state, stats = self._transition(jax.random.fold_in(key, k), t, k, point | values, state)
-            stats["acceptance_rate"] = before["acceptance_rate"] + stats["acceptance_rate"] / TRANSITIONS
-            stats["n_steps"] = before["n_steps"] + stats["n_steps"]
-            for name in ("diverging", "reached_max_treedepth"):
-                stats[name] = before[name] | stats[name]
-            stats = {name: jnp.asarray(value, nothing[name].dtype) for name, value in stats.items()}
-            return {name: new[name] for name in names}, state, stats
+            values, state = carried
+            new, state = self._transition(jax.random.fold_in(key, k), t, k, point | values, state)
+            return {name: new[name] for name in names}, state
 
-        begin = ({name: jnp.asarray(point[name]) for name in names}, state, nothing)
-        values, state, stats = jax.lax.fori_loop(0, TRANSITIONS, transition, begin)
-        return point | values, state, stats
+        begin = ({name: jnp.asarray(point[name]) for name in names}, state)
+        values, state = jax.lax.fori_loop(0, TRANSITIONS, transition, begin)
+        return point | values, state, {}
 
     def _transition(self, key, t, k, point: dict[str, Any], state: WithCountsState):
-        """The point, the state and {statistic: value} after transition k of draw t."""
+        """The point and the state after transition k of draw t."""
         key_place, key_nuts, key_step = jax.random.split(key, 3)
         others, tuning = self.smooth.others(point), t < point[TUNE]
         places = jax.random.uniform(key_place, (self.smooth.size,), minval=-0.5, maxval=0.5)
-        # The first trajectory moves the continuous variables alone, given the counts: where these are few,
-        # those that move both may fail for hundreds of draws.
-        moved = state.moved & ~(self._is_count & (k == 0))
+        moved = state.moved
         start = self.smooth.ravel(point) + jnp.where(self._is_count & moved, places, 0.0)
         smooth = jax.jit(self.smooth.value_and_slope(start, others))
 
@@ -206,28 +202,11 @@ class NutsWithCounts(NutsBlock):
         new, info = self._kernel(key_nuts, begin, logdensity, step_size, metric, self.max_treedepth)
 
         def learned(state: WithCountsState) -> WithCountsState:
-            accept = self.accept_of_smooth(smooth, start, info, metric, step_size, point[TARGET])
+            accept = self.accept_of_smooth(smooth, start, info, metric, step_size)
             return self._learned(state, t, k, new, smooth(start)[1], accept, point)
 
         state = jax.lax.cond(tuning, learned, lambda state: state, state)
-        slope = begin.logdensity_grad[~self._is_count]
-        undefined = jnp.where((t == 0) & (k == 0), ~jnp.isfinite(slope), state.nuts.undefined)
-        state = state._replace(nuts=state.nuts._replace(undefined=undefined))
-        ends = info.trajectory_leftmost_state, info.trajectory_rightmost_state
-        impossible = (ends[0].logdensity == -jnp.inf) | (ends[1].logdensity == -jnp.inf)
-        stats = {
-            "acceptance_rate": info.acceptance_rate,
-            # a trajectory that ends at a count that is not possible has only met a bound
-            "diverging": info.is_divergent & ~impossible,
-            "energy": info.energy,
-            "lp": new.logdensity,
-            "n_steps": info.num_integration_steps,
-            "reached_max_treedepth": info.num_trajectory_expansions >= self.max_treedepth,
-            "step_size": step_size,
-            "step_size_bar": jnp.exp(state.nuts.step_size.log_step_size_avg),
-            "tree_depth": info.num_trajectory_expansions,
-        }
-        return self.smooth.joined(self.rounded(new.position), point), state, stats
+        return self.smooth.joined(self.rounded(new.position), point), state
 
     def metric(self, inverse, moved):
         """blackjax's metric in which counts that stay have no momentum, and so no part in a U-turn."""
@@ -240,12 +219,12 @@ class NutsWithCounts(NutsBlock):
 
         return metric._replace(sample_momentum=momentum)
 
-    def accept_of_smooth(self, smooth, start, info, metric, step_size, target):
+    def accept_of_smooth(self, smooth, start, info, metric, step_size):
         """() float, how probable the ends of a trajectory are to be accepted, were the density smooth.
 
-        An end where the formula has no value is most often beyond a bound of counts, which steps of any size
-        meet. It counts as rejected only where steps are larger than `LARGE`, and else as the acceptance aimed
-        at. So does a trajectory that begins at such a place, between a bound and the nearest count.
+        It is nan where that is not known: if the formula has no value where the trajectory begins, between a
+        bound and the nearest count, or at its ends. Most often these are beyond a bound of counts, which
+        steps of any size meet; they count as rejected where steps are larger than `LARGE`.
         """
 
         def energy(q, momentum):
@@ -258,21 +237,28 @@ class NutsWithCounts(NutsBlock):
                 for end in (info.trajectory_leftmost_state, info.trajectory_rightmost_state)
             ]
         )
-        without_value = jnp.where((step_size > LARGE) & jnp.isfinite(before), 0.0, target)
-        return jnp.where(jnp.isfinite(changes), jnp.minimum(1.0, jnp.exp(-changes)), without_value).mean()
+        without_value = jnp.where(step_size > LARGE, 0.0, jnp.nan)
+        accept = jnp.where(jnp.isfinite(changes), jnp.minimum(1.0, jnp.exp(-changes)), without_value)
+        return jnp.where(jnp.isfinite(before), jnp.nanmean(accept), jnp.nan)
 
     def _learned(self, state: WithCountsState, t, k, new, slope, accept, settings) -> WithCountsState:
         """Adapt the step size and the mass matrix, and in windows which counts are moved."""
         last = k == TRANSITIONS - 1
         slow, ends = settings[SCHEDULE][t]
         ends = (ends == 1) & last
-        nuts = self._learn(state.nuts, t, new, accept, settings, last)
+        nuts = self._learn(state.nuts, t, new, jnp.nan_to_num(accept), settings, last)
+        adapted = jax.tree.map(
+            lambda new, old: jnp.where(jnp.isnan(accept) & ~ends, old, new),
+            nuts.step_size,
+            state.nuts.step_size,
+        )
+        nuts = nuts._replace(step_size=adapted)
         weight = slow.astype(float)
         squares = state.squares + weight * jnp.where(jnp.isfinite(slope), slope, 0.0) ** 2
         number = state.number + slow
         seen = state.nuts.mass.wc_state
         variances = (jnp.diag(seen.m2) if self.dense else seen.m2) / jnp.maximum(seen.sample_size, 1)
-        chosen = self.chosen(squares / jnp.maximum(number, 1), variances)
+        chosen = self.chosen(squares / jnp.maximum(number, 1), seen.mean, variances)
         return WithCountsState(
             nuts,
             jnp.where(ends, chosen, state.moved),
@@ -280,15 +266,17 @@ class NutsWithCounts(NutsBlock):
             jnp.where(ends, jnp.zeros_like(number), number),
         )
 
-    def chosen(self, squares, variances):
+    def chosen(self, squares, means, variances):
         """(size,) bool, the coordinates that are moved: counts as long as rounding changes little.
 
         Parameters
         ----------
-        squares, variances : (size,) float, mean squared slopes and variances of the draws
+        squares, means, variances : (size,) float, of slopes the mean squares, and of draws
         """
-        too_certain = self._is_count & (variances < LEAST_VARIANCE)
-        change = jnp.where(too_certain, jnp.inf, jnp.where(self._is_count, squares / 12, 0.0))
+        reach = FAR * jnp.sqrt(variances)
+        near = (means - reach < self._lower) | (means + reach > self._upper)
+        stays = self._is_count & ((variances < LEAST_VARIANCE) | near)
+        change = jnp.where(stays, jnp.inf, jnp.where(self._is_count, squares / 12, 0.0))
         order = jnp.argsort(change)
         within = jnp.cumsum(change[order]) <= ROUNDING
         return jnp.zeros(len(change), bool).at[order].set(within) | ~self._is_count

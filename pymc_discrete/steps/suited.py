@@ -114,16 +114,17 @@ def steps_for(
                 "its elements depends on few sites."
             )
         step = kind(chosen, model=model, **kind_options, **{**options, **restricted(options, model, chosen)})
-        if kind is BlockGibbs and options.get("integrate") is None:
+        if kind is BlockGibbs and pairs:
             step.along = counts_along(step)
         steps.append(step)
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
 
 def counts_along(step: DiscreteStep) -> list[str]:
-    """Variables of a step's space that NUTS may move along with the continuous ones.
+    """Variables of the space of a step of counts that limit each other, which NUTS may move along.
 
-    They are the counts of the step, if some are tied to variables that NUTS moves.
+    They are its counts, if some are tied to continuous variables that NUTS moves. Of counts that are
+    independent given these, as the abundances of sites, conditionals are as good.
     """
     moved = for_nuts(step.model)
     density, space = cast(ModelDensity, step.target.density), step.target.space

@@ -20,7 +20,7 @@ from pymc_discrete.targets.graph.logp import logp_graph
 from pymc_discrete.targets.graph.numbers import NUMBER
 from pymc_discrete.targets.graph.selections import selected
 from pymc_discrete.targets.graph.switches import added_up, pulled_out
-from pymc_discrete.targets.graph.untouched import Untouched
+from pymc_discrete.targets.graph.untouched import Untouched, refusal_of_term
 from pymc_discrete.targets.identity import key_of_object
 from pymc_discrete.targets.integrals.integrate import integrated
 from pymc_discrete.targets.invariants import separated
@@ -100,7 +100,8 @@ class ContinuousDensity:
         # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
         # such as the transpose of a matrix, is made once
         self._gradient = gradient(self._sum, self.graph.values) if slopes else []
-        self._gradient = self.graph.hoist(self._gradient, f"{NUMBER}for the gradient by {shown(names)}: ")
+        made_for = f"{NUMBER}for the gradient by {shown(self.names)}: "
+        self._gradient = self.graph.hoist(self._gradient, made_for)
         self.untouched = Untouched(self.graph)
         rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
         self._inputs = [*self.graph.values, *self.graph.others]
@@ -142,6 +143,11 @@ class ContinuousDensity:
         if name not in self._programs:
             self._programs[name] = jitted(getattr(self, name), SELDOM if name == CHECKED else REPEATED)
         return self._programs[name]
+
+    def check_in_jax(self) -> None:
+        """Raise NotImplementedError where JAX has no version of an Op of the density or its gradient."""
+        for refusal in filter(None, map(refusal_of_term, [self._sum, *self._gradient])):
+            raise refusal
 
     @functools.cached_property
     def cost(self) -> float:

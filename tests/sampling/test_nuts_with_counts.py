@@ -53,8 +53,8 @@ def block_of(model):
     step = pmd.AutoStep(names, support={"extra": (0, 9)}, model=model)
     steps, _ = steps_of(model, step, point, False)
     blocks, points = blocks_of(model, steps, point, 0, 0.8, NUTS)
-    assert isinstance(blocks[0], NutsWithCounts)
-    return blocks[0], points
+    (block,) = [b for b in blocks if isinstance(b, NutsWithCounts)]
+    return block, points
 
 
 def after_transitions(model, drawn, transitions=6, step_size=0.8):
@@ -158,7 +158,7 @@ def seen(model, **options):
 def test_counts_that_no_sum_holds_are_moved_along(caplog):
     with caplog.at_level("INFO", logger="pymc.discrete"):
         tree = seen(epidemic())
-    assert any("along with 'beta', 'reported'" in r.message for r in caplog.records)
+    assert any("NUTS also moves 'beta', 'reported' together" in r.message for r in caplog.records)
     # lp is that of the draw, whichever block is the last
     draw = {name: a.to_numpy()[0, -1] for name, a in tree.posterior.data_vars.items()}
     values = {name: value for name, value in draw.items() if name not in ("beta", "reported")}
@@ -171,7 +171,7 @@ def test_a_named_step_does_what_it_says(caplog):
     model = epidemic()
     with model, caplog.at_level("INFO", logger="pymc.discrete"):
         seen(model, step=pmd.BlockGibbs())
-    assert not any("along with" in r.message for r in caplog.records)
+    assert not any("NUTS also moves" in r.message for r in caplog.records)
 
 
 def test_counts_that_are_an_index_stay(caplog):
@@ -182,7 +182,36 @@ def test_counts_that_are_an_index_stay(caplog):
         pm.Binomial("y", N, p * pt.as_tensor(table)[pt.clip(N, 0, 39)], observed=[3, 4])
     with caplog.at_level("INFO", logger="pymc.discrete"):
         seen(model, collapse=False)
-    assert not any("along with" in r.message for r in caplog.records)
+    assert not any("NUTS also moves" in r.message for r in caplog.records)
+
+
+def test_counts_that_have_no_slope_stay(caplog):
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        N = pm.Poisson("N", 8, shape=3)
+        alive = pm.Binomial("alive", N, p, shape=3)
+        pm.Binomial("y", alive, p, observed=[3, 4, 2])
+        pm.Potential("by gammainc", pt.log(pt.gammainc(N + 1, 5 * p + 0.1)).sum())
+    with caplog.at_level("INFO", logger="pymc.discrete"):
+        seen(model, collapse=False)
+    assert not any("NUTS also moves" in r.message for r in caplog.records)
+
+
+def test_numbers_of_the_two_densities_have_names_of_their_own():
+    r = np.random.default_rng(0)
+    with pm.Model() as model:
+        b, g = pm.Normal("b", shape=3), pm.Normal("g", shape=2)
+        N = pm.Poisson("N", pt.exp(2 + pt.dot(pm.Data("X", r.normal(size=(4, 3)) / 5), b)))
+        seen_of = pm.math.invlogit(pt.dot(pm.Data("Z", r.normal(size=(4, 2))), g))
+        alive = pm.Binomial("alive", N, seen_of)
+        pm.Binomial("y", alive, seen_of, observed=[2, 3, 1, 2])
+        pm.Normal("w", pt.dot(pm.Data("Q", r.normal(size=(5, 4))), N) * 0.1 + g[0], 3, observed=np.zeros(5))
+    with model_settings():
+        point = model.initial_point() | {"alive": np.array([3, 4, 2, 3]), "N": np.array([6, 7, 5, 6])}
+        steps, _ = steps_of(model, None, point, False)
+        for block in blocks_of(model, steps, point, 0, 0.8, NUTS)[0][:2]:
+            np.testing.assert_allclose(block.logdensity(point), model.compile_logp()(point), rtol=1e-6)
+            assert block.gradient_is_finite(point)
 
 
 def test_counts_of_which_rounding_changes_much_stay():
@@ -192,13 +221,15 @@ def test_counts_of_which_rounding_changes_much_stay():
     squares, variances = np.full(block.smooth.size, 6.0), np.full(block.smooth.size, 4.0)
     counts = block.smooth.slices
     first = counts["N/alive"].start
-    squares[first] = 13.0  # the rest changes by 5 times .5, of which the most certain ones are left out
+    squares[first] = 13.0  # changes by more than 1; the others by .5
     variances[first + 1] = 0.5
-    moved = np.asarray(block.chosen(jnp.asarray(squares), jnp.asarray(variances)))
+    means = np.full(block.smooth.size, 4.0)
+    means[counts["extra"].start] = 2.0  # within two standard deviations of its lower bound
+    moved = np.asarray(block.chosen(*map(jnp.asarray, (squares, means, variances))))
     continuous = [counts[name].start for name in ("p_logodds__", "lam_log__")]
     assert moved[continuous].all()
-    assert not moved[[first, first + 1]].any()
-    assert moved.sum() == 2 + 4  # 4 times .5 is as much as may be
+    assert not moved[[first, first + 1, counts["extra"].start]].any()
+    assert moved.sum() == 2 + 3
 
 
 def test_the_smooth_function_is_the_formula_of_the_log_density():

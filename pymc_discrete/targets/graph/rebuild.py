@@ -92,7 +92,9 @@ def known_size(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         return [pt.constant(np.array(inputs[0].type.shape[node.op.i], "int64"))]
     if not isinstance(node.op, Elemwise | Subtensor | MakeVector | ScalarFromTensor | TensorFromScalar):
         return None
-    (out,) = node.outputs
+    out, *more = node.outputs
+    if more:
+        return None
     few = getattr(out.type, "ndim", 0) <= 1 and out.type.dtype.startswith(("int", "uint"))
     if not (few and all(isinstance(i, Constant) and np.size(i.data) <= SIZES for i in inputs)):
         return None
