@@ -12,6 +12,8 @@ import pymc_discrete as pmd
 from pymc_discrete.collapse.at_once import MOST_SWEEPS, sums_at_once
 from tests.tools.statistics import g_test
 
+pytestmark = pytest.mark.shares_programs
+
 R = np.random.default_rng(0)
 
 

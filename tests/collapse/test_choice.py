@@ -12,6 +12,8 @@ from pymc_discrete.sampling.options import check_collapse
 from pymc_discrete.sampling.precision import precision
 from pymc_discrete.targets.from_model import target_of
 
+pytestmark = pytest.mark.shares_programs
+
 Y = np.array([[2, 3], [1, 0], [4, 2]])
 
 

@@ -16,6 +16,8 @@ from pymc_discrete.collapse.marginalize import without_transforms
 from tests.collapse.models import MODELS, TRUNCATED, Y
 from tests.tools.running import QUIET
 
+pytestmark = pytest.mark.shares_programs
+
 
 def silent_states():
     """A chain of states, of which one cannot emit what is observed at all."""

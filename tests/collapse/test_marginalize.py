@@ -17,6 +17,8 @@ from tests.collapse.models import MODELS, TRUNCATED, Y, counts, labels, occupanc
 from tests.tools.running import saved_and_loaded
 from tests.tools.statistics import g_test
 
+pytestmark = pytest.mark.shares_programs
+
 
 def as_tree(posterior):
     return arviz_base.from_dict({"posterior": posterior})

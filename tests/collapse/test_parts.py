@@ -22,6 +22,8 @@ from tests.collapse.models import cycles, ordered_changes, thinned
 from tests.collapse.test_collapsed import after_transitions, logps
 from tests.tools.running import QUIET, lp_of
 
+pytestmark = pytest.mark.shares_programs
+
 
 @pytest.fixture
 def in_parts(monkeypatch):

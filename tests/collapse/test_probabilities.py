@@ -14,6 +14,8 @@ from pymc_discrete.collapse.probabilities import on_one_axis
 from tests.collapse.models import counts, occupancy
 from tests.tools.running import QUIET, assert_same_draws, stop_after
 
+pytestmark = pytest.mark.shares_programs
+
 
 def bounds_by_site():
     """Sites of one variable with different bounds, two of which interact, given a continuous variable."""

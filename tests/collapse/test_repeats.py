@@ -10,6 +10,8 @@ from pymc_discrete.collapse import repeats
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.targets.model_settings import model_settings
 
+pytestmark = pytest.mark.shares_programs
+
 R = np.random.default_rng(5)
 
 

@@ -17,6 +17,8 @@ from pymc_discrete.targets.model_settings import model_settings
 from tests.collapse.test_elimination import by_brute_force
 from tests.tools.statistics import g_test
 
+pytestmark = pytest.mark.shares_programs
+
 
 def shared_tables(seed, d=6, K=3):
     """(counts, scopes, tables, rows): random factors of a few different tables; some entries are -inf."""

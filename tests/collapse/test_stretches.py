@@ -8,6 +8,8 @@ import scipy.stats
 
 from pymc_discrete.collapse.stretches import STRIDES, FarOut, Stretches
 
+pytestmark = pytest.mark.shares_programs
+
 LOWER, UPPER = 2, 61
 
 

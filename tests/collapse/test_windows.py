@@ -17,6 +17,8 @@ from pymc_discrete.targets.space import Space
 from tests.collapse.test_collapsed import after_transitions, logps
 from tests.tools.running import QUIET, lp_of
 
+pytestmark = pytest.mark.shares_programs
+
 
 def without_data(by_head=False):
     """An open population, of which nothing was seen: all counts are Poisson, given lam."""

@@ -17,6 +17,8 @@ from pymc_discrete.evidence.population import Population
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
 from tests.tools.processes import ROOT
 
+pytestmark = pytest.mark.shares_programs
+
 LARGEST_Z = 4.5
 
 

@@ -25,6 +25,8 @@ from pymc_discrete.learning import log_partition
 from pymc_discrete.targets.target import Target
 from tests.tools.enumeration import check_kernel, enumerate_target, states_of_graph
 
+pytestmark = pytest.mark.shares_programs
+
 LARGEST_Z = 4.5
 
 

@@ -14,6 +14,8 @@ from tests.factor_graphs.models import boltzmann, ising, neural, potts
 from tests.models import hidden_markov, mixture
 from tests.tools.enumeration import evaluate
 
+pytestmark = pytest.mark.shares_programs
+
 
 def spike_and_slab():
     r = np.random.default_rng(4)

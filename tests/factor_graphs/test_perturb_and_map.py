@@ -21,6 +21,8 @@ from tests.models import hidden_markov, mixture
 from tests.tools.enumeration import states_of_graph
 from tests.tools.running import FAST
 
+pytestmark = pytest.mark.shares_programs
+
 N = 40_000
 
 

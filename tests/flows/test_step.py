@@ -25,6 +25,8 @@ from tests.tools.keys import collected
 from tests.tools.running import QUIET, sample_with_pymc, walk
 from tests.tools.statistics import check_proportions
 
+pytestmark = pytest.mark.shares_programs
+
 VALUES = {"a": 2, "b": 2, "z": 3}
 
 
