@@ -58,8 +58,8 @@ class NutsWithCounts(NutsBlock):
 
     A draw has `TRANSITIONS` trajectories, each with a step size of its own. Rounding changes the log density
     by some :math:`g^2 / 12` squared nats for each count, with g the slope. Counts are moved as long as the
-    sum of these is below `ROUNDING`; a count that is known up to one or two, or is near its bounds, stays. All
-    are drawn by their own step besides. The step size is adapted to the smooth function.
+    sum of these is below `ROUNDING`; a count that is known up to one or two, or is near its bounds, stays.
+    All are drawn by their own step besides. The step size is adapted to the smooth function.
 
     Parameters
     ----------
