@@ -174,12 +174,21 @@ def test_a_named_step_does_what_it_says(caplog):
     assert not any("NUTS also moves" in r.message for r in caplog.records)
 
 
+def test_counts_that_do_not_limit_each_other_are_left_to_their_step(caplog):
+    with pm.Model() as model:
+        pm.Binomial("y", pm.Poisson("N", 9, shape=2), pm.Beta("p", 2, 2), observed=[3, 4])
+    with caplog.at_level("INFO", logger="pymc.discrete"):
+        seen(model, collapse=False)
+    assert not any("NUTS also moves" in r.message for r in caplog.records)
+
+
 def test_counts_that_are_an_index_stay(caplog):
-    table = np.linspace(0.2, 0.8, 40)
+    table = pt.as_tensor(np.linspace(0.2, 0.8, 40))
     with pm.Model() as model:
         p = pm.Beta("p", 2, 2)
         N = pm.Poisson("N", 9, shape=2)
-        pm.Binomial("y", N, p * pt.as_tensor(table)[pt.clip(N, 0, 39)], observed=[3, 4])
+        alive = pm.Binomial("alive", N, p * table[pt.clip(N, 0, 39)], shape=2)
+        pm.Binomial("y", alive, p, observed=[1, 2])
     with caplog.at_level("INFO", logger="pymc.discrete"):
         seen(model, collapse=False)
     assert not any("NUTS also moves" in r.message for r in caplog.records)
