@@ -259,8 +259,9 @@ def slow_elements(run: Run) -> list[str]:
     of = sum(slow.size for _, _, slow in bad.values())
     least = min(float(np.nanmin(ess[slow])) for ess, _, slow in bad.values()) / sizes["chain"]
     largest = max(float(np.nanmax(rhat[slow])) for _, rhat, slow in bad.values())
-    some = f"{count} of the {of} elements of " if count < of else ""
-    elements = f"{some}{shown(bad)} {'mix' if of > 1 else 'mixes'}"
+    some = f"{count} of the {of}" if count < of else f"All {of}"
+    which = f"{some} elements of {shown(bad)}" if of > len(bad) or count < of else shown(bad)
+    elements = f"{which} {'mix' if of > 1 else 'mixes'}"
     remedy = f"Draw more{run.sum_out(bad)}"
     if largest > MODES:
         modes = [name for name, (_, rhat, slow) in bad.items() if (rhat[slow] > MODES).any()]

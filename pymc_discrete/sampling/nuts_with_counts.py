@@ -20,12 +20,12 @@ from pymc_discrete.targets.space import Space
 # as tuning can tell: counts of which it would change more stay where they are, the most certain ones first.
 ROUNDING = 2.0
 LARGEST_DENSE = 100  # coordinates that get a dense mass matrix
-# Trajectories per draw. With three of them an epidemic of 20 weeks has 260 effective draws of 4,000 or more,
-# and with one between 43 and 174.
-TRANSITIONS = 3
-LARGE = 0.25  # a step in units of the mass matrix, which is not small
+TRANSITIONS = 3  # trajectories per draw: more of them give more effective draws, and take longer
+# A step size above this, in units of the mass matrix, is blamed where a trajectory leaves the support.
+LARGE = 0.25
 DEEPEST = 7  # largest tree depth: bounds of counts end most trajectories before they turn
-# A count is moved if its variance is at least this, and its mean so many standard deviations from its bounds.
+# A count is moved if the variance of its draws is at least LEAST_VARIANCE, and their mean at least FAR
+# standard deviations away from its smallest and its largest value.
 LEAST_VARIANCE, FAR = 1.0, 1.5
 
 
@@ -37,7 +37,7 @@ class WithCountsState(NamedTuple):
     nuts : NutsState, of the step size and the mass matrix of all coordinates
     moved : (size,) bool, the coordinates that NUTS moves
     squares : (size,) float, the sum of the squared slopes in this adaptation window
-    number : () int, of how many draws
+    number : () int, of how many trajectories that is the sum
     """
 
     nuts: NutsState
@@ -56,9 +56,10 @@ class NutsWithCounts(NutsBlock):
     is a function of the position the integrator conserves volume and is reversible, so that NUTS, which
     weighs the states of a trajectory by the exact density, leaves the exact distribution invariant.
 
-    A draw has `TRANSITIONS` trajectories, each with a step size of its own. Rounding changes the log density
-    by some :math:`g^2 / 12` squared nats for each count, with g the slope. Counts are moved as long as the
-    sum of these is below `ROUNDING`; a count that is known up to one or two, or is near its bounds, stays.
+    A draw has `TRANSITIONS` trajectories, each with a random share of the adapted step size. Rounding changes
+    the log density by some :math:`g^2 / 12` squared nats for each count, with g the slope. Counts are moved
+    as long as the sum of these is below `ROUNDING`; a count that is known up to one or two, or is near its
+    bounds, stays.
     All are drawn by their own step besides. The step size is adapted to the smooth function.
 
     Parameters

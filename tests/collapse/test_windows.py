@@ -16,6 +16,7 @@ from pymc_discrete.targets.model_settings import model_settings
 from pymc_discrete.targets.space import Space
 from tests.collapse.test_collapsed import after_transitions, logps
 from tests.tools.running import QUIET, lp_of
+from tests.tools.statistics import p_of_pairs
 
 pytestmark = pytest.mark.shares_programs
 
@@ -90,12 +91,8 @@ def smallest_p_value(by_head, chains=20_000):
     # pairs of counts have the frequencies of another sample from the prior
     fresh = from_the_prior(by_head, chains, seed=2)
     for one, other in (("N", "alive"), ("N", "new"), ("alive", "new"), ("new", "later")):
-        tables = [
-            np.histogram2d(a[one][:, 0], a[other][:, 0], bins=[[0, 1, 2, 3, 4, 6, 99]] * 2)[0].ravel()
-            for a in (after, fresh)
-        ]
-        some = sum(tables) > 20
-        found.append(scipy.stats.chi2_contingency([t[some] for t in tables]).pvalue)
+        pairs = [(a[one][:, 0], a[other][:, 0]) for a in (after, fresh)]
+        found.append(p_of_pairs(*pairs, [[0, 1, 2, 3, 4, 6, 99]] * 2))
     return min(found)
 
 

@@ -15,6 +15,7 @@ from pymc_discrete.sampling.nuts_with_counts import NutsWithCounts
 from pymc_discrete.targets.continuous import ContinuousDensity
 from pymc_discrete.targets.model_settings import model_settings
 from tests.tools.running import QUIET, lp_of
+from tests.tools.statistics import p_of_pairs
 
 EXTRA = scipy.special.softmax(-0.05 * (np.arange(10) - 2.0) ** 2)
 NUTS = {"max_treedepth": 4, "dense": True, "pooled": False}
@@ -122,12 +123,8 @@ def smallest_p_value(model, chains=20_000):
     cuts["p"] = [0, 0.35, 0.45, 0.5, 0.55, 0.65, 1]
     first = {name: lambda a, name=name: a[name] if a[name].ndim == 1 else a[name][:, 0] for name in cuts}
     for one, other in (("N", "alive"), ("lam", "N"), ("p", "alive")):
-        tables = [
-            np.histogram2d(first[one](a), first[other](a), bins=[cuts[one], cuts[other]])[0].ravel()
-            for a in (after, fresh)
-        ]
-        some = sum(tables) > 20
-        found.append(scipy.stats.chi2_contingency([t[some] for t in tables]).pvalue)
+        pairs = [(first[one](a), first[other](a)) for a in (after, fresh)]
+        found.append(p_of_pairs(*pairs, [cuts[one], cuts[other]]))
     return min(found)
 
 

@@ -528,6 +528,12 @@ ROWS = {
         1,
     ),
     "slow": Row(SLOW_ONE, None, "slow", "'k' mixes slowly: .* Draw more"),
+    "all slow": Row(
+        np.stack([SLOW_ONE] * 2, axis=2), None, "slow slow", "All 2 elements of 'k' mix slowly: "
+    ),
+    "one of two slow": Row(
+        np.stack([SLOW_ONE, coins(7)], axis=2), None, "slow ok", "1 of the 2 elements of 'k' mix slowly: "
+    ),
     "elements of their own": Row(
         np.stack([ZEROS, coins(4)], axis=2),
         known(0.0, 2, **{**MODEL, "alone": [True, False]}),

@@ -64,6 +64,13 @@ def with_rare_together(got, p):
     return got, want
 
 
+def p_of_pairs(sample, other, bins) -> float:
+    """p value of two samples of pairs, ((n,), (n,)) each, having one distribution; `bins` of each part."""
+    tables = [np.histogram2d(*pair, bins=bins)[0].ravel() for pair in (sample, other)]
+    some = sum(tables) > 20
+    return float(stats.chi2_contingency([t[some] for t in tables]).pvalue)
+
+
 def pooled_test(rows) -> float:
     """p value of counts under probabilities, many rows [(got, p)] as one.
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar.basic import Cast
-from pytensor.tensor.basic import MakeVector
-from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 
 from pymc_discrete.targets.graph.rebuild import rebuild
@@ -15,8 +14,7 @@ from pymc_discrete.targets.graph.rebuild import rebuild
 def as_real(outputs: list[Variable], replace: Mapping[Variable, Variable]) -> list[Variable]:
     """Graphs with integer variables replaced by real ones, as formulas in these.
 
-    Sums and stacks of integers, and casts to integers, become those of real numbers: log Gamma(n + 1) is then
-    a smooth function of n.
+    Casts to integers are left out, so that log Gamma(n + 1) becomes a smooth function of n.
 
     Parameters
     ----------
@@ -42,10 +40,6 @@ def of_reals(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         return None
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast) and is_integer(node.outputs[0]):
         return [inputs[0]]
-    if isinstance(node.op, CAReduce) and is_integer(node.outputs[0]):
-        return [type(node.op)(axis=node.op.axis)(inputs[0])]
-    if isinstance(node.op, MakeVector):
-        return [pt.stack([pt.cast(i, "float64") for i in inputs])]
     if isinstance(node.op, IncSubtensor | AdvancedIncSubtensor) and is_integer(inputs[0]):
         return node.op.make_node(pt.cast(inputs[0], "float64"), *inputs[1:]).outputs
     return None
