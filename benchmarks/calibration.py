@@ -94,8 +94,8 @@ def prior_of_the_wrong_sign():
     """The normaliser of the coefficients' prior has the wrong sign in the log odds of their indicators."""
     import jax.numpy as jnp
 
-    from pymc_discrete.sampling import discrete
-    from pymc_discrete.targets.parts import swept
+    from pymc_discrete.differences.parts import swept
+    from pymc_discrete.engine import discrete
 
     gain = swept.gain
 

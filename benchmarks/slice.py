@@ -206,7 +206,7 @@ def run_blackjax(spec, seed, recorder, kernel, updates, counts):
     import jax
     import jax.numpy as jnp
 
-    from pymc_discrete.targets.continuous import ContinuousDensity
+    from pymc_discrete.differences.continuous import ContinuousDensity
 
     jax.config.update("jax_enable_x64", True)
     clock = time.perf_counter

@@ -18,22 +18,22 @@ from matplotlib.patches import FancyBboxPatch
 # (column, row, name of a class or function, colour): rows from the top
 BOXES = {
     "model": (0, 0, None, "a PyMC model and some of its discrete variables"),
-    "logp": (0, 1, "targets.graph.logp:logp_graph", None),
-    "space": (1, 2, "targets.space:Space", None),
-    "dependence": (0, 2, "targets.structure.dependence:Dependence", None),
-    "plan": (0, 3, "targets.plan:Plan", None),
-    "tables": (-1, 4, "targets.parts.tables:Tables", None),
-    "in_place": (-0.33, 4, "targets.parts.in_place:InPlace", None),
-    "incremental": (0.33, 4, "targets.parts.incremental:Incremental", None),
-    "gradient": (1, 4, "targets.parts.gradient:Gradient", None),
-    "density": (0, 5, "targets.density:ModelDensity", None),
-    "interactions": (1, 5, "targets.interactions:Interactions", None),
-    "target": (0, 6, "targets.target:Target", None),
+    "logp": (0, 1, "model.logp:logp_graph", None),
+    "space": (1, 2, "space.space:Space", None),
+    "dependence": (0, 2, "structure.dependence:Dependence", None),
+    "plan": (0, 3, "differences.plan:Plan", None),
+    "tables": (-1, 4, "differences.parts.tables:Tables", None),
+    "in_place": (-0.33, 4, "differences.parts.in_place:InPlace", None),
+    "incremental": (0.33, 4, "differences.parts.incremental:Incremental", None),
+    "gradient": (1, 4, "differences.parts.gradient:Gradient", None),
+    "density": (0, 5, "differences.density:ModelDensity", None),
+    "interactions": (1, 5, "space.interactions:Interactions", None),
+    "target": (0, 6, "space.target:Target", None),
     "kernel": (0, 7, "kernels.kernel:Kernel", None),
     "metropolis": (-0.66, 8, "kernels.metropolis:metropolis", None),
     "sweeping": (0.66, 8, "kernels.sweeps:sweeping", None),
     "step": (-0.66, 9, "steps.discrete:DiscreteStep", None),
-    "block": (0.66, 9, "sampling.discrete:DiscreteBlock", None),
+    "block": (0.66, 9, "engine.discrete:DiscreteBlock", None),
 }
 ARROWS = [
     ("model", "logp"), ("logp", "dependence"), ("logp", "space"), ("space", "plan"), ("dependence", "plan"),
@@ -44,10 +44,13 @@ ARROWS = [
     ("metropolis", "block"), ("sweeping", "block"),
 ]  # fmt: skip
 COLOURS = {
-    "targets": "#dbe9f6",
+    "model": "#dbe9f6",
+    "structure": "#dbe9f6",
+    "differences": "#dbe9f6",
+    "space": "#f6e3ee",
     "kernels": "#fde7cf",
     "steps": "#dff0d8",
-    "sampling": "#dff0d8",
+    "engine": "#dff0d8",
     None: "0.93",
 }
 X, Y, HEIGHT = 5.4, 1.55, 1.1

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pytensor.graph.op import Op
 
-from pymc_discrete.targets.graph.bounds import REARRANGING, bounds_after
-from pymc_discrete.targets.graph.lifting import for_rows
-from pymc_discrete.targets.graph.rounding import error_after
-from pymc_discrete.targets.graph.stacking import BATCHED
-from pymc_discrete.targets.structure.columns import column_update
-from pymc_discrete.targets.structure.degree import degree_after
-from pymc_discrete.targets.structure.reads import elements_of
+from pymc_discrete.structure.bounds import REARRANGING, bounds_after
+from pymc_discrete.structure.columns import column_update
+from pymc_discrete.structure.degree import degree_after
+from pymc_discrete.structure.lifting import for_rows
+from pymc_discrete.structure.reads import elements_of
+from pymc_discrete.structure.rounding import error_after
+from pymc_discrete.structure.stacking import BATCHED
 
 PAGE = Path(__file__).parent / "architecture.md"
 BEGIN, END = "<!-- op table: begin -->\n", "<!-- op table: end -->\n"
@@ -23,10 +23,10 @@ QUESTIONS = {
     "what it reads": (elements_of.registry, "structure/reads.py", "whole"),
     "linear in an input": (column_update.registry, "structure/columns.py", "no"),
     "degree": (degree_after.registry, "structure/degree.py", "infinite"),
-    "rounding": (error_after.registry, "graph/rounding.py", "the largest"),
-    "bounds of integers": ({**bounds_after.registry, **REARRANGING}, "graph/bounds.py", "unknown"),
-    "goes row by row": (for_rows.registry, "graph/lifting.py", "no"),
-    "written for many at once": (dict.fromkeys(BATCHED), "graph/stacking.py", "no"),
+    "rounding": (error_after.registry, "structure/rounding.py", "the largest"),
+    "bounds of integers": ({**bounds_after.registry, **REARRANGING}, "structure/bounds.py", "unknown"),
+    "goes row by row": (for_rows.registry, "structure/lifting.py", "no"),
+    "written for many at once": (dict.fromkeys(BATCHED), "structure/stacking.py", "no"),
 }
 
 

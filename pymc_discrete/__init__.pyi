@@ -5,6 +5,8 @@ from .diagnostics.coclustering import coclustering
 from .diagnostics.partition import partition
 from .diagnostics.relabel import relabel
 from .diagnostics.summary import summary
+from .differences.from_logdensity import target_from_logdensity
+from .differences.from_model import target_from_model
 from .distributions.permutation import Permutation
 from .evidence.log_evidence import log_evidence
 from .factor_graphs import FactorGraph
@@ -17,6 +19,8 @@ from .plots.inclusion import plot_inclusion
 from .plots.moves import plot_moves
 from .plots.probabilities import plot_probabilities
 from .sampling.sample import sample
+from .space.space import Space
+from .space.target import Target
 from .steps.auto import AutoStep, register, registered, unregister
 from .steps.collapsed_nuts import CollapsedNUTS
 from .steps.custom import CustomStep
@@ -29,10 +33,6 @@ from .steps.methods import (
     TreeGibbs,
 )
 from .steps.reparameterized_slice import ReparameterizedSlice
-from .targets.from_logdensity import target_from_logdensity
-from .targets.from_model import target_from_model
-from .targets.space import Space
-from .targets.target import Target
 from .variational.differentiable_slice import differentiable_slice_sample
 from .variational.energy_posterior import fit_energy_posterior
 from .version import __version__

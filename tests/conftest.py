@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from pymc_discrete.reuse import forget
+from pymc_discrete.runtime.reuse import forget
 
 # Read when JAX is first used, here and in the processes that tests start. Without optimisation XLA compiles
 # in half the time, and what several tests or processes compile is compiled once.

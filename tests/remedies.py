@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 from arviz_base import from_dict
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.linear_constraint import LinearConstraint
+from pymc_discrete.space.linear_constraint import LinearConstraint
 from pymc_discrete.variational.energy_posterior import block_of_all
 
 
@@ -1009,8 +1009,8 @@ NOT_RUN = {
         "is not finite at the start of a chain",
         "differences='exact' may pay",
     ),
-    "it is chosen for the model in steps/remedies.py, whose choices tests/sampling/test_warnings.py and "
-    "tests/steps/test_every_step.py look at": (
+    "it is chosen for the model in diagnostics/remedies.py, whose choices "
+    "tests/diagnostics/test_warnings.py and tests/steps/test_every_step.py look at": (
         "pmd.PathAuxiliary(path_length=5, recompute=True)",
         "pmd.FlowStep, whose flow is fitted to these draws",
         "pmd.BlockGibbs moves several along known sums",

@@ -7,47 +7,33 @@ from pathlib import Path
 from tests.tools.processes import ROOT, run_python
 
 PACKAGE = ROOT / "pymc_discrete"
+# each folder and file at the top may import those before it, and files beside it
 LAYERS = (
     "version",
-    "compile_cache",
-    "checks",
-    "reuse",
-    "fork",
-    "waiting",
-    "distributions",
-    "targets",
-    "kernels",
-    "collapse",
-    "factor_graphs",
-    "steps",
-    "diagnostics",
-    "sampling",
-    "plots",
-    "evidence",
-    "learning",
-    "flows",
-    "variational",
-)
-# within targets/: each folder and module may import what stands before it, and modules beside it
-FOUNDATION = (
-    "indexing",
-    "constraints",
-    "lattice",
-    "linear_constraint",
+    "runtime",
     "space",
-    "names",
-    "jax_settings",
-    "model_settings",
-    "float32",
+    "kernels",
+    "distributions",
+    "structure",
+    "model",
+    "integrals",
+    "differences",
+    "collapse",
+    "starts",
+    "diagnostics",
+    "engine",
+    "steps",
+    "sampling",
 )
-TARGETS = (FOUNDATION, ("graph",), ("structure",), ("parts",), ("colours", "forests", "interactions"))
-# what knows neither PyMC nor PyTensor: all of kernels/, of factor_graphs/ all but MODEL, and PURE
+# what the core does not import, in the same order
+EXTRA = ("plots", "evidence", "factor_graphs", "learning", "flows", "variational")
+# what knows neither PyMC nor PyTensor: these folders, and factor_graphs/ but for MODEL
+PURE = ("space", "kernels", "factor_graphs")
 MODEL = (
     "factor_graphs/from_model.py",
     "factor_graphs/as_model.py",
     "factor_graphs/compatible.py",
 )
-PURE = ("targets/space.py", "targets/target.py", "targets/from_logdensity.py")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 BUILD = """
@@ -177,36 +163,29 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
+def folder_of(path: Path) -> str:
+    """The folder at the top in which a file is, or its own name if it is in none."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported(path: Path) -> set[str]:
+    """The folders and files at the top that a file imports."""
+    modules = [module.split(".") for module in imports(path)]
+    return {rest[0] for root, *rest in modules if root == "pymc_discrete" and rest} - {folder_of(path)}
+
+
 def test_layers_import_one_way():
-    order = {name: rank for rank, name in enumerate(LAYERS)}
-    wrong = []
-    for path in MODULES:
-        parts = path.relative_to(PACKAGE).parts
-        layer = parts[0] if len(parts) > 1 else path.stem
-        if layer not in order:
-            assert layer == "__init__"
-            continue
-        for module in imports(path):
-            root, *rest = module.split(".")
-            if root == "pymc_discrete" and (not rest or order.get(rest[0], -1) > order[layer]):
-                wrong.append(f"{name_of(path)} ({layer}) imports {module}")
-    assert not wrong, wrong
-
-
-def rank_in_targets(name: str) -> int:
-    """Of a folder or module of targets/; those that `TARGETS` does not name come last."""
-    return next((rank for rank, names in enumerate(TARGETS) if name in names), len(TARGETS))
-
-
-def test_folders_of_targets_import_one_way():
-    wrong = []
-    for path in sorted((PACKAGE / "targets").rglob("*.py")):
-        own = Path(path.relative_to(PACKAGE).parts[1]).stem
-        for module in imports(path):
-            parts = module.split(".")
-            inside = parts[:2] == ["pymc_discrete", "targets"] and len(parts) > 2
-            if inside and rank_in_targets(parts[2]) > rank_in_targets(own):
-                wrong.append(f"{name_of(path)} imports {module}")
+    rank = {name: n for n, name in enumerate([*LAYERS, *EXTRA])}
+    found = {folder_of(path) for path in MODULES} - {"__init__"}
+    assert found == set(rank), f"without a rank, or without a folder: {found ^ set(rank)}"
+    wrong = [
+        f"{name_of(path)} imports {name}"
+        for path in MODULES
+        if folder_of(path) in rank
+        for name in sorted(imported(path))
+        if rank.get(name, len(rank)) >= rank[folder_of(path)]
+    ]
+    wrong += [f"{name_of(path)} imports the package" for path in MODULES if "pymc_discrete" in imports(path)]
     assert not wrong, wrong
 
 
@@ -222,14 +201,27 @@ def test_no_module_imports_itself_in_a_circle():
     assert not graph, f"Import one another in a circle: {', '.join(sorted(graph))}"
 
 
-def test_pure_modules_do_not_know_pymc():
-    assert set(PURE) <= set(map(name_of, MODULES))
-    wrong = []
-    for path in MODULES:
-        name = name_of(path)
-        if name in PURE or (name.startswith(("kernels/", "factor_graphs/")) and name not in MODEL):
-            known = {m.split(".")[0] for m in imports(path)} & {"pymc", "pytensor"}
-            wrong += [f"{name} imports {module}" for module in sorted(known)]
+def libraries(path: Path) -> set[str]:
+    """The libraries of which a file imports something."""
+    return {module.split(".")[0] for module in imports(path)}
+
+
+def test_pure_folders_do_not_know_pymc():
+    pure = [path for path in MODULES if folder_of(path) in PURE and name_of(path) not in MODEL]
+    wrong = [name_of(path) for path in pure if libraries(path) & {"pymc", "pytensor"}]
+    wrong += [
+        name_of(path) for path in MODULES if folder_of(path) == "structure" and "pymc" in libraries(path)
+    ]
+    assert not wrong, wrong
+
+
+def test_kernels_know_spaces_only():
+    wrong = [
+        f"{name_of(path)} imports {name}"
+        for path in MODULES
+        if folder_of(path) == "kernels"
+        for name in sorted(imported(path) - {"space", "runtime"})
+    ]
     assert not wrong, wrong
 
 

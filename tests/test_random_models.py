@@ -7,10 +7,10 @@ import pytensor.tensor.random.basic as prb
 import pytest
 
 from pymc_discrete.collapse import elimination
-from pymc_discrete.targets import constraints
-from pymc_discrete.targets.graph import masks, support
-from pymc_discrete.targets.parts import tables
-from pymc_discrete.targets.structure import reads
+from pymc_discrete.differences.parts import tables
+from pymc_discrete.model import masks, support
+from pymc_discrete.space import constraints
+from pymc_discrete.structure import reads
 from tests.tools.random_checks import LeftOut, check_model
 from tests.tools.random_models import random_model
 

@@ -11,7 +11,7 @@ and standard deviations, the tie is stronger (a component that is wide draws in 
 wide), and a sum may cost more. Labels and switches of known probability are mostly known given the rest, and
 mix well.
 
-Coefficients that are integrated out while sites move (`integrals.choice`) tie nothing.
+Coefficients that are integrated out while sites move (`collapse.integrated`) tie nothing.
 """
 
 import logging
@@ -33,18 +33,18 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_discrete.collapse.collapsed import SHORTEST, Collapsed
 from pymc_discrete.collapse.elements import refuse_many_states
+from pymc_discrete.collapse.integrated import coefficients_to_integrate
 from pymc_discrete.collapse.marginalize import reads
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.from_model import target_of
-from pymc_discrete.targets.graph.analysis import Depends
-from pymc_discrete.targets.graph.logp_graph import LogpGraph
-from pymc_discrete.targets.integrals.choice import coefficients_to_integrate
-from pymc_discrete.targets.integrals.integrate import DegreeIn
-from pymc_discrete.targets.model_settings import width_of_models
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import Member, Space
-from pymc_discrete.targets.structure.reads import SELECTORS
-from pymc_discrete.targets.structure.sums import all_summands
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.from_model import target_of
+from pymc_discrete.integrals.integrate import DegreeIn
+from pymc_discrete.runtime.model_settings import width_of_models
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.space import Member, Space
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.logp_graph import LogpGraph
+from pymc_discrete.structure.reads import SELECTORS
+from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 

@@ -32,21 +32,21 @@ from pymc_discrete.collapse.stretches import FarOut, Stretches
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
+from pymc_discrete.differences.density import Context
 from pymc_discrete.kernels.block_gibbs import visits_of
-from pymc_discrete.reuse import MODELS, Kept
-from pymc_discrete.targets.density import Context
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.graph.jaxify import jaxify
-from pymc_discrete.targets.graph.numbers import NUMBER, NeedsValues, Number
-from pymc_discrete.targets.graph.support import deviations
-from pymc_discrete.targets.identity import key_of_graph
-from pymc_discrete.targets.jax_settings import jitted
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import UNBOUNDED
-from pymc_discrete.targets.structure_of_model import PREFIX, key_of_model
-from pymc_discrete.targets.target import Target
-from pymc_discrete.waiting import watched
+from pymc_discrete.model.identity import key_of_graph
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.structure_of_model import PREFIX, key_of_model
+from pymc_discrete.model.support import deviations
+from pymc_discrete.runtime.jax_settings import jitted
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import MODELS, Kept
+from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.space.space import UNBOUNDED
+from pymc_discrete.space.target import Target
+from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.numbers import NUMBER, NeedsValues, Number
 
 SUMMED_OUT = "~summed out"  # the potential of the collapsed model that is the sum
 STRETCHES = "~stretches"  # the variable of the collapsed model that holds which values are summed

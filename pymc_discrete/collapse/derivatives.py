@@ -15,8 +15,8 @@ from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_discrete.targets.parts.evaluate import Reader
-from pymc_discrete.targets.structure.reads import Elements
+from pymc_discrete.differences.parts.evaluate import Reader
+from pymc_discrete.structure.reads import Elements
 
 
 def without_influence(function: Callable) -> Callable:

@@ -12,10 +12,10 @@ from pytensor.graph.basic import Constant, Variable
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
 from pymc_discrete.collapse.elimination import rows_of
 from pymc_discrete.collapse.labels import Labels, classes, colours
-from pymc_discrete.targets.density import Context, ModelDensity
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.parts.evaluate import Moves
-from pymc_discrete.targets.structure.terms import Term
+from pymc_discrete.differences.density import Context, ModelDensity
+from pymc_discrete.differences.parts.evaluate import Moves
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.terms import Term
 
 # If the block has at most this many states, a term that joins all of its sites is evaluated at each of them.
 STATES = 2**12

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 
-from pymc_discrete.targets.graph.analysis import Analysis
-from pymc_discrete.targets.graph.numbers import Number
-from pymc_discrete.targets.structure.dependence import Dependence
-from pymc_discrete.targets.structure.reads import Entries
+from pymc_discrete.structure.analysis import Analysis
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.numbers import Number
+from pymc_discrete.structure.reads import Entries
 
 
 class Labels(Analysis[np.ndarray]):

@@ -35,10 +35,10 @@ from pymc_discrete.collapse.marginalize import (
 from pymc_discrete.collapse.probabilities import named_dims
 from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.targets.blocks import DISCRETE, free
-from pymc_discrete.targets.graph.initial import for_long_chains, point_of
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown
+from pymc_discrete.model.blocks import DISCRETE, free
+from pymc_discrete.model.initial import for_long_chains, point_of
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 

@@ -15,11 +15,11 @@ from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.fork import refuse_after_fork
-from pymc_discrete.targets.graph.numbers import Number
-from pymc_discrete.targets.identity import key_of_object
-from pymc_discrete.targets.jax_settings import jitted
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.runtime.fork import refuse_after_fork
+from pymc_discrete.runtime.jax_settings import jitted
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.structure.numbers import Number
 
 
 class SummedOut(Op):
@@ -52,7 +52,7 @@ class SummedOut(Op):
 
     @property
     def identity(self) -> list[Any]:
-        """What it computes: graphs, the sites that are summed and their values; see `targets.identity`."""
+        """What it computes: graphs, the sites that are summed and their values; see `model.identity`."""
         graph, space = self.sums.density.graph, self.sums.density.space
         terms = [*graph.values, *graph.others, *(term for _, term in graph.terms)]
         sites = [type(self.sums), self.sums.counts, space.lower, space.upper]

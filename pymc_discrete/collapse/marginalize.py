@@ -19,15 +19,15 @@ from pytensor.tensor.type import TensorType
 
 from pymc_discrete.collapse.marginal_op import SummedOut
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.from_model import density_of
-from pymc_discrete.targets.graph.initial import for_long_chains, point_of
-from pymc_discrete.targets.graph.totals import totals_in
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import UNBOUNDED, Space
-from pymc_discrete.waiting import watched
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.from_model import density_of
+from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
+from pymc_discrete.model.initial import for_long_chains, point_of
+from pymc_discrete.model.totals import totals_in
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.space.space import UNBOUNDED, Space
 
 SUMMED_OUT = "summed out"  # the name of the potential, unless the model has it
 
@@ -121,7 +121,7 @@ def density_to_sum(
     Parameters
     ----------
     with_numbers : as in `target_of`
-    totals : whether totals may stand in the place of counts, see `targets.graph.totals`
+    totals : whether totals may stand in the place of counts, see `model.totals`
     """
     check_truncate(truncate)
     truncate = {value_name(plain, k): bounds for k, bounds in (truncate or {}).items()}

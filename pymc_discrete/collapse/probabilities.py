@@ -10,7 +10,7 @@ import arviz_base
 import numpy as np
 import xarray
 
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 NEVER = 1e-12  # of a variable without bounds, values of a smaller probability everywhere are left out
 

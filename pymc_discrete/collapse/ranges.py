@@ -9,8 +9,8 @@ import numpy as np
 import pymc as pm
 import xarray
 
-from pymc_discrete.targets.graph.support import support_of
-from pymc_discrete.targets.space import Space
+from pymc_discrete.model.support import support_of
+from pymc_discrete.space.space import Space
 
 _log = logging.getLogger("pymc.discrete")
 

@@ -12,7 +12,6 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from pytensor.graph.traversal import ancestors
 from xarray import DataTree
 
-from pymc_discrete.checks import check_choice, check_result
 from pymc_discrete.collapse.log_likelihood import WAYS, LogLikelihood
 from pymc_discrete.collapse.marginalize import (
     check_truncate,
@@ -23,11 +22,12 @@ from pymc_discrete.collapse.marginalize import (
 from pymc_discrete.collapse.probabilities import dataset, named_dims
 from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
-from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown
-from pymc_discrete.waiting import watched
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of
+from pymc_discrete.runtime.checks import check_choice, check_result
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.waiting import watched
 
 
 @watched("Recovering what was summed out")

@@ -26,9 +26,9 @@ from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import Elements, Sparse
 from pymc_discrete.collapse.elimination import Elimination
 from pymc_discrete.collapse.labels import Labels, classes, first_alike
-from pymc_discrete.targets.graph.jaxify import jaxify
-from pymc_discrete.targets.graph.numbers import NeedsValues, Number
-from pymc_discrete.targets.structure.reads import Entries
+from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.numbers import NeedsValues, Number
+from pymc_discrete.structure.reads import Entries
 
 FEWER = 2  # of equal components one is summed if that leaves at most 1 / FEWER of the components
 # A program knows the values of data, and is compiled again for others, if they leave at most 1 / MUCH_FEWER

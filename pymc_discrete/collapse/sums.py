@@ -13,9 +13,9 @@ from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination, TooDear
 from pymc_discrete.collapse.labels import first_alike
 from pymc_discrete.collapse.repeats import Repeats
+from pymc_discrete.differences.density import Context, ModelDensity
 from pymc_discrete.kernels.random import uniforms
-from pymc_discrete.targets.density import Context, ModelDensity
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.names import shown
 
 # Probabilities of values are found where tables that are not shared have at most so many times the entries.
 MUCH_MORE = 16

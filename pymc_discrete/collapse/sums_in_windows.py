@@ -18,7 +18,7 @@ import numpy as np
 from pymc_discrete.collapse.elements import Elements, Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination
 from pymc_discrete.collapse.sums import Sums, total_draw_and_probabilities
-from pymc_discrete.targets.density import Context, ModelDensity
+from pymc_discrete.differences.density import Context, ModelDensity
 
 
 class SumsInWindows(Sums):

@@ -16,7 +16,7 @@ import numpy as np
 from pymc_discrete.collapse.elimination import DEAREST, Elimination, Paths, TooDear, rows_of
 from pymc_discrete.collapse.parts import MOST, parts_of
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.names import shown
 
 
 class Given(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pymc_discrete.checks import check_result
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.checks import check_result
+from pymc_discrete.runtime.names import shown
 
 # the attribute of a posterior, a list in JSON, that names the discrete variables which the model draws
 DISCRETE = "discrete_variables"

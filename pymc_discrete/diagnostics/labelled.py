@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import xarray
 
-from pymc_discrete.checks import check_result
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.checks import check_result
+from pymc_discrete.runtime.names import shown
 
 CHUNK = 1 << 20  # labels that are worked on at once, such that they stay in the processor's cache
 

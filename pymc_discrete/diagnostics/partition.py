@@ -4,9 +4,9 @@ import numpy as np
 import xarray
 from xarray import DataTree
 
-from pymc_discrete.checks import check_choice
 from pymc_discrete.diagnostics.coclustering import check_size, together
 from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of, partitions
+from pymc_discrete.runtime.checks import check_choice
 
 LOSSES = ("VI", "Binder")
 CANDIDATES = 50  # evenly spaced draws among which the search begins

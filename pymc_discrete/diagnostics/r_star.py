@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_discrete.checks import check_result
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.checks import check_result
+from pymc_discrete.runtime.names import shown
 
 TRAINED = 0.7  # the share of the draws from which the classifier learns; it is judged by the others
 CATEGORIES = 20  # a discrete variable with up to this many values is given to it as indicators

@@ -9,12 +9,12 @@ import xarray
 from scipy.optimize import linear_sum_assignment
 from xarray import DataTree
 
-from pymc_discrete.checks import check_choice
 from pymc_discrete.diagnostics.draws import lp_of
 from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of
+from pymc_discrete.diagnostics.standing import Leaving
 from pymc_discrete.diagnostics.verdicts import conditionals, known_of
-from pymc_discrete.steps.standing import Leaving
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.checks import check_choice
+from pymc_discrete.runtime.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 

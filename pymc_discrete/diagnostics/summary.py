@@ -23,6 +23,7 @@ from pymc_discrete.diagnostics.effective import ess_of_indicators, ess_of_mean, 
 from pymc_discrete.diagnostics.indicators import indicators
 from pymc_discrete.diagnostics.orders import in_one_order, orders_of, relabelled
 from pymc_discrete.diagnostics.rhat import categorical_rhat, hamming_rhat, rhat_of_indicators
+from pymc_discrete.diagnostics.standing import Leaving, remarkable
 from pymc_discrete.diagnostics.verdicts import (
     MODES,
     RHAT,
@@ -32,8 +33,7 @@ from pymc_discrete.diagnostics.verdicts import (
     too_few_moves,
     verdicts,
 )
-from pymc_discrete.steps.standing import Leaving, remarkable
-from pymc_discrete.targets.names import alike, element
+from pymc_discrete.runtime.names import alike, element
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pymc_discrete.steps.standing import CHANCE, FEW, FEWEST, Leaving, by_chance, words_of_still
-from pymc_discrete.targets.names import untransformed
+from pymc_discrete.diagnostics.standing import CHANCE, FEW, FEWEST, Leaving, by_chance, words_of_still
+from pymc_discrete.runtime.names import untransformed
 
 RHAT = 1.01  # a larger R-hat is slow mixing, as in PyMC's own warning
 EACH = 100  # so are fewer effective draws for each chain

@@ -10,10 +10,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from pymc_discrete.targets.interactions import Interactions
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.target import Density, Target
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.interactions import Interactions
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Density, Target
 
 
 class Context(NamedTuple):

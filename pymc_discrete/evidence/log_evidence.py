@@ -10,23 +10,24 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from xarray import DataTree
 
-from pymc_discrete.checks import check_count, check_result, check_switch, is_word
+from pymc_discrete.engine.assembly import blocks_of
+from pymc_discrete.engine.nuts_options import nuts_options
+from pymc_discrete.engine.precision import check_precision, precision
+from pymc_discrete.engine.program import ChainState, Program, recorded
 from pymc_discrete.evidence.estimate import LogZ, backward, forward, shares
 from pymc_discrete.evidence.population import Population
 from pymc_discrete.evidence.prior import Prior
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
-from pymc_discrete.fork import refuse_after_fork
-from pymc_discrete.sampling.assembly import blocks_of, steps_of
-from pymc_discrete.sampling.devices import cores
-from pymc_discrete.sampling.precision import check_precision, precision
-from pymc_discrete.sampling.program import ChainState, Program, recorded
-from pymc_discrete.sampling.progress import Progress, check_bar
-from pymc_discrete.sampling.seeds import new_seed, seed_of
-from pymc_discrete.steps.nuts_options import nuts_options
-from pymc_discrete.steps.without_jax import all_in_jax
-from pymc_discrete.targets.blocks import model_of
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.names import shown
+from pymc_discrete.model.blocks import model_of
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.without_jax import all_in_jax
+from pymc_discrete.runtime.checks import check_count, check_result, check_switch, is_word
+from pymc_discrete.runtime.devices import cores
+from pymc_discrete.runtime.fork import refuse_after_fork
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.progress import Progress, check_bar
+from pymc_discrete.runtime.seeds import new_seed, seed_of
+from pymc_discrete.sampling.division import steps_of
 
 PILOTS = 16  # chains that find the path and tune the kernels
 TUNE = 100  # their transitions at each rung of the path

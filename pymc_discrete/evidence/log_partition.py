@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import check_count, check_switch
 from pymc_discrete.evidence.annealed import Annealed, base_of, draw_base, log_base
 from pymc_discrete.evidence.estimate import LogZ, backward, check_temperatures, forward, shares
 from pymc_discrete.kernels import Kernel, block_gibbs, gibbs_with_gradients, loop
 from pymc_discrete.kernels.random import key_of
-from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.target import Target
+from pymc_discrete.runtime.checks import check_count, check_switch
+from pymc_discrete.runtime.jax_settings import default_settings
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Target
 
 # Batches of draws of the base, each as many as there are chains, in which possible states are looked for.
 BATCHES = 100

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.engine.program import ChainState, Identity, Program
+from pymc_discrete.engine.shares import Share
+from pymc_discrete.engine.storage import on_host
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD
-from pymc_discrete.reuse import PROGRAMS, Kept
-from pymc_discrete.sampling.program import ChainState, Identity, Program
-from pymc_discrete.sampling.shares import Share
-from pymc_discrete.sampling.storage import on_host
-from pymc_discrete.steps.compiling import announced
-from pymc_discrete.targets.jax_settings import SELDOM, jitted
+from pymc_discrete.runtime.compiling import announced
+from pymc_discrete.runtime.jax_settings import SELDOM, jitted
+from pymc_discrete.runtime.reuse import PROGRAMS, Kept
 
 # Temperatures in one call of the compiled function, whose arrays have this length.
 STEPS = 128

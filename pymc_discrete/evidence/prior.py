@@ -7,7 +7,7 @@ import pymc as pm
 from pymc.pytensorf import compile as compile_graph
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.targets.graph.initial import point_of
+from pymc_discrete.model.initial import point_of
 
 # Draws are made one after another: a mode in which PyTensor compiles little.
 MODE = "FAST_COMPILE"

@@ -18,8 +18,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.collapse.marginalize import without_starts
-from pymc_discrete.targets.graph.logp import terms_of, without_checks
-from pymc_discrete.targets.names import shown
+from pymc_discrete.model.logp import terms_of, without_checks
+from pymc_discrete.runtime.names import shown
 
 BETA = "~inverse temperature"  # a free variable of the tempered model, which no step moves
 LIKELIHOOD = "~log likelihood"  # a Deterministic of it

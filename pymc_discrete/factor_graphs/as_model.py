@@ -7,12 +7,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pymc_discrete.checks import check_way
+from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, added_up
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.graph.support import check_within
-from pymc_discrete.targets.target import Target
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.support import check_within
+from pymc_discrete.runtime.checks import check_way
+from pymc_discrete.space.target import Target
 
 
 def potential(graph: SumOfFactors, values: dict[str, Any]) -> pt.TensorVariable:

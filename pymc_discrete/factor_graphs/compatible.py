@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytensor
 
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.parts.tables import LARGEST_TABLES
 from pymc_discrete.factor_graphs.graph import check_space
 from pymc_discrete.factor_graphs.tables import LARGEST_TABLE
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.graph.rounding import room, rounding_of
-from pymc_discrete.targets.parts.tables import LARGEST_TABLES
+from pymc_discrete.structure.rounding import room, rounding_of
 
 TRIPLES = 32  # triples of sites, at random points, whose third difference is computed
 JITTER = 0.3  # standard deviation of the noise that is added to the model's other variables at these points

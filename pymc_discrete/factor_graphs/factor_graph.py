@@ -7,7 +7,7 @@ import jax
 from pymc_discrete.factor_graphs.as_model import potential, to_target
 from pymc_discrete.factor_graphs.from_model import from_model
 from pymc_discrete.factor_graphs.graph import SumOfFactors
-from pymc_discrete.targets.target import Target
+from pymc_discrete.space.target import Target
 
 
 @jax.tree_util.register_pytree_node_class

@@ -11,18 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
+from pymc_discrete.differences.density import Context, ModelDensity
+from pymc_discrete.differences.from_model import target_of
+from pymc_discrete.differences.parts.part import Factors
 from pymc_discrete.factor_graphs.compatible import REMEDY, check, jittered, random_state
 from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
 from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
-from pymc_discrete.targets.blocks import model_of
-from pymc_discrete.targets.density import Context, ModelDensity
-from pymc_discrete.targets.from_model import target_of
-from pymc_discrete.targets.graph.rounding import room
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.parts.part import Factors
-from pymc_discrete.targets.target import Target
+from pymc_discrete.model.blocks import model_of
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.space.target import Target
+from pymc_discrete.structure.rounding import room
 
 STATES = 32  # random states at which the factors are compared with the model
 # Two variables become a dense factor if more than this share of their pairs of sites interact, and a list of

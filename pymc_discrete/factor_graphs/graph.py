@@ -10,8 +10,8 @@ import numpy as np
 
 from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.wiring import Slot
-from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.space import Space, Variable
+from pymc_discrete.runtime.jax_settings import default_settings
+from pymc_discrete.space.space import Space, Variable
 
 
 class Wiring:

@@ -11,12 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pymc_discrete.checks import check_not_negative, is_count, is_number
 from pymc_discrete.factor_graphs.factor import Fields
 from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.checks import check_not_negative, is_count, is_number
+from pymc_discrete.runtime.jax_settings import default_settings
 
 
 @functools.partial(

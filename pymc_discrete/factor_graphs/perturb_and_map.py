@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import is_number
 from pymc_discrete.factor_graphs import max_product
 from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.semiring import MAX
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.checks import is_number
+from pymc_discrete.runtime.jax_settings import default_settings
 
 
 class Draw(NamedTuple):

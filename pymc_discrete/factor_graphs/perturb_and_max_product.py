@@ -13,7 +13,7 @@ from pymc_discrete.factor_graphs.perturb_and_map import pmp
 from pymc_discrete.kernels.kernel import Info, Kernel
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.sweeps import sweep_kernel
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 POSSIBLE = 0.9  # if a smaller share of draws ends at a possible configuration, the user is warned
 

@@ -13,17 +13,17 @@ from arviz_base import from_dict
 from scipy.special import logsumexp
 from xarray import DataTree
 
-from pymc_discrete.checks import check_count
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.joint import prior_pairs
 from pymc_discrete.flows.objectives import FlowObjective
 from pymc_discrete.flows.weights import FlowWeights
 from pymc_discrete.learning.data import Batch
 from pymc_discrete.learning.objectives import Loss
-from pymc_discrete.sampling.seeds import new_seed, seed_of
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.target import Target
+from pymc_discrete.runtime.checks import check_count
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.seeds import new_seed, seed_of
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Target
 
 LARGEST = 10.0  # standardised data beyond are cut off
 PROPOSALS, LEAST = 4, 1000  # draws of the flow for each one that is returned, and in all

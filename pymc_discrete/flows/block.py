@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_discrete.checks import check_result
+from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.flows.process import check_space
-from pymc_discrete.targets.blocks import block_of
-from pymc_discrete.targets.from_model import target_of
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import Member, Space
+from pymc_discrete.model.blocks import block_of
+from pymc_discrete.runtime.checks import check_result
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.space import Member, Space
 
 CALL = "pmd.fit_flow(model, ['z'], draws=idata)"
 

@@ -8,7 +8,6 @@ import numpy as np
 import optax
 import pymc as pm
 
-from pymc_discrete.checks import check_choice, check_count
 from pymc_discrete.flows.amortised import AmortisedFlow, OfPairs, Pairs
 from pymc_discrete.flows.block import draws_of, space_of
 from pymc_discrete.flows.flow import Flow
@@ -20,10 +19,11 @@ from pymc_discrete.flows.paths import PATHS
 from pymc_discrete.flows.sources import SOURCES
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.learning.fit import fit
-from pymc_discrete.sampling.progress import check_bar
-from pymc_discrete.sampling.seeds import new_seed, seed_of
-from pymc_discrete.targets.blocks import model_of
-from pymc_discrete.targets.space import Space
+from pymc_discrete.model.blocks import model_of
+from pymc_discrete.runtime.checks import check_choice, check_count
+from pymc_discrete.runtime.progress import check_bar
+from pymc_discrete.runtime.seeds import new_seed, seed_of
+from pymc_discrete.space.space import Space
 
 RATE = 1e-3  # learning rate of Adam at the start; it falls to 0 along a cosine
 AVERAGED = 0.995  # weight of the past in the average of the network's weights

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import check_count
 from pymc_discrete.flows.kernel import back_and_forth
 from pymc_discrete.flows.paths import Path
 from pymc_discrete.flows.process import Process, check_path, check_same, check_space
@@ -16,9 +15,10 @@ from pymc_discrete.flows.simulate import drawn, forward_table
 from pymc_discrete.flows.sources import Source
 from pymc_discrete.flows.weights import FlowWeights, log_probability, weighted
 from pymc_discrete.kernels.random import key_of
-from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.target import Target
+from pymc_discrete.runtime.checks import check_count
+from pymc_discrete.runtime.jax_settings import default_settings
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Target
 
 
 @partial(

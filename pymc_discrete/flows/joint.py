@@ -14,13 +14,13 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.shape import Shape, Shape_i
 
-from pymc_discrete.targets.from_logdensity import target_from_logdensity
-from pymc_discrete.targets.graph.jaxify import jaxify
-from pymc_discrete.targets.graph.logp import promoted, without_checks
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.structure_of_model import shared_values
-from pymc_discrete.targets.target import Target
+from pymc_discrete.differences.from_logdensity import target_from_logdensity
+from pymc_discrete.model.logp import promoted, without_checks
+from pymc_discrete.model.structure_of_model import shared_values
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Target
+from pymc_discrete.structure.jaxify import jaxify
 
 MODE = "FAST_COMPILE"  # draws are made one after another: a mode in which PyTensor compiles little
 

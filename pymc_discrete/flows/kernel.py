@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import is_number
 from pymc_discrete.flows.process import Process
 from pymc_discrete.flows.simulate import back, forth
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
+from pymc_discrete.runtime.checks import is_number
 
 
 def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, Any]]:

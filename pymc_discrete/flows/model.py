@@ -13,7 +13,7 @@ from pymc_discrete.flows.process import check_space, normalised
 from pymc_discrete.flows.simulate import one_hot
 from pymc_discrete.flows.sources import SOURCES, Mask, Source, uniform
 from pymc_discrete.learning.models import Learnable
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 
 class FlowModel(Learnable):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import check_count
+from pymc_discrete.runtime.checks import check_count
 
 FREQUENCIES = 8  # of the sines and cosines of the time
 

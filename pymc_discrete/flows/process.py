@@ -10,8 +10,8 @@ import numpy as np
 
 from pymc_discrete.flows.paths import Path
 from pymc_discrete.flows.sources import Factorised, Source
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import LARGEST_SUPPORT, Space
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.space import LARGEST_SUPPORT, Space
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 TARGET_ACCEPT = 0.574  # Sun, Dai and Schuurmans 2022: optimal for locally balanced proposals
 # A chain is stuck once PATIENCE tuning draws in a row accepted less than the share STILL of their proposals,

@@ -16,10 +16,10 @@ from pymc_discrete.kernels.lines import draws_in_turn, line_visits, visit_lines
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
-from pymc_discrete.targets.indexing import picked
-from pymc_discrete.targets.interactions import Sets
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import Space, Variable
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.indexing import picked
+from pymc_discrete.space.interactions import Sets
+from pymc_discrete.space.space import Space, Variable
 
 _log = logging.getLogger("pymc.discrete")
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import check_choice, check_switch, is_number, is_word
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
@@ -15,7 +14,8 @@ from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.random import choose_or_stay, uniforms
 from pymc_discrete.kernels.spread import has_units
-from pymc_discrete.targets.space import Space
+from pymc_discrete.runtime.checks import check_choice, check_switch, is_number, is_word
+from pymc_discrete.space.space import Space
 
 PROPOSALS = ("dlp", "dlmc")
 BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}  # between which "adapt" tunes the step size

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from pymc_discrete.checks import check_choice
 from pymc_discrete.kernels.balancing import BALANCING, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import log_density_after
@@ -14,7 +13,8 @@ from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from pymc_discrete.kernels.pair_moves import moves_of, refuse_estimates
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, uniforms
-from pymc_discrete.targets.space import Space
+from pymc_discrete.runtime.checks import check_choice
+from pymc_discrete.space.space import Space
 
 LARGEST_TUNED = 100
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.kernels.adaptation import Tuned
-from pymc_discrete.targets.jax_settings import default_settings
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.jax_settings import default_settings
+from pymc_discrete.runtime.names import shown
 
 
 class State(NamedTuple):

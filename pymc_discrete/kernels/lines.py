@@ -9,9 +9,9 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.random import choose, uniforms
-from pymc_discrete.targets.interactions import Sets
-from pymc_discrete.targets.linear_constraint import LinearConstraint, Lines, longest
-from pymc_discrete.targets.space import UNBOUNDED
+from pymc_discrete.space.interactions import Sets
+from pymc_discrete.space.linear_constraint import LinearConstraint, Lines, longest
+from pymc_discrete.space.space import UNBOUNDED
 
 # (key) -> sites (T, R, m), steps (T, R, m): directions to draw along in turn, for each of R sets
 Directions = Callable[[Any], tuple[Any, Any]]

@@ -10,7 +10,7 @@ import numpy as np
 from pymc_discrete.kernels.balancing import log_weights
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.weight_tree import put
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 
 def per_site(array: np.ndarray, site):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate, refuse_constrained
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.jax_settings import default_settings
 
 
 class Proposed(NamedTuple):

@@ -16,10 +16,10 @@ import numpy as np
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.local_moves import SingleSites, Weights, scaled, updated
-from pymc_discrete.targets.constraints import PairConstraint
-from pymc_discrete.targets.indexing import picked
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.space import SMALLEST, Space, Variable
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.constraints import PairConstraint
+from pymc_discrete.space.indexing import picked
+from pymc_discrete.space.space import SMALLEST, Space, Variable
 
 # A state that is impossible when one site of a set changes alone may be possible when another one changes
 # with it. In the table of `PairMoves.table` such a change counts as so many nats, and not as infinitely many.

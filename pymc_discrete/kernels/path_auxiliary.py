@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import check_choice, check_switch
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, wrapped
@@ -18,7 +17,8 @@ from pymc_discrete.kernels.pair_moves import PairMoves, moves_of, refuse_estimat
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
-from pymc_discrete.targets.space import Space
+from pymc_discrete.runtime.checks import check_choice, check_switch
+from pymc_discrete.space.space import Space
 
 # the largest mean path length that "adapt" may choose for PAFS with backtracking
 LARGEST = 1_000

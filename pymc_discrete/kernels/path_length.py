@@ -5,9 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import is_count, is_number, is_word
 from pymc_discrete.kernels.adaptation import Tuned
-from pymc_discrete.targets.space import Space
+from pymc_discrete.runtime.checks import is_count, is_number, is_word
+from pymc_discrete.space.space import Space
 
 LARGEST_MEAN = 10_000  # a compiled proposal has room for twice as many moves
 # Lower bound of a tuned mean. Single moves may never be accepted, as under a parity constraint; with this

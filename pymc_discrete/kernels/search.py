@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_discrete.kernels.block_gibbs import draw, visits_of
 from pymc_discrete.kernels.random import choose
-from pymc_discrete.targets.space import Space, Variable
+from pymc_discrete.space.space import Space, Variable
 
 SEARCHING = 300  # most sweeps until a possible state is found
 RETURNING = 40  # sweeps from there to the bulk of the target: each halves the distance, or better

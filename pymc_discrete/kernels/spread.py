@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 SMALLEST = 0.5  # lower bound of a unit
 FEWEST = 20  # smallest number of draws from which a standard deviation is estimated

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.jax_settings import default_settings
 
 
 def sweep_kernel(sweeper: Callable, step: Callable | None = None) -> Kernel:

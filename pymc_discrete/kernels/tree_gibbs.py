@@ -12,7 +12,7 @@ from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.kernels.kernel import Kernel, refuse_constrained
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import sweeping
-from pymc_discrete.targets.forests import Forest
+from pymc_discrete.space.forests import Forest
 
 
 def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Kernel, dict[str, float]]:

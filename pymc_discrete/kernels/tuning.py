@@ -11,7 +11,7 @@ import numpy as np
 
 from pymc_discrete.kernels import adaptation, spread
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 
 class Learned(NamedTuple):

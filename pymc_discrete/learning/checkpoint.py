@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pymc_discrete.sampling.storage import CheckpointError, unlike
+from pymc_discrete.engine.storage import CheckpointError, unlike
 
 
 class Checkpoint:

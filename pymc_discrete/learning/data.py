@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.targets.space import Space
+from pymc_discrete.space.space import Space
 
 
 class Batch(NamedTuple):

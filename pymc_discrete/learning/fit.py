@@ -12,17 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pymc_discrete.checks import check_count, check_not_negative, is_number
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.learning.checkpoint import Checkpoint
 from pymc_discrete.learning.data import Batch, Data, checked_data, probabilities
 from pymc_discrete.learning.models import GraphModel, Learnable
 from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
+from pymc_discrete.runtime.checks import check_count, check_not_negative, is_number
+from pymc_discrete.runtime.jax_settings import default_settings
+from pymc_discrete.runtime.progress import Progress, check_bar
 from pymc_discrete.sampling.fingerprint import checksum
 from pymc_discrete.sampling.lock import held
-from pymc_discrete.sampling.progress import Progress, check_bar
-from pymc_discrete.targets.jax_settings import default_settings
 
 KINDS = {
     "model": (

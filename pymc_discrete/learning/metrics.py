@@ -7,8 +7,8 @@ from arviz_stats.base import array_stats
 from jax import Array
 from jax.typing import ArrayLike
 
-from pymc_discrete.checks import check_choice, check_switch, is_number
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.checks import check_choice, check_switch, is_number
+from pymc_discrete.runtime.jax_settings import default_settings
 
 AT_ONCE = 2**24  # comparisons of sites that are held in memory together
 KERNELS = {

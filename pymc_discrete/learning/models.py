@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import check_count, check_not_negative
 from pymc_discrete.factor_graphs import Bipartite, FactorGraph, Pairwise, Quadratic
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.target import Target
+from pymc_discrete.runtime.checks import check_count, check_not_negative
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Target
 
 # standard deviation of the initial parameters: Lazaro-Gredilla et al. 2021, Algorithm 1 (variance 0.01)
 SPREAD = 0.1

@@ -9,13 +9,13 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pymc_discrete.checks import check_count, check_way
+from pymc_discrete.differences.from_logdensity import target_from_logdensity
 from pymc_discrete.learning.data import checked_data
 from pymc_discrete.learning.models import Model
-from pymc_discrete.targets.from_logdensity import target_from_logdensity
-from pymc_discrete.targets.graph.support import check_within
-from pymc_discrete.targets.space import Space
-from pymc_discrete.targets.target import Target
+from pymc_discrete.model.support import check_within
+from pymc_discrete.runtime.checks import check_count, check_way
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Target
 
 UNIFORM_SHARE = 0.02  # of the base distribution; with two values it is 0.98 mean + 0.01
 

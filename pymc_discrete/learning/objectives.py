@@ -7,11 +7,11 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from pymc_discrete.checks import check_count, check_not_negative, is_number
 from pymc_discrete.learning.data import Batch
 from pymc_discrete.learning.models import Model
 from pymc_discrete.learning.samplers import Sampler
-from pymc_discrete.targets.space import Space
+from pymc_discrete.runtime.checks import check_count, check_not_negative, is_number
+from pymc_discrete.space.space import Space
 
 Loss = Callable[[Any], Any]
 

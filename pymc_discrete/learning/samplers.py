@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.checks import check_choice, check_count, check_way
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import check_correlation, pmp
@@ -17,7 +16,8 @@ from pymc_discrete.kernels.tuning import Learned, Tuner
 from pymc_discrete.learning.data import Batch
 from pymc_discrete.learning.models import Unnormalised
 from pymc_discrete.learning.neural import NeuralDensity
-from pymc_discrete.targets.space import Space
+from pymc_discrete.runtime.checks import check_choice, check_count, check_way
+from pymc_discrete.space.space import Space
 
 STARTS = ("data", "persistent", "uniform")
 

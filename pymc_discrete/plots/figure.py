@@ -16,7 +16,7 @@ from arviz_plots.plot_collection import backend_from_object
 from arviz_plots.plots.utils import get_visual_kwargs
 from arviz_plots.visuals import labelled_title, labelled_x, labelled_y
 
-from pymc_discrete.checks import check_choice
+from pymc_discrete.runtime.checks import check_choice
 
 BACKENDS = ("matplotlib", "plotly")
 WIDTH = 8.0  # inches, of a figure

@@ -29,7 +29,7 @@ from pymc_discrete.plots.read import (
     tree_of,
     variables_of,
 )
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.names import shown
 
 BARS = 700  # more bars than this would be thinner than a pixel
 APART = 60  # up to this many bars have gaps between them

@@ -10,10 +10,10 @@ import numpy as np
 import xarray as xr
 from arviz_base.labels import BaseLabeller
 
-from pymc_discrete.checks import check_result
 from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, posterior_of
 from pymc_discrete.diagnostics.summary import Judge
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.checks import check_result
+from pymc_discrete.runtime.names import shown
 
 GROUPS = (
     "posterior",

@@ -5,8 +5,8 @@ from typing import Any
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.sampling.storage import CheckpointError
-from pymc_discrete.targets.identity import NotComparable, lasting_key
+from pymc_discrete.engine.storage import CheckpointError
+from pymc_discrete.model.identity import NotComparable, lasting_key
 
 
 def fingerprint(model: pm.Model, outputs: list[Variable]) -> str:

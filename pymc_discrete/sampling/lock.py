@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from pymc_discrete.sampling.storage import CheckpointError, is_complete, make_folder
+from pymc_discrete.engine.storage import CheckpointError, is_complete, make_folder
 
 try:
     import fcntl

@@ -7,10 +7,10 @@ from typing import Any
 
 import pymc as pm
 
-from pymc_discrete.checks import check_choice, check_count, suggested
-from pymc_discrete.sampling.progress import check_bar
-from pymc_discrete.steps.nuts_options import check_target_accept
-from pymc_discrete.targets.names import shown
+from pymc_discrete.engine.nuts_options import check_target_accept
+from pymc_discrete.runtime.checks import check_choice, check_count, suggested
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.progress import check_bar
 
 DTYPES = ("float64", "float32")
 

@@ -11,8 +11,8 @@ from pymc.stats import compute_log_likelihood, compute_log_prior
 from xarray import Dataset, DataTree
 
 from pymc_discrete.collapse.log_likelihood import WAYS, LogLikelihood
-from pymc_discrete.targets.blocks import block_of
-from pymc_discrete.targets.names import shown
+from pymc_discrete.model.blocks import block_of
+from pymc_discrete.runtime.names import shown
 
 # entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")

@@ -15,13 +15,28 @@ import numpy as np
 import pymc as pm
 from xarray import DataTree
 
-from pymc_discrete.checks import check_entries
+from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.diagnostics.draws import DISCRETE
-from pymc_discrete.fork import refuse_after_fork
-from pymc_discrete.sampling.assembly import blocks_of, steps_of
-from pymc_discrete.sampling.block import Block, GradientNotFinite
-from pymc_discrete.sampling.convergence import check_convergence
-from pymc_discrete.sampling.devices import spread_over
+from pymc_discrete.diagnostics.standing import Leaving
+from pymc_discrete.engine.assembly import blocks_of
+from pymc_discrete.engine.block import Block, GradientNotFinite
+from pymc_discrete.engine.nuts_options import nuts_options
+from pymc_discrete.engine.precision import check_precision, check_starts_in_32_bits, precision
+from pymc_discrete.engine.program import Program, recorded
+from pymc_discrete.engine.run import POSTERIOR, WARMUP, Run, chunk_size
+from pymc_discrete.engine.shares import Chains
+from pymc_discrete.engine.starts import check_initvals, check_supports, starts
+from pymc_discrete.engine.storage import Checkpoint, Memory
+from pymc_discrete.model.blocks import model_of
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.without_jax import all_in_jax
+from pymc_discrete.runtime.checks import check_entries
+from pymc_discrete.runtime.devices import spread_over
+from pymc_discrete.runtime.fork import refuse_after_fork
+from pymc_discrete.runtime.progress import Progress
+from pymc_discrete.runtime.seeds import seed_of
+from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.options import (
@@ -31,23 +46,9 @@ from pymc_discrete.sampling.options import (
     check_superchains,
     refuse,
 )
-from pymc_discrete.sampling.precision import check_precision, check_starts_in_32_bits, precision
-from pymc_discrete.sampling.program import Program, recorded
-from pymc_discrete.sampling.progress import Progress
 from pymc_discrete.sampling.results import KNOWN, data_tree, log_likelihood_of
-from pymc_discrete.sampling.run import POSTERIOR, WARMUP, Run, chunk_size
-from pymc_discrete.sampling.seeds import seed_of
-from pymc_discrete.sampling.shares import Chains
-from pymc_discrete.sampling.starts import check_initvals, check_supports, starts
-from pymc_discrete.sampling.storage import Checkpoint, Memory
 from pymc_discrete.steps.base import JaxStep
-from pymc_discrete.steps.nuts_options import nuts_options
-from pymc_discrete.steps.standing import Leaving
-from pymc_discrete.steps.without_jax import all_in_jax
-from pymc_discrete.targets.blocks import model_of
-from pymc_discrete.targets.graph.initial import point_of
 from pymc_discrete.version import __version__
-from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
 

@@ -11,21 +11,21 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 
 from pymc_discrete.collapse import choice
+from pymc_discrete.collapse.integrated import chosen as chosen_coefficients
+from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.support import can_take, refused
+from pymc_discrete.model.without_jax import variables_without_jax
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
-from pymc_discrete.steps.nuts_options import OfNuts
 from pymc_discrete.steps.suited import moved_together, steps_for
 from pymc_discrete.steps.whole_model import WholeModel
-from pymc_discrete.steps.without_jax import variables_without_jax
-from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of, value_name
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.graph.support import can_take, refused
-from pymc_discrete.targets.integrals.choice import chosen as chosen_coefficients
-from pymc_discrete.targets.names import shown
-from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
 

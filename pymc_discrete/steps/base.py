@@ -18,19 +18,19 @@ from pymc.util import get_random_generator
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_discrete.checks import check_options
-from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.diagnostics.watch import Watch
+from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of
+from pymc_discrete.model.structure_of_model import Snapshot
+from pymc_discrete.model.support import refused
+from pymc_discrete.runtime.checks import check_options
+from pymc_discrete.runtime.fork import refuse_after_fork
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown, untransformed
+from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, raise_not_finite
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
 from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
-from pymc_discrete.steps.not_finite import NOT_FOUND, impossible, raise_not_finite
-from pymc_discrete.steps.nuts_options import OfNuts
-from pymc_discrete.steps.watch import Watch
-from pymc_discrete.targets.blocks import DISCRETE, block_of, free, model_of
-from pymc_discrete.targets.graph.support import refused
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown, untransformed
-from pymc_discrete.targets.structure_of_model import Snapshot
-from pymc_discrete.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 

@@ -14,22 +14,24 @@ from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.util import get_random_generator
 
-from pymc_discrete.checks import check_options
 from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.stretches import FarOut
-from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.model.blocks import model_of
+from pymc_discrete.runtime.checks import check_options
+from pymc_discrete.runtime.fork import refuse_after_fork
+from pymc_discrete.runtime.jax_settings import jitted
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.starts.not_finite import NOT_FOUND, impossible
+from pymc_discrete.starts.possible_start import possible_start, refuse_nan, say_moved
+from pymc_discrete.starts.start import check_support
 from pymc_discrete.steps.ahead import moved_by_another
+from pymc_discrete.steps.draws_ahead import Moves
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
-from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
-from pymc_discrete.steps.possible_start import possible_start, refuse_nan, say_moved
 from pymc_discrete.steps.shared import take, untouched
-from pymc_discrete.steps.start import check_support
-from pymc_discrete.targets.blocks import model_of
-from pymc_discrete.targets.continuous import ContinuousDensity
-from pymc_discrete.targets.jax_settings import jitted
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.steps.suited import sampled_instead
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -194,6 +196,9 @@ class CollapsedNUTS(NutsInJax):
         return self._function.at(rest)
 
     # ------------------------------------------------------------ a chain
+    def moves(self) -> Moves:
+        return super().moves()._replace(instead=sampled_instead)
+
     def _discrete_part(self) -> tuple[list[Any], list[str]]:
         return [], self.summed
 

@@ -6,10 +6,8 @@ from typing import Any, ClassVar
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.checks import check_options
-from pymc_discrete.targets.blocks import known_names, model_of, unknown, value_name
-
-CUSTOM = "custom"
+from pymc_discrete.model.blocks import CUSTOM, known_names, model_of, unknown, value_name
+from pymc_discrete.runtime.checks import check_options
 
 
 class CustomStep:

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,38 +17,36 @@ from pymc.blocking import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 
-from pymc_discrete.checks import check_auto_or_count, check_choice
-from pymc_discrete.kernels import Kernel, adaptation, loop
+from pymc_discrete.diagnostics.remedies import Remedies
+from pymc_discrete.diagnostics.standing import FEWEST
+from pymc_discrete.diagnostics.watch import Watch
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.from_model import coefficients_of, target_of
+from pymc_discrete.engine.discrete import STATISTICS, draw
+from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.engine.statistic import Statistic, as_pymc_declares
+from pymc_discrete.kernels import Kernel, adaptation
 from pymc_discrete.kernels.method import Method
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
-from pymc_discrete.reuse import PROGRAMS, Kept
+from pymc_discrete.model.in_32_bits import check_in_32_bits
+from pymc_discrete.model.without_jax import no_jax_version
+from pymc_discrete.runtime.checks import check_auto_or_count, check_choice
+from pymc_discrete.runtime.compiling import announced, announcing
+from pymc_discrete.runtime.jax_settings import jitted
+from pymc_discrete.runtime.model_settings import width_of_models
+from pymc_discrete.runtime.names import merged_texts, shown
+from pymc_discrete.runtime.reuse import PROGRAMS, Kept
+from pymc_discrete.space.target import Target
+from pymc_discrete.starts.possible_start import possible_start, say_moved
+from pymc_discrete.starts.start import STARTS, check_start, dispersed, solved
 from pymc_discrete.steps.ahead import moved_by_another
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
-from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
-from pymc_discrete.steps.nuts_options import OfNuts
-from pymc_discrete.steps.possible_start import possible_start, say_moved
-from pymc_discrete.steps.remedies import Remedies
 from pymc_discrete.steps.shared import leave, take, untouched, without_local
-from pymc_discrete.steps.standing import FEWEST
-from pymc_discrete.steps.start import STARTS, check_start, dispersed, solved
-from pymc_discrete.steps.statistic import MEAN, Statistic, as_pymc_declares
-from pymc_discrete.steps.watch import Watch
-from pymc_discrete.steps.without_jax import no_jax_version
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.float32 import floats_are_32_bit
-from pymc_discrete.targets.from_model import coefficients_of, target_of
-from pymc_discrete.targets.graph.in_32_bits import check_in_32_bits
-from pymc_discrete.targets.jax_settings import jitted
-from pymc_discrete.targets.model_settings import width_of_models
-from pymc_discrete.targets.names import merged_texts, shown
-from pymc_discrete.targets.target import Target
 
 _log = logging.getLogger("pymc.discrete")
-
-INTEGRATED = 2**32 - 1  # what the key of a draw is folded with for the variables that are integrated out
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
@@ -66,56 +64,6 @@ class DiscreteStepState(StepMethodState):
     learned: Any
     params: dict[str, Any]
     transitions: int
-
-
-class Drawn(NamedTuple):
-    """What a draw of a block makes.
-
-    Attributes
-    ----------
-    x : (d,) int, the new sites
-    integrated : {name: value} of the continuous variables that are integrated out while the sites move
-    statistics : {name: value} of `STATISTICS`, and "lp", the log density of the whole model there, in nats
-    n_moves : () float, mean number of moves in a proposal
-    """
-
-    x: Any
-    integrated: dict[str, Any]
-    statistics: dict[str, Any]
-    n_moves: Any
-
-
-STATISTICS = {
-    "accept": Statistic(float, MEAN),
-    "accepted": Statistic(float, MEAN),
-    "discrete_n_moved": Statistic(int),
-}
-
-
-def draw(kernel: Kernel, key: Array, x: Array, target: Target, params: Any, transitions: Any) -> Drawn:
-    """A draw of a block, as both `pm.sample` and `pmd.sample` make it: some transitions of its kernel.
-
-    Parameters
-    ----------
-    x : (d,) int, the sites before it
-    target : with the values of all other variables as its context
-    params : of the kernel
-    """
-    # a sweep draws from conditionals and compares no log densities, so it needs no centring
-    centred = floats_are_32_bit() and kernel.sweeper is None
-    near = target.centred(x) if centred else target
-    new, info = loop(kernel, key, kernel.init(x, near), near, params, transitions)
-    integrated, of_them = cast(ModelDensity, target.density).draw_integrated(
-        jax.random.fold_in(key, INTEGRATED), new.x, target.context
-    )
-    of_sites = (target.logdensity(new.x) if centred else new.logdensity) + target.context.untouched
-    statistics = {
-        "accept": info.accept,
-        "accepted": info.accepted,
-        "discrete_n_moved": (new.x != x).sum(),
-        "lp": of_sites + of_them,
-    }
-    return Drawn(new.x, integrated, statistics, info.n_moves)
 
 
 class DiscreteStep(JaxStep):

@@ -3,7 +3,7 @@
 import functools
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,9 +12,10 @@ import cloudpickle
 import pymc as pm
 from pymc.step_methods.compound import flat_statname
 
-from pymc_discrete.steps.ahead import NUTS_STATISTICS, Ahead, AheadState, HasChain, Source
-from pymc_discrete.steps.nuts_options import OfNuts
-from pymc_discrete.steps.served import Facts, Served, received
+from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.engine.source import Source
+from pymc_discrete.steps.ahead import NUTS_STATISTICS, Ahead, AheadState, HasChain
+from pymc_discrete.steps.served import Facts, Served, no_warning_of_forks, received
 
 
 class Moves(NamedTuple):
@@ -27,6 +28,8 @@ class Moves(NamedTuple):
     by_nuts : continuous value variables that NUTS moves
     of_nuts : options of NUTS
     slots : which dictionary of statistics has those of NUTS, and those of each step
+    instead : (model, names) -> steps of the variables that are summed out, where other steps have taken
+        all continuous ones
     """
 
     steps: Sequence[Any]
@@ -34,6 +37,7 @@ class Moves(NamedTuple):
     by_nuts: Sequence[str]
     of_nuts: OfNuts
     slots: Sequence[int]
+    instead: Callable[[pm.Model, list[str]], list[Any]] | None = None
 
 
 class DrawsAhead(HasChain):
@@ -83,7 +87,11 @@ class DrawsAhead(HasChain):
         moves = self.moves()
         own = [name for s in moves.steps for name in s.own_variables]
         moved = [*moves.summed, *own, *moves.by_nuts]
-        return programs().Engines(self.model, moves.steps, moves.summed, moved, moves.of_nuts)
+        made = programs().Engines(self.model, moves.steps, moves.summed, moved, moves.of_nuts, moves.instead)
+        # Before the first chunk, which takes long to make: if that is interrupted, the next call may fork.
+        # JAX must run when this is said, and it does once somebody has asked for its devices.
+        no_warning_of_forks()
+        return made
 
     def _source_here(self) -> Source:
         return programs().Course(self.engines, learns=True)
@@ -147,8 +155,5 @@ class DrawsAhead(HasChain):
 
 
 def programs() -> ModuleType:
-    """What makes the programs of whole models, in a layer above this one: its blocks are made of steps.
-
-    It is found when it is needed, also because it imports blackjax, which starts JAX.
-    """
-    return import_module("pymc_discrete.sampling.course")
+    """What makes the programs of whole models, imported when it is needed, since blackjax starts JAX."""
+    return import_module("pymc_discrete.engine.course")

@@ -6,7 +6,7 @@ from pymc.step_methods import STEP_METHODS
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.steps.without_jax import variables_without_jax
+from pymc_discrete.model.without_jax import variables_without_jax
 
 
 def for_nuts(model: pm.Model) -> list[str]:

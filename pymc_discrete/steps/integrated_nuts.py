@@ -11,16 +11,16 @@ from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
-from pymc_discrete.fork import refuse_after_fork
+from pymc_discrete.differences.continuous import ContinuousDensity
+from pymc_discrete.differences.from_model import coefficients_of
+from pymc_discrete.model.blocks import model_of
+from pymc_discrete.runtime.fork import refuse_after_fork
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.starts.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.discrete import DiscreteStep
-from pymc_discrete.steps.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
 from pymc_discrete.steps.suited import steps_for
-from pymc_discrete.targets.blocks import model_of
-from pymc_discrete.targets.continuous import ContinuousDensity
-from pymc_discrete.targets.from_model import coefficients_of
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 

@@ -12,18 +12,18 @@ from jax import Array
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.compound import BlockedStep
 
+from pymc_discrete.differences.continuous import ContinuousDensity
+from pymc_discrete.differences.invariants import separated
+from pymc_discrete.engine.nuts_options import DEFAULTS, OfNuts
+from pymc_discrete.model.blocks import CONTINUOUS, DISCRETE, free, value_name
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.structure_of_model import Snapshot
+from pymc_discrete.runtime.jax_settings import jitted
+from pymc_discrete.runtime.names import shown
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
 from pymc_discrete.steps.base import say_changed
 from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
 from pymc_discrete.steps.for_nuts import moved_in_jax
-from pymc_discrete.steps.nuts_options import DEFAULTS, OfNuts
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, free, value_name
-from pymc_discrete.targets.continuous import ContinuousDensity
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.invariants import separated
-from pymc_discrete.targets.jax_settings import jitted
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure_of_model import Snapshot
 
 _log = logging.getLogger("pymc.discrete")
 

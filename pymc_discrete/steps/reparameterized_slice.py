@@ -13,22 +13,23 @@ from pymc.blocking import PointType
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 
-from pymc_discrete.checks import check_auto_or_count
+from pymc_discrete.differences.continuous import ContinuousDensity
+from pymc_discrete.engine.slice import STATISTICS
+from pymc_discrete.engine.statistic import as_pymc_declares
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.random import key_of_words
-from pymc_discrete.reuse import PROGRAMS, Kept
+from pymc_discrete.model.blocks import CONTINUOUS
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.without_jax import no_jax_version
+from pymc_discrete.runtime.checks import check_auto_or_count
+from pymc_discrete.runtime.compiling import announced, announcing
+from pymc_discrete.runtime.jax_settings import jitted
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import PROGRAMS, Kept
+from pymc_discrete.starts.not_finite import raise_not_finite
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
-from pymc_discrete.steps.compiling import announced, announcing
 from pymc_discrete.steps.for_nuts import moved_in_jax
-from pymc_discrete.steps.not_finite import raise_not_finite
-from pymc_discrete.steps.statistic import MEAN, Statistic, as_pymc_declares
-from pymc_discrete.steps.without_jax import no_jax_version
-from pymc_discrete.targets.blocks import CONTINUOUS
-from pymc_discrete.targets.continuous import ContinuousDensity
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.jax_settings import jitted
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.names import shown
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
@@ -41,7 +42,6 @@ STILL = 0.9  # if a larger share of updates stays in place, the user is warned
 
 
 # as `SliceInfo` has them, in its order
-STATISTICS = dict.fromkeys(("slice_expansions", "slice_shrinkages", "slice_stayed"), Statistic(float, MEAN))
 
 
 @dataclass_state

@@ -33,9 +33,10 @@ from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
-from pymc_discrete.fork import jax_is_running
-from pymc_discrete.steps.ahead import Ahead, AheadState, Chunk, Handed, HasChain, Order, Source
-from pymc_discrete.steps.messages import decoded, encoded
+from pymc_discrete.engine.source import Chunk, Handed, Order, Source
+from pymc_discrete.runtime.fork import jax_is_running
+from pymc_discrete.runtime.messages import decoded, encoded
+from pymc_discrete.steps.ahead import Ahead, AheadState, HasChain
 
 WAIT = 5.0  # seconds after which a client looks whether its parent is alive
 ENDED = "The process that makes the draws of this chain has ended, and the chain cannot go on."
@@ -300,7 +301,7 @@ ONE_CHAIN = "A process that PyMC has started runs one chain, and makes no others
 
 
 class Remote:
-    """A `steps.ahead.Source` whose draws another process makes, and sends through a socket."""
+    """A `Source` whose draws another process makes, and sends through a socket."""
 
     spare = 0  # PyMC runs the other chains in processes of their own
 

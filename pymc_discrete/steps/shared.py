@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from pymc.blocking import PointType
 
-from pymc_discrete.targets.names import shown
+from pymc_discrete.runtime.names import shown
 
 # {variable: the values with which such a step ended its last draw}, in this process. An entry is removed once
 # a local step has made its draw of the variable.

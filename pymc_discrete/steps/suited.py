@@ -11,18 +11,18 @@ from pymc.step_methods.compound import BlockedStep, CompoundStep
 
 from pymc_discrete.collapse.at_once import sums_at_once
 from pymc_discrete.collapse.choice import tied_counts
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.from_model import lines_of, target_of
+from pymc_discrete.model.blocks import block_of
+from pymc_discrete.model.equations import equations_of
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.support import is_constrained
+from pymc_discrete.model.untouched import terms_without_jax
+from pymc_discrete.model.without_jax import no_jax_version, variables_without_jax
+from pymc_discrete.runtime.names import shown
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, TreeGibbs
-from pymc_discrete.steps.without_jax import no_jax_version, variables_without_jax
-from pymc_discrete.targets.blocks import block_of
-from pymc_discrete.targets.density import ModelDensity
-from pymc_discrete.targets.from_model import lines_of, target_of
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.graph.support import is_constrained
-from pymc_discrete.targets.graph.untouched import terms_without_jax
-from pymc_discrete.targets.names import shown
-from pymc_discrete.targets.structure.equations import equations_of
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -118,6 +118,12 @@ def steps_for(
             step.along = counts_along(step)
         steps.append(step)
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
+
+
+def sampled_instead(model: pm.Model, names: list[str]) -> list[Any]:
+    """The steps of discrete variables that would be summed out, had other steps left something to NUTS."""
+    drawn = steps_for(model, names, all_in_jax=True)
+    return getattr(drawn, "methods", [drawn])
 
 
 def counts_along(step: DiscreteStep) -> list[str]:

@@ -11,11 +11,11 @@ from pymc.step_methods.state import WithSamplingState
 from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.runtime.names import shown
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
 from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
-from pymc_discrete.steps.nuts_options import OfNuts
-from pymc_discrete.targets.names import shown
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -56,16 +56,18 @@ class WholeModel(DrawsAhead, CompoundStep):
         summed: list[str] = []
         moved = [*self.by_nuts]
         slots = [0]  # of NUTS
+        instead = None
         for n, m in enumerate(self.methods, int(bool(self.by_nuts))):
             if isinstance(m, NutsInJax):
                 of_method = m.moves()
                 summed += of_method.summed
                 moved += of_method.by_nuts
+                instead = of_method.instead
                 slots[0] = n
             own = of_method.steps if isinstance(m, NutsInJax) else [m]
             steps += own
             slots += [n] * len(own)
-        return Moves(steps, summed, moved, self.of_nuts, slots)
+        return Moves(steps, summed, moved, self.of_nuts, slots, instead)
 
     def _progressbar_config(self, n_chains: int = 1) -> tuple[list[Any], dict[str, list[Any]]]:
         self.expect_chains(n_chains)

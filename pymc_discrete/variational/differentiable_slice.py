@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from pymc_discrete.checks import check_switch, is_count
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.checks import check_switch, is_count
+from pymc_discrete.runtime.jax_settings import default_settings
 from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, reach, search
 
 

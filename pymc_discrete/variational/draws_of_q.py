@@ -10,13 +10,13 @@ import numpy as np
 import pymc as pm
 from xarray import DataTree
 
+from pymc_discrete.differences.continuous import ContinuousDensity
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.program import recorded
+from pymc_discrete.engine.recorder import Recorder, shapes_of
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.random import key_of
-from pymc_discrete.sampling.points import Points
-from pymc_discrete.sampling.program import recorded
-from pymc_discrete.sampling.recorder import Recorder, shapes_of
 from pymc_discrete.sampling.results import data_tree
-from pymc_discrete.targets.continuous import ContinuousDensity
 
 
 def draws_of_q(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from pymc_discrete.checks import check_count
+from pymc_discrete.runtime.checks import check_count
 
 
 class TiltedNormal(eqx.Module):

@@ -14,16 +14,16 @@ import pymc as pm
 from arviz_stats.base import array_stats
 from xarray import DataTree
 
-from pymc_discrete.checks import check_count
+from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.random import key_of
-from pymc_discrete.sampling.progress import Progress, check_bar
-from pymc_discrete.sampling.seeds import seed_of
-from pymc_discrete.steps.without_jax import all_in_jax
-from pymc_discrete.targets.blocks import CONTINUOUS, DISCRETE, block_of, free, model_of
-from pymc_discrete.targets.continuous import ContinuousDensity
-from pymc_discrete.targets.graph.initial import point_of
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.model.blocks import CONTINUOUS, DISCRETE, block_of, free, model_of
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.without_jax import all_in_jax
+from pymc_discrete.runtime.checks import check_count
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.progress import Progress, check_bar
+from pymc_discrete.runtime.seeds import seed_of
 from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample
 from pymc_discrete.variational.draws_of_q import draws_of_q
 from pymc_discrete.variational.energies import TiltedNormal

@@ -7,10 +7,10 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse import choice
-from pymc_discrete.sampling.assembly import steps_of
+from pymc_discrete.differences.from_model import target_of
+from pymc_discrete.engine.precision import precision
+from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.sampling.options import check_collapse
-from pymc_discrete.sampling.precision import precision
-from pymc_discrete.targets.from_model import target_of
 
 pytestmark = pytest.mark.shares_programs
 

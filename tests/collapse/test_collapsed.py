@@ -10,8 +10,9 @@ import scipy.stats
 import pymc_discrete as pmd
 from pymc_discrete.collapse import collapsed, stretches
 from pymc_discrete.collapse.stretches import Stretches
-from pymc_discrete.sampling.assembly import blocks_of, steps_of
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.engine.assembly import blocks_of
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.sampling.division import steps_of
 from tests.collapse.models import captures, counts, labels, occupancy
 from tests.tools.running import QUIET, lp_of
 

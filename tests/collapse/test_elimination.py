@@ -9,7 +9,7 @@ import pytest
 
 from pymc_discrete.collapse.cavities import cavities
 from pymc_discrete.collapse.elimination import Elimination, TooDear, log_sum
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.runtime.model_settings import model_settings
 from tests.tools.statistics import g_test
 
 pytestmark = pytest.mark.shares_programs

@@ -15,9 +15,9 @@ from pymc_discrete.collapse import collapsed, parts
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.elimination import Elimination
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
-from pymc_discrete.reuse import Kept
-from pymc_discrete.sampling.assembly import steps_of
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.reuse import Kept
+from pymc_discrete.sampling.division import steps_of
 from tests.collapse.models import cycles, ordered_changes, thinned
 from tests.collapse.test_collapsed import after_transitions, logps
 from tests.tools.running import QUIET, lp_of

@@ -8,7 +8,7 @@ import pytest
 
 from pymc_discrete.collapse import repeats
 from pymc_discrete.collapse.collapsed import Collapsed
-from pymc_discrete.targets.model_settings import model_settings
+from pymc_discrete.runtime.model_settings import model_settings
 
 pytestmark = pytest.mark.shares_programs
 

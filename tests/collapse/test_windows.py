@@ -12,8 +12,8 @@ import pymc_discrete as pmd
 from pymc_discrete.collapse import collapsed
 from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.sums_in_windows import SumsInWindows
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.space import Space
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.space.space import Space
 from tests.collapse.test_collapsed import after_transitions, logps
 from tests.tools.running import QUIET, lp_of
 from tests.tools.statistics import p_of_pairs

@@ -22,7 +22,7 @@ from pymc_discrete.kernels import (
     tree_gibbs,
 )
 from pymc_discrete.learning import log_partition
-from pymc_discrete.targets.target import Target
+from pymc_discrete.space.target import Target
 from tests.tools.enumeration import check_kernel, enumerate_target, states_of_graph
 
 pytestmark = pytest.mark.shares_programs

@@ -14,7 +14,7 @@ from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.kernel import back_and_forth
 from pymc_discrete.flows.paths import PATHS, SOURCE, TARGET, UNIFORM, Path
 from pymc_discrete.flows.sources import Data, Independent, Mask, Uniform
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.jax_settings import default_settings
 from tests.tools.enumeration import check_runs, enumerate_target, run_steps
 
 TIMES = np.linspace(0.02, 0.98, 25)

@@ -13,13 +13,13 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import pymc_discrete as pmd
+from pymc_discrete.engine.discrete import DiscreteBlock
+from pymc_discrete.engine.points import Points
 from pymc_discrete.flows import kernel
 from pymc_discrete.flows.block import space_of
 from pymc_discrete.flows.model import FlowModel
 from pymc_discrete.flows.networks import Perceptron
-from pymc_discrete.sampling.assembly import steps_of
-from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.points import Points
+from pymc_discrete.sampling.division import steps_of
 from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.keys import collected
 from tests.tools.running import QUIET, sample_with_pymc, walk

@@ -16,7 +16,7 @@ from pymc_discrete.flows.networks import Convolutional, Perceptron
 from pymc_discrete.flows.objectives import CVM, DFM
 from pymc_discrete.flows.paths import PATHS, TARGET
 from pymc_discrete.flows.simulate import forward_table
-from pymc_discrete.targets.jax_settings import default_settings
+from pymc_discrete.runtime.jax_settings import default_settings
 from tests.flows.test_exact import conditional, marginals
 
 K, SITES = 3, 2

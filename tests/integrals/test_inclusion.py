@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.parts import swept
+from pymc_discrete.differences.parts import swept
 from tests.tools.running import FAST, QUIET
 from tests.tools.statistics import LARGEST_Z
 
@@ -80,7 +80,7 @@ def test_inclusion_probabilities_are_the_enumerated_ones(native):
 @pytest.mark.slow
 def test_a_normaliser_that_is_left_out_is_noticed(monkeypatch):
     """That of the prior of the coefficients, in the density and in its differences."""
-    monkeypatch.setattr("pymc_discrete.sampling.discrete.check_start", lambda *_: None)
+    monkeypatch.setattr("pymc_discrete.engine.discrete.check_start", lambda *_: None)
     gain = swept.gain
     wrong = lambda tableau, gates, prior: gain(tableau, gates, prior) + 0.5 * (gates != 0).sum()
     monkeypatch.setattr(swept, "gain", wrong)

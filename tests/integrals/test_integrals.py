@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.targets.parts import swept
+from pymc_discrete.differences.parts import swept
 from tests.integrals.models import MODELS, SWEPT, X, Y, gated, groups, labels
 from tests.kernels.test_every_kernel import KERNELS
 from tests.tools.enumeration import check_kernel, enumerate_target

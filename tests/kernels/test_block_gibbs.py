@@ -16,10 +16,10 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, loop
 from pymc_discrete.kernels.block_gibbs import stretch
-from pymc_discrete.targets.colours import colour_classes, links_of
-from pymc_discrete.targets.model_settings import model_settings
-from pymc_discrete.targets.space import Variable
-from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.space.colours import colour_classes, links_of
+from pymc_discrete.space.space import Variable
+from pymc_discrete.structure.dependence import Dependence
 from tests.models import (
     DENSE,
     binary,

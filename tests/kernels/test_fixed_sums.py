@@ -12,10 +12,10 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.differences.parts import in_place
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.kernels.block_gibbs import LONG, NEAR, WHOLE
-from pymc_discrete.targets.parts import in_place
-from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.structure.dependence import Dependence
 from tests.tools.enumeration import (
     Enumerated,
     check_kernel,

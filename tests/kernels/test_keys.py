@@ -127,7 +127,7 @@ def test_settling():
 @pytest.mark.by_default("sweeps")
 def test_sample(step, monkeypatch):
     """Several blocks and chains, tuning with chains that are helped on, thinned and in chunks."""
-    monkeypatch.setattr("pymc_discrete.sampling.run.TUNING_CHUNK", 5)
+    monkeypatch.setattr("pymc_discrete.engine.run.TUNING_CHUNK", 5)
     monkeypatch.setattr("pymc_discrete.kernels.adaptation.PATIENCE", 0)
     with pm.Model() as model:
         sites()

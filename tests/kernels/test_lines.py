@@ -21,9 +21,9 @@ from pymc_discrete.kernels import (
 )
 from pymc_discrete.kernels.block_gibbs import NEAR
 from pymc_discrete.kernels.settle import settle
-from pymc_discrete.targets import lattice, linear_constraint
-from pymc_discrete.targets.linear_constraint import LinearConstraint, Lines
-from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.space import lattice, linear_constraint
+from pymc_discrete.space.linear_constraint import LinearConstraint, Lines
+from pymc_discrete.structure.dependence import Dependence
 from tests.tools.enumeration import (
     Enumerated,
     check_kernel,

@@ -16,7 +16,7 @@ import pymc_discrete as pmd
 from pymc_discrete.kernels import gibbs_with_gradients, loop, path_auxiliary
 from pymc_discrete.kernels.pair_moves import PairMoves
 from pymc_discrete.kernels.settle import settle
-from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.structure.dependence import Dependence
 from tests.tools.enumeration import check_kernel, check_matrix, check_runs, enumerate_target, run_steps
 from tests.tools.pair_matrices import after, all_moves, exact_differences, matrix_of_pairs
 from tests.tools.transition_matrices import count_probabilities

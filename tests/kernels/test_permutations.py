@@ -13,8 +13,8 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.kernels.block_gibbs import matching
-from pymc_discrete.targets.constraints import Permutations
-from pymc_discrete.targets.structure.dependence import Dependence
+from pymc_discrete.space.constraints import Permutations
+from pymc_discrete.structure.dependence import Dependence
 from tests.kernels.test_fixed_sums import sweep_matrices
 from tests.tools.enumeration import check_kernel, check_runs, check_sweep, enumerate_target, run_steps
 from tests.tools.statistics import g_test

@@ -7,8 +7,8 @@ import pymc as pm
 import pytest
 from scipy import stats
 
+from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels import slice as slices
-from pymc_discrete.targets.continuous import ContinuousDensity
 
 SIGNIFICANCE = 1e-3  # of all tests of a function together
 N = 10_000

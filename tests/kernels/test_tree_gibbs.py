@@ -13,7 +13,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete import factor_graphs
 from pymc_discrete.kernels import loop, tree_gibbs
-from pymc_discrete.targets.forests import VARIANTS, coverings
+from pymc_discrete.space.forests import VARIANTS, coverings
 from tests.tools.enumeration import check_runs, enumerate_target, run_steps
 from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import groups_of, site_matrix

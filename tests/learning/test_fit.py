@@ -13,8 +13,8 @@ import optax
 import pytest
 
 from pymc_discrete import learning
+from pymc_discrete.engine.storage import CheckpointError
 from pymc_discrete.kernels import discrete_langevin, path_auxiliary
-from pymc_discrete.sampling.storage import CheckpointError
 from tests.tools.processes import start_python
 
 fit_module = importlib.import_module("pymc_discrete.learning.fit")  # `learning.fit` is the function

@@ -9,8 +9,8 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete import learning
+from pymc_discrete.engine.storage import PROGRESS, CheckpointError
 from pymc_discrete.sampling.lock import folder_held, held
-from pymc_discrete.sampling.storage import PROGRESS, CheckpointError
 from tests.models import spin_chain
 from tests.tools.processes import start_python
 from tests.tools.running import QUIET

@@ -11,12 +11,12 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.discrete import DiscreteBlock
-from pymc_discrete.sampling.nuts import NutsBlock
-from pymc_discrete.sampling.points import Points
-from pymc_discrete.sampling.precision import precision
-from pymc_discrete.sampling.program import Program, recorded
-from pymc_discrete.steps.nuts_options import DEFAULTS
+from pymc_discrete.engine.discrete import DiscreteBlock
+from pymc_discrete.engine.nuts import NutsBlock
+from pymc_discrete.engine.nuts_options import DEFAULTS
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.precision import precision
+from pymc_discrete.engine.program import Program, recorded
 from tests.models import DENSE, SMALL, labels_and_count, visited
 from tests.tools.enumeration import evaluate
 from tests.tools.processes import run_python

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.reuse import Kept, forget
+from pymc_discrete.runtime.reuse import Kept, forget
 from tests.tools.running import QUIET, assert_same_draws
 
 Y = np.array([1, 2, 0, 3, 5, 4])

@@ -15,13 +15,13 @@ from pymc.exceptions import SamplingError
 from pytensor.graph import Apply, Op
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.convergence import check_convergence
-from pymc_discrete.sampling.nuts import NutsBlock
+from pymc_discrete.diagnostics.convergence import check_convergence
+from pymc_discrete.engine.nuts import NutsBlock
+from pymc_discrete.engine.nuts_options import DEFAULTS
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.program import Program
+from pymc_discrete.engine.starts import check_initvals
 from pymc_discrete.sampling.options import REFUSED
-from pymc_discrete.sampling.points import Points
-from pymc_discrete.sampling.program import Program
-from pymc_discrete.sampling.starts import check_initvals
-from pymc_discrete.steps.nuts_options import DEFAULTS
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
 from tests.tools.running import FAST, QUIET, assert_same_draws, saved_and_loaded
@@ -458,7 +458,7 @@ def test_many_draws_are_looked_at_in_parts(monkeypatch, caplog):
     said = []
     caplog.set_level("INFO", logger="pymc")
     for at_once in (2**24, 450):
-        monkeypatch.setattr("pymc_discrete.sampling.convergence.AT_ONCE", at_once)
+        monkeypatch.setattr("pymc_discrete.diagnostics.convergence.AT_ONCE", at_once)
         caplog.clear()
         with labels_and_count() as model:
             check_convergence(idata, model)

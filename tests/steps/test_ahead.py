@@ -7,7 +7,7 @@ import pytest
 from pymc.step_methods.compound import BlockedStep
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling import course
+from pymc_discrete.engine import course
 from pymc_discrete.steps.ahead import Ahead
 from tests.tools.running import draws_of, same_draws, sample_with_pymc
 

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.assembly import steps_of
+from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.steps import for_nuts
 from tests.tools.running import QUIET, draws_of, same_draws, sample_with_pymc, walk
 

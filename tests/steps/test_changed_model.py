@@ -8,9 +8,10 @@ import pymc as pm
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.assembly import blocks_of, steps_of
-from pymc_discrete.steps.nuts_options import nuts_options
-from pymc_discrete.steps.without_jax import all_in_jax
+from pymc_discrete.engine.assembly import blocks_of
+from pymc_discrete.engine.nuts_options import nuts_options
+from pymc_discrete.model.without_jax import all_in_jax
+from pymc_discrete.sampling.division import steps_of
 from tests.tools.running import QUIET
 
 pytestmark = pytest.mark.shares_programs

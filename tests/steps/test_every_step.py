@@ -15,7 +15,7 @@ import pymc_discrete as pmd
 from pymc_discrete.flows.block import space_of
 from pymc_discrete.flows.model import FlowModel
 from pymc_discrete.flows.networks import Perceptron
-from pymc_discrete.steps.start import ATTEMPTS, dispersed
+from pymc_discrete.starts.start import ATTEMPTS, dispersed
 from tests.tools.methods import others
 from tests.tools.running import equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
 

@@ -7,9 +7,9 @@ import pytest
 from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
-from pymc_discrete.steps.start import check_start, dispersed
-from pymc_discrete.steps.ties import ties
-from pymc_discrete.targets.parts.in_place import InPlace
+from pymc_discrete.diagnostics.ties import ties
+from pymc_discrete.differences.parts.in_place import InPlace
+from pymc_discrete.starts.start import check_start, dispersed
 from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
 from tests.tools.statistics import LARGEST_Z, check_proportions, z_of_moments

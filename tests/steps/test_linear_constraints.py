@@ -8,11 +8,11 @@ from arviz_base import from_dict
 from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
-from pymc_discrete.sampling.tied import Slow, tied
-from pymc_discrete.steps.remedies import Remedies
-from pymc_discrete.steps.start import check_start, dispersed, solved
-from pymc_discrete.targets.linear_constraint import LinearConstraint
-from pymc_discrete.targets.parts.in_place import InPlace
+from pymc_discrete.diagnostics.remedies import Remedies
+from pymc_discrete.diagnostics.tied import Slow, tied
+from pymc_discrete.differences.parts.in_place import InPlace
+from pymc_discrete.space.linear_constraint import LinearConstraint
+from pymc_discrete.starts.start import check_start, dispersed, solved
 from tests.posteriors import probabilities
 from tests.tools.running import QUIET, sample_with_pymc
 from tests.tools.statistics import check_proportions

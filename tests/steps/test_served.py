@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pymc_discrete.runtime.messages import decoded, encoded
 from pymc_discrete.steps import served
 from pymc_discrete.steps.ahead import Chunk, Order
-from pymc_discrete.steps.messages import decoded, encoded
 from tests.tools.processes import ROOT, run_python
 
 CHUNK = Chunk(

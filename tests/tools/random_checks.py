@@ -24,9 +24,9 @@ import pymc as pm
 from scipy.special import logsumexp
 
 import pymc_discrete as pmd
+from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.distributions.permutation import WeightedPermutationRV
-from pymc_discrete.reuse import forget
-from pymc_discrete.targets.from_model import target_of
+from pymc_discrete.runtime.reuse import forget
 from tests.tools.interpreted import interpreted
 from tests.tools.oracle import oracle
 from tests.tools.random_models import RandomModel, cut, random_model, run

@@ -1,0 +1,134 @@
+"""Chooses what is integrated out by default: coefficients that discrete sites gate or choose.
+
+A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays. Nor
+does a site on which the meaning of all coefficients depends, such as the place where two lines meet, or where
+one mean is followed by another: at other values of the site other coefficients are probable.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.distributions.continuous import FlatRV
+
+from pymc_discrete.differences.density import sites_of
+from pymc_discrete.differences.from_model import target_of
+from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
+from pymc_discrete.model.logp import logp_graph
+from pymc_discrete.model.structure_of_model import key_of_model
+from pymc_discrete.runtime.model_settings import model_settings, width_of_models
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import MODELS, Kept
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.sums import all_summands
+
+_log = logging.getLogger("pymc.discrete")
+
+MOST = 300  # of coefficients: a gradient by the other unknowns takes the cube of that
+# Where sites are no gates, every value of each takes a matrix of its own. That is done for at most so many
+# sites, and counted operations of all their values.
+FEW, DEAREST = 3, 2.5e6
+
+_kept: Kept[list[str]] = Kept(MODELS)
+
+
+def chosen(
+    model: pm.Model,
+    names: Sequence[str],
+    moved: Sequence[str],
+    point: dict[str, np.ndarray],
+    sampled_by: str = "A step that is named, such as pmd.BlockGibbs(),",
+) -> list[str]:
+    """The coefficients to integrate out, if there are any; a logged line says which.
+
+    Parameters
+    ----------
+    names, moved, point : as in `coefficients_to_integrate`
+    sampled_by : what the user can write to have them sampled, for the log
+    """
+    try:
+        found = coefficients_to_integrate(model, names, moved, point) if width_of_models() else []
+        if found:
+            density: Any = target_of(
+                model, list(names), integrate=found, initial_point=point, with_numbers=True
+            ).density
+            if not density.exact:
+                return []
+    except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
+        return []
+    if found:
+        _log.info(
+            f"Integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
+            f"{shown(found)}. {sampled_by} leaves them to NUTS."
+        )
+    return found
+
+
+def say_not_integrated(
+    model: pm.Model,
+    names: Sequence[str],
+    moved: Sequence[str],
+    point: dict[str, np.ndarray],
+    summed: Sequence[str],
+) -> None:
+    """Log which coefficients would be integrated out, were the variables `summed` not summed out."""
+    try:
+        found = coefficients_to_integrate(model, names, moved, point)
+    except (NotImplementedError, ValueError):
+        return
+    if found:
+        _log.info(
+            f"Not integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
+            f"{shown(found)}, since NUTS moves with {shown(summed)} summed out, and cannot do both. "
+            f"collapse=False samples {shown(summed)} and integrates out instead."
+        )
+
+
+def coefficients_to_integrate(
+    model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
+) -> list[str]:
+    """The coefficients to integrate out while discrete variables move, none where it does not pay.
+
+    Integrated out, coefficients cost one gate p^2 operations, which is about what a sum over the data costs,
+    and any other site p^3 for each of its values.
+
+    Parameters
+    ----------
+    names : discrete variables of one step
+    moved : continuous variables that no step names
+    point : {value variable: array}, which tells the shapes
+    """
+    return _kept.get(
+        (key_of_model(model), tuple(names), tuple(moved)), lambda: _found(model, names, moved, point)
+    )
+
+
+def _found(
+    model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
+) -> list[str]:
+    plain = [rv for rv in model.free_RVs if model.rvs_to_transforms[rv] is None]
+    if not any(str(model.rvs_to_values[rv].name) in moved for rv in plain):
+        return []
+    with model_settings():
+        supports, _ = sites_of(model, list(names), point, None)
+        graph = logp_graph(model, list(names), point, supports)
+        chosen = quadratic_in(graph, model)
+        coefficients = Coefficients([v for v in graph.others if v.name in chosen], graph)
+        if not chosen or not set(chosen) <= set(moved) or coefficients.p > MOST:
+            return []
+        enters = Depends(coefficients.variables)
+        terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
+        if gates_of(terms, coefficients):
+            return chosen
+        if any(bound is None for name in names for bound in supports[name]):
+            return []
+        flat = {str(model.rvs_to_values[rv].name) for rv in plain if isinstance(rv.owner.op, FlatRV)}
+        values = [
+            np.broadcast_to(1 + np.subtract(*supports[v.name][::-1]), graph.shape(v)) for v in graph.values
+        ]
+        rows = sum(graph.size(part) for t in terms for part in all_summands(t, graph) if part in enters)
+        work = sum(k.sum() for k in values) * coefficients.p**2 * (rows + coefficients.p)
+        few = sum(k.size for k in values) <= FEW and work <= DEAREST
+        return chosen if few and not flat.intersection(chosen) else []

@@ -1,0 +1,168 @@
+"""What can be done about draws that mix slowly, given what is in use and what is possible."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import pymc as pm
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NEQ,
+    Cast,
+    Ceil,
+    Floor,
+    RoundHalfAwayFromZero,
+    RoundHalfToEven,
+    Trunc,
+)
+from pytensor.tensor.elemwise import Elemwise
+
+from pymc_discrete.collapse.choice import DEAREST, summed
+from pymc_discrete.runtime.names import shown
+
+# scalar Ops by which a continuous value has no influence on small changes
+STEPWISE = (Ceil, Floor, RoundHalfAwayFromZero, RoundHalfToEven, Trunc, EQ, NEQ, GE, GT, LE, LT)
+
+
+class Remedies:
+    """Remedies that suit a model, and are not in use already.
+
+    Parameters
+    ----------
+    model : pm.Model
+    used : {discrete variable: the step that draws it, as `JaxStep.described` has it}
+    """
+
+    def __init__(self, model: pm.Model, used: Mapping[str, str]):
+        self.model, self.used = model, used
+        self._possible: dict[tuple[str, ...], bool] = {}
+
+    def several_sites(self, names: Sequence[str]) -> str:
+        """A step that changes several sites of these variables at once, and is not theirs already."""
+        if any(map(self._by_long_paths, names)):
+            return (
+                "pmd.FlowStep, whose flow is fitted to these draws, or longer paths than those in use "
+                "(path_length=)"
+            )
+        return "pmd.PathAuxiliary(path_length=5, recompute=True)"
+
+    def by_site(self, names: Sequence[str]) -> str:
+        """A step that draws single sites exactly, or nothing if it draws these variables already."""
+        return "" if self._drawn_by(names, "BlockGibbs", "TreeGibbs") else "pmd.BlockGibbs"
+
+    def along_sums(self, names: Sequence[str]) -> str:
+        """A clause: how sites of which none can change alone are moved."""
+        if self._drawn_by(names, "BlockGibbs"):
+            return (
+                "BlockGibbs moves several along known sums, where these are written as in "
+                "docs/linear_constraints.md"
+            )
+        return "pmd.BlockGibbs moves several along known sums (docs/linear_constraints.md)"
+
+    def of_rejected_moves(self, names: Sequence[str], exact: bool) -> str:
+        """Why hardly a move of these variables is accepted, and what to try; ends a sentence.
+
+        Parameters
+        ----------
+        exact : whether the differences that choose the moves are exact, and not estimates by a gradient
+        """
+        options = [self.used.get(name, "").partition(";")[2] for name in names]
+        barker = all("balancing=" in o and "balancing='barker'" not in o for o in options)
+        if not exact:
+            more = " or balancing='barker'" * barker
+            return f"a gradient misleads it: try differences='exact'{more}."
+        more = " Where changes are possible, try balancing='barker'." * barker
+        return f"every change of a single site is impossible or improbable: {self.along_sums(names)}.{more}"
+
+    def of_hard_proposal(self, names: Sequence[str], exact: bool) -> str:
+        """A sentence: what to try where even the smallest moves of a proposal are often rejected.
+
+        Parameters
+        ----------
+        exact : whether the differences that choose the moves are exact, and not estimates by a gradient
+        """
+        tries = [
+            f"{step}{'' if exact else "(differences='exact')"}" for step in [self.by_site(names)] if step
+        ]
+        if not any(map(self._by_long_paths, names)):
+            tries.append(f"where several sites must change together, {self.several_sites(names)}")
+        return f"Try {', or, '.join(tries)}."
+
+    def _drawn_by(self, names: Sequence[str], *steps: str) -> bool:
+        """Whether a step of one of these classes draws one of the variables."""
+        return any(self.used.get(name, "").startswith(tuple(f"{step}(" for step in steps)) for name in names)
+
+    def _by_long_paths(self, name: str) -> bool:
+        """Whether paths whose differences are computed at each point draw a variable."""
+        return self._drawn_by([name], "PathAuxiliary") and "recompute=True" in self.used[name]
+
+    def can_be_summed_out(self, names: Sequence[str]) -> bool:
+        """Whether these variables can be summed out while NUTS moves, for an amount of work that may pay."""
+        key = tuple(names)
+        if key not in self._possible:
+            discrete = [str(v.name) for v in self.model.discrete_value_vars]
+            sampled = set(names) <= set(discrete) and bool(self.model.continuous_value_vars)
+            ordered = [name for name in discrete if name in names]
+            self._possible[key] = sampled and summed(self.model, ordered, DEAREST, "")[0] is not None
+        return self._possible[key]
+
+    def sum_out(self, names: Sequence[str]) -> str:
+        """A sentence: to sum these counts out, where that is possible, else to draw more."""
+        if names and self.can_be_summed_out(names):
+            return (
+                f"Summed out they do not: pmd.sample(collapse=[{shown(names)}]), or "
+                f"step=pmd.CollapsedNUTS([{shown(names)}])."
+            )
+        return "Draw more: to sum them out is not possible here, or takes too much work."
+
+    def of_tie(self, names: Sequence[str], two_valued: bool) -> str:
+        """A sentence: what to do about a tie of counts, or of sites of two values each."""
+        if two_valued:
+            return (
+                "Where labels may swap or groups of sites turn together, several must change at once: try "
+                f"{self.several_sites(names)}."
+            )
+        return self.sum_out(list(dict.fromkeys(names)))
+
+    @cached_property
+    def without_gradient(self) -> dict[str, str]:
+        """{continuous variable: the function through which it has no gradient}, such as "round"."""
+        found: dict[str, str] = {}
+        below = [*self.model.basic_RVs, *self.model.potentials]
+        for node in toposort(below):
+            op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+            whole = isinstance(op, Cast) and str(node.outputs[0].dtype).startswith(("int", "uint", "bool"))
+            if whole or isinstance(op, STEPWISE):
+                for rv in self._continuous_above(node.inputs):
+                    found.setdefault(rv, "integers" if whole else called_as(op))
+        return found
+
+    def _continuous_above(self, variables: Sequence[Variable]) -> list[str]:
+        above = set(ancestors([v for v in variables if str(getattr(v, "dtype", "")).startswith("float")]))
+        return [str(rv.name) for rv in self.model.free_RVs if rv in above and rv.dtype.startswith("float")]
+
+    def slow(self, names: Sequence[str]) -> str:
+        """A sentence with what helps continuous variables that mix slowly, or nothing."""
+        stepwise = [name for name in names if name in self.without_gradient]
+        if not stepwise:
+            return ""
+        through = ", ".join(dict.fromkeys(self.without_gradient[name] for name in stepwise))
+        return (
+            f" {shown(stepwise)} {'enters' if len(stepwise) == 1 else 'enter'} through {through}, which has "
+            f"no gradient that NUTS could follow: step=pmd.ReparameterizedSlice([{shown(stepwise)}]) needs "
+            "none."
+        )
+
+
+def called_as(op: object) -> str:
+    """What the user knows a scalar Op as."""
+    if isinstance(op, RoundHalfToEven | RoundHalfAwayFromZero):
+        return "round"
+    if isinstance(op, EQ | NEQ | GE | GT | LE | LT):
+        return "a comparison"
+    return type(op).__name__.lower()

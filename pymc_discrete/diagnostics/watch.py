@@ -1,0 +1,129 @@
+"""Diagnostics of a single chain in `pm.sample`: recorded after tuning, and reported when the chain ends.
+
+A step sees one chain, with all variables of the model. It can tell whether its own variables never move, and
+whether they are tied to one another or to continuous variables. Diagnostics that compare chains (R-hat,
+labels that differ between chains) are beyond a step.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+from pymc.blocking import PointType
+
+from pymc_discrete.diagnostics.remedies import Remedies
+from pymc_discrete.diagnostics.standing import leaving, why_still, words_of_still
+from pymc_discrete.diagnostics.ties import MOST, called, ties
+from pymc_discrete.runtime.names import labels_in, shown
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.target import Target
+
+MOST_KEPT = 2000  # largest number of draws that are kept, evenly spaced
+SHOWN = 2  # largest number of ties that a chain reports
+
+
+class Watch:
+    """A record of the draws of a chain after tuning.
+
+    It keeps the sum of each variable of the step that counts something, and some elements of the continuous
+    variables.
+
+    Parameters
+    ----------
+    space : the sites of the step
+    model : pm.Model
+    joint, complete, one_by_one : see `standing.leaving`
+    draws : number of draws that the chain will have
+    x : (d,) int, the first draw
+    point : the model's point at the first draw
+    used : the step, as `JaxStep.described` has it
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        model: pm.Model,
+        joint: bool,
+        complete: bool,
+        draws: int,
+        x: np.ndarray,
+        point: PointType,
+        used: str = "",
+        one_by_one: bool = True,
+    ):
+        self.draws, self.seen, self._drawn = draws, 0, (joint, complete, one_by_one)
+        self._model = model
+        self._remedies = Remedies(model, {m.name: used for m in space.members})
+        self._first, self._still = np.array(x), np.ones(len(x), bool)
+        members = [m for m in space.members if m.size]
+        self._starts = np.array([m.start for m in members])
+        # The sum of a nominal variable has a meaning only if its sites have two values, and the sum of sites
+        # that cannot change alone is fixed.
+        self._counted = [
+            n
+            for n, m in enumerate(members)
+            if not (space.nominal[m.start] and space.exists[m.start].sum() > 2)
+            and not space.constrained[m.start]
+        ]
+        self._count_names = [
+            called(members[n].name, labels_in(model, members[n].name, members[n].shape))
+            for n in self._counted
+        ]
+        self._variables = {s: members[n].name for s, n in zip(self._count_names, self._counted, strict=True)}
+        self._elements: list[tuple[str, np.ndarray]] = []
+        self._element_names: list[str] = []
+        size, passed = max(sum(np.size(point[v.name]) for v in model.continuous_value_vars), 1), 0
+        spacing = -(-size // MOST)
+        for v in model.continuous_value_vars:
+            # the elements that are kept are evenly spaced among those of all continuous variables together
+            elements = np.arange(-passed % spacing, np.size(point[v.name]), spacing)
+            passed += np.size(point[v.name])
+            if len(elements):
+                self._elements.append((v.name, elements))
+                name, shape = str(model.values_to_rvs[v].name), np.shape(point[v.name])
+                self._element_names += [called(name, labels_in(model, name, shape), int(i)) for i in elements]
+        self._every = -(-draws // MOST_KEPT)
+        self._kept = np.zeros((-(-draws // self._every), len(self._count_names) + len(self._element_names)))
+
+    def note(self, x: np.ndarray, point: PointType) -> None:
+        """Record one more draw: the sites x (d,) of the step, and the model's point."""
+        self._still &= x == self._first
+        if self.seen % self._every == 0:
+            elements = (np.reshape(point[name], -1)[flat] for name, flat in self._elements)
+            self._kept[self.seen // self._every] = np.concatenate(
+                [np.add.reduceat(x, self._starts)[self._counted], *elements]
+            )
+        self.seen += 1
+
+    def conclusions(self, target: Target, point: PointType) -> list[str]:
+        """The warnings about the chain, which has ended at `point`; `target` is that of the step."""
+        names = [*self._count_names, *self._element_names]
+        series = dict(zip(names, self._kept.T[:, None], strict=True))
+        counts = {name: series[name] for name in self._count_names}
+        elements = {name: series[name] for name in self._element_names}
+        return self._never_moved(target, point) + [
+            tie.text for tie in ties(counts, elements, self._advice)[:SHOWN]
+        ]
+
+    def _advice(self, series: Sequence[str], two_valued: bool) -> str:
+        """What to do about a tie, for `ties`."""
+        names = [self._variables[name] for name in series if name in self._variables]
+        return self._remedies.of_tie(names, two_valued)
+
+    def _never_moved(self, target: Target, point: PointType) -> list[str]:
+        still = {m.name: self._still[m.start : m.start + m.size] for m in target.space.members if m.size}
+        if not any(of_variable.all() for of_variable in still.values()):
+            return []
+        by_reason: dict[str, list[str]] = {}
+        known_of = leaving(target, self._model, [point], *self._drawn)
+        for name, known in known_of.items():
+            if not known.several.any() or not still[name][known.several].all():
+                continue
+            words = words_of_still(known, still[name], self.draws)
+            why = why_still(name, known, words, self.draws, self._remedies)
+            if why is not None:
+                by_reason.setdefault(why, []).append(name)
+        return [
+            f"{shown(names)} never moved in the {self.draws} draws of a chain: {why}."
+            for why, names in by_reason.items()
+        ]

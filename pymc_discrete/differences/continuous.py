@@ -1,0 +1,296 @@
+"""The log density of a model over a block of its continuous variables."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.differences.invariants import separated
+from pymc_discrete.integrals.integrate import integrated
+from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.model.in_32_bits import narrowed
+from pymc_discrete.model.kept_for_models import KeptForModels
+from pymc_discrete.model.logp import logp_graph
+from pymc_discrete.model.selections import selected
+from pymc_discrete.model.structure_of_model import Structure, with_numbers
+from pymc_discrete.model.switches import added_up, pulled_out
+from pymc_discrete.model.untouched import Untouched, refusal_of_term
+from pymc_discrete.runtime.float32 import change, floats_are_32_bit, reference
+from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, jitted
+from pymc_discrete.runtime.model_settings import width_of_models
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure import costs
+from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.numbers import NUMBER
+from pymc_discrete.structure.sums import all_summands
+
+_kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
+
+CHECKED = "_value_and_slopes"  # this method runs seldom: only to check where a chain starts
+
+
+class ContinuousDensity:
+    """The log density over a block of continuous value variables, ravelled into one vector q.
+
+    Parameters
+    ----------
+    model : pm.Model
+    names : list of str
+        Value variables of the block.
+    point : {value variable name: array}
+        Gives the shapes of all value variables.
+    vectors : {name: names of value variables}, optional
+        Variables outside the block that are passed as parts of one vector with this name.
+    structure : Structure, optional
+        That of the model, where its numbers are inputs of the density and no constants in it.
+    slopes : bool
+        Whether the gradient is needed.
+    integrate : names of value variables outside the block that are integrated out
+    counts : lists of names, each of integer variables that belong to the block as real numbers, and are one
+        vector there if they are several; `point` then has the vector, too
+
+    Attributes
+    ----------
+    size : int
+        The number of coordinates of q.
+
+    Raises
+    ------
+    ValueError
+        If PyTensor cannot differentiate the density, and the gradient is needed.
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        vectors: dict[str, list[str]] | None = None,
+        structure: Structure | None = None,
+        slopes: bool = True,
+        integrate: Sequence[str] = (),
+        counts: Sequence[Sequence[str]] = (),
+    ):
+        of_counts = [name for members in counts for name in members]
+        self.names = [*names, *of_counts]
+        written = model if structure is None else with_numbers(model, structure)
+        self.graph = logp_graph(
+            written,
+            self.names,
+            point,
+            dict.fromkeys(self.names, (None, None)),
+            vectors=vectors,
+            united=[list(members) for members in counts if len(members) > 1],
+            counts=of_counts,
+        )
+        if not width_of_models():
+            self.graph = narrowed(self.graph, model, {})
+        if integrate:
+            self.graph = integrated(self.graph, integrate)
+        self._terms = pulled_out(selected([t for _, t in self.graph.terms], self.graph), self.graph)
+        self._sum = pt.add(pt.constant(0.0), *map(added_up, self._terms))
+        # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
+        # such as the transpose of a matrix, is made once
+        self._gradient = gradient(self._sum, self.graph.values) if slopes else []
+        made_for = f"{NUMBER}for the gradient by {shown(self.names)}: "
+        self._gradient = self.graph.hoist(self._gradient, made_for)
+        self.untouched = Untouched(self.graph)
+        rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
+        self._inputs = [*self.graph.values, *self.graph.others]
+        self._total, self._rest = jaxify(self._inputs, [self._sum]), jaxify(self.graph.others, [rest])
+        self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
+        self._ends = np.cumsum([np.prod(s, dtype=int) for s in self._shapes])
+        self.size = int(self._ends[-1])
+        self._programs: dict[str, Callable] = {}
+
+    @classmethod
+    def of(
+        cls,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        vectors: dict[str, list[str]] | None = None,
+        slopes: bool = True,
+        integrate: Sequence[str] = (),
+        counts: Sequence[Sequence[str]] = (),
+    ) -> tuple["ContinuousDensity", dict[str, np.ndarray]]:
+        """A density, the same one for models of the same structure, and its numbers for this model.
+
+        The numbers belong to the points that the density is given.
+        """
+        shapes = tuple((name, np.shape(value)) for name, value in point.items())
+
+        def make(structure: Structure) -> "ContinuousDensity":
+            return cls(model, names, point, vectors, structure, slopes, integrate, counts)
+
+        def use(kept: "ContinuousDensity", numbers: dict[str, np.ndarray]) -> Any:
+            values = kept.graph.derivation.of(numbers)
+            return None if values is None else (kept, values)
+
+        asked = (tuple(names), shapes, key_of_object(vectors), slopes, tuple(integrate))
+        return _kept.get(model, (*asked, tuple(map(tuple, counts))), make, use)
+
+    def compiled(self, name: str) -> Callable:
+        """The method of this name, compiled at the first call."""
+        if name not in self._programs:
+            self._programs[name] = jitted(getattr(self, name), SELDOM if name == CHECKED else REPEATED)
+        return self._programs[name]
+
+    def check_in_jax(self) -> None:
+        """Raise NotImplementedError where JAX has no version of an Op of the density or its gradient."""
+        for refusal in filter(None, map(refusal_of_term, [self._sum, *self._gradient])):
+            raise refusal
+
+    @functools.cached_property
+    def cost(self) -> float:
+        """Counted operations of one evaluation."""
+        return costs.of_graph(self._terms, self.graph, set(self.graph.values))
+
+    # ------------------------------------------------------------ points and vectors
+    @property
+    def slices(self) -> dict[str, slice]:
+        """{variable or vector of the block: its part of q}."""
+        starts = [0, *self._ends[:-1]]
+        return {
+            str(v.name): slice(int(start), int(end))
+            for v, start, end in zip(self.graph.values, starts, self._ends, strict=True)
+        }
+
+    def ravel(self, point: Mapping[str, Any], xp=jnp) -> Any:
+        """q (size,) of a point; `xp` is the array library."""
+        return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])
+
+    def parts(self, q) -> list[Any]:
+        """The values of the block's variables, from q (size,)."""
+        return [
+            q[end - int(np.prod(s, dtype=int)) : end].reshape(s)
+            for end, s in zip(self._ends, self._shapes, strict=True)
+        ]
+
+    def others(self, point: Mapping[str, Any]) -> list[Any]:
+        """The values at a point of the variables outside the block."""
+        return [point[v.name] for v in self.graph.others]
+
+    def joined(self, q, point: dict[str, Any]) -> dict[str, Any]:
+        """The point with the block at q; the order of its entries stays."""
+        new = dict(point)
+        for v, part in zip(self.graph.values, self.parts(q), strict=True):
+            new[v.name] = part.astype(point[v.name].dtype)
+        return new
+
+    # ------------------------------------------------------------ densities, nats
+    def block(self, q, others: list[Any]):
+        """() float, the sum of the terms that depend on the block."""
+        return jnp.asarray(self._total(*self.parts(q), *others)[0], float).reshape(())
+
+    def rest(self, others: list[Any]):
+        """() float, the sum of those terms that do not depend on the block and that JAX can compile."""
+        return jnp.asarray(self._rest(*others)[0], float).reshape(())
+
+    def logdensity(self, point: Mapping[str, Any]):
+        """() float, the log density of the whole model, without the terms that JAX cannot compile."""
+        values = [jnp.asarray(point[v.name]) for v in self._inputs]
+        block = jnp.asarray(self._total(*values)[0], float).reshape(())
+        return block + self.rest(values[len(self.graph.values) :])
+
+    def near(self, start, others: list[Any]) -> Callable:
+        """The sum of the terms that depend on the block, as a function of q.
+
+        In float32 it is counted from `start`, as a sum of changes of summands, which rounding affects less.
+        """
+        if not floats_are_32_bit():
+            return lambda q: self.block(q, others)
+        at_start = reference(self._summands(*self.parts(start), *others))
+        return lambda q: change(self._summands(*self.parts(q), *others), at_start)
+
+    def differentiable(self, start, others: list[Any]) -> Callable:
+        """As `near`, with PyTensor's gradient as the derivative.
+
+        JAX's own gradient of `where(ok, f(q), -inf)` is nan where that of f is not finite, even if `ok` is
+        False.
+        """
+        values, evaluate = separated(self.value_and_slope(start, others), start)
+        # NUTS also evaluates the density once outside of its loops, at the start of a draw. Without a barrier
+        # XLA computes these values again there, in every loop over elements that reads them.
+        values = jax.lax.optimization_barrier(values)
+        # compiled with what calls it; here it only saves tracing it again for each of its uses
+        traced_once = jax.jit(evaluate)
+        evaluate = functools.partial(traced_once, values)
+
+        @jax.custom_vjp
+        def logdensity(q):
+            return evaluate(q)[0]
+
+        logdensity.defvjp(evaluate, lambda slope, cotangent: (cotangent * slope,))
+        return logdensity
+
+    def value_and_slope(self, start, others: list[Any]) -> Callable:
+        """As `near`, and its gradient (size,), as a function of q."""
+        n = len(self.graph.values)
+        at_start = reference(self._summands(*self.parts(start), *others)) if floats_are_32_bit() else None
+
+        def function_of(q):
+            function = self._with_slopes if at_start is None else self._summands_with_slopes
+            outputs = function(*self.parts(q), *others)
+            value = outputs[0] if at_start is None else change(outputs[:-n], at_start)
+            return jnp.asarray(value, float).reshape(()), jnp.concatenate(
+                [jnp.reshape(s, -1) for s in outputs[-n:]]
+            ).astype(q.dtype)
+
+        return function_of
+
+    def value_and_slopes(self, point: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray]]:
+        """The log density, as `logdensity`, and its gradient {value variable: array} at a point.
+
+        Runs a program that is compiled at the first call.
+        """
+        value, slopes = self.compiled(CHECKED)([jnp.asarray(point[v.name]) for v in self._inputs])
+        return value, {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
+
+    def _value_and_slopes(self, inputs: list[Any]):
+        value, *slopes = self._with_slopes(*inputs)
+        return value.reshape(()) + self.rest(inputs[len(self.graph.values) :]), slopes
+
+    @functools.cached_property
+    def _with_slopes(self) -> Callable:
+        return jaxify(self._inputs, [self._sum, *self._gradient])
+
+    @functools.cached_property
+    def _parts_of_sum(self) -> list[Variable]:
+        """Tensors whose elements add to the log density."""
+        return [p for t in self._terms for p in all_summands(t, self.graph)]
+
+    @functools.cached_property
+    def _summands(self) -> Callable:
+        return jaxify(self._inputs, self._parts_of_sum)
+
+    @functools.cached_property
+    def _summands_with_slopes(self) -> Callable:
+        return jaxify(self._inputs, [*self._parts_of_sum, *self._gradient])
+
+
+def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
+    """The gradient of a log density with respect to value variables.
+
+    Raises
+    ------
+    ValueError
+        If PyTensor cannot differentiate it.
+    """
+    try:
+        return pytensor.grad(total, values, disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError) as error:
+        names = shown(v.name for v in values)
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"The gradient of the log density by {names} is needed, and PyTensor has none: {why}. Sample "
+            "what has no gradient with step=pmd.ReparameterizedSlice([...])."
+        ) from error

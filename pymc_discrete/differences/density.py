@@ -1,0 +1,706 @@
+"""The log density of a model over a block of its discrete variables, as pure JAX functions."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.exceptions import SamplingError
+from pytensor.graph.basic import Constant, Variable
+from pytensor.link.jax.dispatch import jax_funcify
+
+from pymc_discrete.differences.parts.evaluate import JointMoves
+from pymc_discrete.differences.parts.part import BlockState, Factors, Part
+from pymc_discrete.differences.parts.tables import log_odds
+from pymc_discrete.differences.plan import Plan
+from pymc_discrete.differences.recursions import with_matrices
+from pymc_discrete.integrals.gaussian_integral import gaussian_draw
+from pymc_discrete.integrals.integrate import integrated
+from pymc_discrete.model.equations import Equations
+from pymc_discrete.model.in_32_bits import narrowed
+from pymc_discrete.model.logp import logp_graph
+from pymc_discrete.model.structure_of_model import Structure, with_numbers
+from pymc_discrete.model.support import (
+    Bounds,
+    deviations,
+    fixed_sums,
+    is_nominal,
+    is_permutation,
+    support_of,
+)
+from pymc_discrete.model.totals import Totals, bounds_of_totals, values_of
+from pymc_discrete.model.untouched import Untouched
+from pymc_discrete.runtime.float32 import change, reference
+from pymc_discrete.runtime.jax_settings import default_settings
+from pymc_discrete.runtime.model_settings import model_settings, refuse_another_width, width_of_models
+from pymc_discrete.runtime.names import MADE
+from pymc_discrete.space.interactions import Interactions
+from pymc_discrete.space.linear_constraint import Lines
+from pymc_discrete.space.space import SMALLEST, ByTotals, Linear, Space, masked
+from pymc_discrete.space.target import Density
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.jaxify import PYTENSOR, jaxify
+from pymc_discrete.structure.numbers import Number
+from pymc_discrete.structure.rebuild import context_inputs
+from pymc_discrete.structure.rounding import rounding_of
+from pymc_discrete.structure.sums import all_summands
+from pymc_discrete.structure.terms import Term
+
+
+class Context(NamedTuple):
+    """All that the log density needs besides x, evaluated once per draw.
+
+    Attributes
+    ----------
+    leaves : list of flat arrays
+        The values of `ModelDensity.leaves`.
+    untouched : () nats
+        The sum of those terms that do not depend on the block and that JAX can compile.
+    parts : list
+        The context of each part.
+    since : list of arrays
+        The summands of the log density at the state where the context is centred; None if it is not centred.
+    """
+
+    leaves: list[Any]
+    untouched: Any
+    parts: list[Any]
+    since: list[Any] | None = None
+
+
+def constraints_of(model: pm.Model, names: list[str]) -> dict[str, Any]:
+    """The arguments of `Space.build` that say which of the variables have sites that cannot change alone."""
+    rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items() if v.name in names}
+    sums = {name: totals for name, rv in rvs.items() if (totals := fixed_sums(rv)) is not None}
+    return {"sums": sums, "permutations": [name for name, rv in rvs.items() if is_permutation(rv)]}
+
+
+def systems_of(
+    equations: Sequence[Equations], sums: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]
+) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
+    """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them.
+
+    The fixed sums of these variables are equations, too.
+
+    Parameters
+    ----------
+    sums : {variable: its fixed sums}
+    shapes : {variable: shape}
+    """
+    groups: list[set[str]] = []
+    for e in equations:
+        joined = set(e.coefficients).union(*(g for g in groups if g & set(e.coefficients)))
+        groups = [g for g in groups if not g & joined] + [joined]
+    systems = {}
+    for group in groups:
+        names = tuple(name for name in shapes if name in group)
+        blocks: list[dict[str, np.ndarray]] = []
+        totals: list[np.ndarray] = []
+        labels: list[str] = []
+        for e in equations:
+            if set(e.coefficients) <= group:
+                blocks.append(e.coefficients)
+                totals.append(e.totals)
+                labels += e.labels
+        for name in names:
+            if name in sums:
+                *batch, c = shapes[name]
+                blocks.append({name: np.kron(np.eye(int(np.prod(batch)), dtype=int), np.ones(c, int))})
+                totals.append(np.broadcast_to(sums[name], batch).reshape(-1))
+                labels += [f"the sum of {name!r}" + (f"{list(i)}" if i else "") for i in np.ndindex(*batch)]
+        sizes = {name: int(np.prod(shapes[name])) for name in names}
+        matrix = np.concatenate(
+            [
+                np.concatenate(
+                    [block.get(name, np.zeros((len(y), sizes[name]), int)) for name in names], axis=1
+                )
+                for block, y in zip(blocks, totals, strict=True)
+            ]
+        )
+        systems[names] = (matrix, np.concatenate(totals), labels)
+    return systems
+
+
+def sites_of(
+    model: pm.Model, names: list[str], point: dict[str, np.ndarray], support: dict[str, Any] | None
+) -> tuple[dict[str, Bounds], dict[str, float]]:
+    """The bounds {name: (lower, upper)} of discrete variables, and {name: scale} of those without bounds.
+
+    The offsets of a window are powers of two up to a multiple of the scale. A scale is therefore rounded down
+    to one, so that models whose windows are the same share what is compiled.
+    """
+    supports = {name: support_of(model, name, support) for name in names}
+    unbounded = {name for name in names if any(b is None for b in supports[name])}
+    scales = deviations(model, unbounded, point)
+    return supports, {name: float(2 ** np.floor(np.log2(max(s, SMALLEST / 2)))) for name, s in scales.items()}
+
+
+class ModelDensity(Density):
+    """The log density of a model over a block of its discrete variables.
+
+    Parameters
+    ----------
+    model, names, point, differences, support, window
+        As in `target_from_model`, where `point` is `initial_point`; every option is required.
+    structure : Structure, optional
+        That of the model, where its numbers are inputs of the density and no constants in it.
+    join : bool
+        Whether variables that play the same role in the model become parts of one vector of the space.
+    integrate : names of value variables that are integrated out
+    whole : names of variables and potentials whose terms belong to the block's also where they turn out not
+        to depend on it
+    equations : linear equations between the block's variables, which constrain the space and are taken out of
+        the log density
+    lines : of variables that are in no equation, see `Space.build`
+    totals : counts in whose place their totals stand, see `model.totals`
+
+    Attributes
+    ----------
+    graph : LogpGraph
+    totals : those in whose place totals stand; sites are values of totals there
+    numbers : dict
+        {name: value} of those inputs of the density that are data or constants of the model.
+    plan : Plan
+        The part that computes the differences of each term.
+    parts : list of Part
+    untouched : Untouched
+        The terms that do not depend on the block.
+    width_of_jax : bool
+        Whether numbers have the width that JAX is set to, instead of that of PyTensor's floats.
+    """
+
+    width_of_jax = False
+
+    def __init__(
+        self,
+        model: pm.Model,
+        names: list[str],
+        point: dict[str, np.ndarray],
+        differences: str,
+        support,
+        window,
+        join: bool = True,
+        structure: Structure | None = None,
+        integrate: Sequence[str] = (),
+        whole: Sequence[str] = (),
+        equations: Sequence[Equations] = (),
+        lines: Mapping[tuple[str, ...], Lines] | None = None,
+        totals: Totals | None = None,
+    ):
+        super().__init__()
+        self.names, self.totals = names, totals or {}
+        supports, scale = sites_of(model, names, point, support)
+        of_values = supports
+        supports = supports | bounds_of_totals(model, self.totals)
+        for name, parts in self.totals.items():
+            scale[name] = max(scale.get(part, SMALLEST) for part in parts)
+        shapes = {name: np.shape(point[name]) for name in names}
+        nominal = [name for name in names if is_nominal(model, name)]
+        constraints = constraints_of(model, names)
+        systems = systems_of(equations, constraints["sums"], shapes)
+        tied = {name for together in systems for name in together}
+        constraints["sums"] = {name: y for name, y in constraints["sums"].items() if name not in tied}
+        constraints |= {"equations": systems, "lines": lines}
+
+        each = Space.build(supports, shapes, window, scale, nominal, **constraints)
+        written = model if structure is None else with_numbers(model, structure)
+        alone = [v for v in each.variables if v.constraint is None and v.lines is None]
+        kinds = {v.name: v.kind for v in alone} if join else None
+        constrained = {
+            name for v in each.variables if v.constraint is not None for name in v.name.split(MADE)
+        }
+        self.graph = logp_graph(
+            written,
+            names,
+            point,
+            supports,
+            kinds,
+            united=[list(together) for together in [*systems, *(lines or ())]],
+            constrained=constrained,
+            equal={e.place: e.shape for e in equations if e.place is not None},
+            totals=self.totals,
+        )
+        if not width_of_models():
+            self.graph = narrowed(self.graph, model, supports)
+        labels = [str(v.name) for v in self.graph.values]
+        groups = [self.graph.groups[v] for v in self.graph.values]
+        self.space = each.grouped(groups, labels)
+        self.graph.claim(whole)
+        if integrate:
+            self.graph = integrated(self.graph, integrate)
+        with_matrices(self.graph)
+        dependence = Dependence(self.graph, self.space.starts, self.space.d)
+        self.plan = Plan(dependence, self.space, differences)
+        other = self._other_windows(window)
+        if other:
+            options = {"window": window, "scale": scale, "nominal": nominal, **constraints, **other}
+            self.space = Space.build(supports, shapes, **options).grouped(groups, labels)
+            self.plan = Plan(dependence, self.space, differences)
+        self.parts: list[Part] = self.plan.parts
+        self.untouched = Untouched(self.graph)
+        if self.totals:
+            members = self.space.members
+            own = Space.build(of_values, shapes)
+            order = np.concatenate([own.numbers(m.name).reshape(-1) for m in members])
+            self.space.totals = ByTotals(
+                Linear.of_arrays(self.totals, members),
+                Linear.of_arrays(values_of(self.totals), members),
+                own.lower[order],
+                own.upper[order],
+            )
+        self._compile()
+        self._start_at(point, self.graph.start)
+
+    def _start_at(self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]) -> None:
+        names = {str(v.name) for v in self.graph.others if isinstance(v, Number)}
+        self.numbers = {name: value for name, value in numbers.items() if name in names}
+        self.start = {name: np.array(value) for name, value in point.items()}
+
+    def for_model(
+        self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]
+    ) -> "ModelDensity | None":
+        """The same density for another model of this structure; both share their compiled functions.
+
+        Parameters
+        ----------
+        point : where it starts by default
+        numbers : those of the model's structure
+
+        Returns
+        -------
+        ModelDensity, or None where a decision was made that these numbers do not allow (see `decided`)
+        """
+        values = self.graph.derivation.of(numbers)
+        if values is None:
+            return None
+        other = copy.copy(self)
+        other._start_at(point, values)
+        return other
+
+    def _other_windows(self, window) -> dict[str, Any]:
+        """Options of `Space.build` for windows that the user leaves to "auto", from the cost of differences.
+
+        Where differences are first-order estimates, only {x - 1, x + 1} are neighbours (Grathwohl et al.
+        2021, footnote 1). Where they are exact, Gibbs sampling evaluates as many values as are cheap.
+        """
+        windows = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
+        descriptions, groups = self.plan.describe(), [self.graph.groups[v] for v in self.graph.values]
+        automatic = [
+            not v.finite and all(windows.get(name, "auto") == "auto" for name in groups[n])
+            for n, v in enumerate(self.space.variables)
+        ]
+        if not any(automatic):
+            return {}
+        near = [
+            name
+            for n, group in enumerate(groups)
+            if automatic[n] and not all(descriptions[name]["exact"] for name in group)
+            for name in group
+        ]
+        if near:
+            return {"window": {**windows, **dict.fromkeys(near, 1)}}
+        whole, widths = self.plan.wide()
+        return {
+            "whole": [name for n in whole if automatic[n] for name in groups[n]],
+            "widths": {name: width for n, width in widths.items() if automatic[n] for name in groups[n]},
+        }
+
+    def _compile(self) -> None:
+        """Translate to JAX the log density and the variables that the parts read."""
+        terms = [Term(name, t, None).total for name, t in self.graph.terms]
+        total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
+        needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
+        needed += [v for v in self.plan.constant if not isinstance(v, Constant)]
+        self.leaves = [v for v in dict.fromkeys(needed) if not self.graph.depends(v)]
+        self._values_of_leaves = self.values_of_leaves()
+        self._inputs = [*self.graph.values, *self.leaves]
+        self._total = jaxify(self._inputs, [total])
+        self._tensors: list[Variable] = list(dict.fromkeys(v for p in self.parts for v in p.tensors))
+        self._values_of_tensors = jaxify(self._inputs, self._tensors)
+
+    @cached_property
+    def _summands(self):
+        """A function of the inputs: tensors whose elements sum to the log density."""
+        return jaxify(self._inputs, [s for _, t in self.graph.terms for s in all_summands(t, self.graph)])
+
+    # ------------------------------------------------------------ the model around the block
+    def running(self, traced: bool) -> AbstractContextManager:
+        if self.width_of_jax:
+            return default_settings()
+        if traced:
+            refuse_another_width()
+            return default_settings()
+        return model_settings()
+
+    def default_inputs(self):
+        full = self.numbers | self.start
+        return [full[v.name] for v in self.graph.others]
+
+    def split(self, point: dict[str, Any]):
+        missing = [
+            name
+            for name in [*self.names, *(str(v.name) for v in self.graph.others)]
+            if name not in point and name not in self.numbers
+        ]
+        if missing:
+            raise ValueError(
+                f"The point has no value for {', '.join(missing)}. Pass one as model.initial_point() gives "
+                "it."
+            )
+        full = self.numbers | point
+        inputs = [np.asarray(full[v.name]) for v in self.graph.others]
+        return self.space.ravel(point), inputs, {k: np.asarray(v) for k, v in point.items()}
+
+    def join(self, x: np.ndarray, point: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+        out = dict(self.start if point is None else point)
+        out.update(
+            {name: part.astype(self.start[name].dtype) for name, part in self.space.unravel(x).items()}
+        )
+        return out
+
+    # ------------------------------------------------------------ a state in a context
+    def prepare(self, inputs: Sequence[Any]) -> Context:
+        return self.with_parts(self.without_parts(inputs))
+
+    def with_parts(self, context: Context) -> Context:
+        """A context from the result of `without_parts`, with what the parts answer."""
+        # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
+        # indices may read its values, but what is computed from them is masked later.
+        arrays = self.arrays(jnp.asarray(self.space.lower), context)
+        return context._replace(parts=[p.context(arrays) for p in self.parts])
+
+    def values_of_leaves(self, convert: Callable = jax_funcify) -> Callable[..., tuple[Any, ...]]:
+        """A function of the inputs for `without_parts`, its Ops converted as `JaxFunction` says."""
+        return jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax], convert)
+
+    def without_parts(self, inputs: Sequence[Any], values_of_leaves: Callable | None = None) -> Context:
+        """The context of these inputs, enough for the log density and not for what the parts answer."""
+        pairs = zip(inputs, self.graph.others, strict=True)
+        others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in pairs]
+        values = (values_of_leaves or self._values_of_leaves)(*others)
+        leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
+        untouched = values[len(self.leaves) :]
+        return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
+
+    def _in_blocks(self, x) -> list[Any]:
+        """The sites of each variable."""
+        return [x[start : start + v.size] for start, v in self.space.blocks]
+
+    def arrays(self, x, context: Context) -> dict[Variable, Any]:
+        """The `BlockState.arrays` at x."""
+        arrays = dict(zip(self.leaves, context.leaves, strict=True))
+        arrays.update(zip(self.graph.values, self._in_blocks(x), strict=True))
+        return arrays
+
+    def _values(self, x, context: Context) -> list[Any]:
+        """The values of `_inputs` at x, in their shapes."""
+        blocks = zip(self._in_blocks(x), self.space.variables, strict=True)
+        leaves = zip(self.leaves, context.leaves, strict=True)
+        return [
+            *(values.reshape(v.shape) for values, v in blocks),
+            *(a.reshape(self.graph.shape(v)) for v, a in leaves),
+        ]
+
+    def state(self, x, context: Context, tensors: Sequence[Any] | None = None) -> BlockState:
+        """The state x in a context, with the values of the parts' `tensors` if they are given."""
+        values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
+        return BlockState(x, self.arrays(x, context), values)
+
+    def _tensors_at(self, x, context: Context) -> tuple[Any, ...]:
+        """The values of the parts' `tensors` at x."""
+        return tuple(map(jnp.asarray, self._values_of_tensors(*self._values(x, context))))
+
+    # ------------------------------------------------------------ the log density
+    def logdensity(self, x, context: Context):
+        """() nats, the sum of the terms that depend on the block, -inf where constraints are not met.
+
+        In a centred context, the log density at the state where it is centred is subtracted.
+        """
+        if context.since is not None:
+            total = change(self._summands(*self._values(x, context)), context.since)
+        else:
+            total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
+        # the terms of the graph no longer say so, see `logp_graph`
+        return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
+
+    def rest(self, context: Context):
+        return context.untouched
+
+    def centred(self, x, context: Context) -> Context:
+        return context._replace(since=reference(self._summands(*self._values(x, context))))
+
+    @cached_property
+    def _rounding(self):
+        terms = [t.sum() for _, t in self.graph.terms]
+        return rounding_of(pt.add(pt.constant(0.0), *terms), [*self.graph.values, *self.graph.others])
+
+    def rounding(self, point: dict[str, np.ndarray]) -> float:
+        """How far rounding may move the log density at a point, in units of the machine epsilon.
+
+        See `rounding_of`.
+        """
+        with PYTENSOR, np.errstate(all="ignore"):
+            return float(self._rounding(*self.graph.arguments(self.numbers | point)))
+
+    # ------------------------------------------------------------ differences
+    @property
+    def exact(self) -> bool:
+        return all(p.exact for p in self.parts)
+
+    @property
+    def local(self) -> bool:
+        return self.plan.local is not None
+
+    def differences(self, x, context: Context):
+        """(d, K) nats, see `Target.differences`."""
+        return self._masked(x, self._unmasked(x, context))
+
+    def differences_alone(self, x, context: Context):
+        return self._masked(x, self._unmasked(x, context), alone=True)
+
+    def _unmasked(self, x, context: Context):
+        """(d, K) nats, the differences of all parts, before `masked` is applied."""
+        state = self._state_with_tensors(x, context)
+        ats = self._ats(state, context)
+        blocks = []
+        for n, v in enumerate(self.space.variables):
+            total = self._sum(n, state, ats, context)
+            total = jnp.zeros((v.size, v.K)) if total is None else total
+            blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
+        return jnp.concatenate(blocks)
+
+    def _ats(self, state: BlockState, context: Context) -> tuple[Any, ...]:
+        """What the parts compute at a state with `at`."""
+        return tuple(part.at(state, c) for part, c in zip(self.parts, context.parts, strict=True))
+
+    def _state_with_tensors(self, x, context: Context) -> BlockState:
+        """The state x in a context, with the values of the parts' `tensors`."""
+        return self.state(x, context, self._tensors_at(x, context) if self._tensors else None)
+
+    def _sum(
+        self, n: int, state: BlockState, ats: Sequence[Any], context: Context, rows=None, candidates=None
+    ):
+        """(r, K) nats, the differences of all parts, or None where no part depends on the variable."""
+        total = None
+        for part, at, c in zip(self.parts, ats, context.parts, strict=True):
+            if n in part.variables:
+                d = part.differences(n, state, at, part.context_of(n, c, rows), rows, candidates)
+                total = d if total is None else total + d
+        return total
+
+    def factors(self, context: Context) -> list[Factors | None]:
+        """Every part as factors, None for one that is not a sum of functions of a few sites."""
+        pairs = zip(self.parts, context.parts, strict=True)
+        return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
+
+    def _masked(self, x, d, sites=None, alone: bool = False):
+        """`masked`, applied to differences d (m, K) of some sites; None means all sites."""
+        values, inside = self.space.neighbours(x, sites, alone)
+        now = x if sites is None else x[sites]
+        return masked(d, values, inside, now)
+
+    def touched(self, sites):
+        """(L, m) int, the sites whose differences change with each of `sites` (L,), padded with d."""
+        neighbourhoods = [
+            np.where(rows < v.size, start + rows, self.space.d)
+            for (start, v), rows in zip(self.space.blocks, self.plan.local, strict=True)
+        ]
+        touched = jnp.asarray(np.concatenate(neighbourhoods, axis=1))
+        return touched.at[sites].get(mode="fill", fill_value=self.space.d)
+
+    def update(self, x, differences, sites, context: Context):
+        state, local = self.state(x, context), self.plan.local
+        assert local is not None
+        for n, ((start, v), neighbourhoods) in enumerate(zip(self.space.blocks, local, strict=True)):
+            if neighbourhoods.shape[1] == 0:
+                continue
+            rows = jnp.asarray(neighbourhoods).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
+            # padding computes the differences of the last site, which are dropped below
+            clipped = jnp.minimum(rows, v.size - 1)
+            d = self._sum(n, state, [()] * len(self.parts), context, clipped)
+            d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
+            d = jnp.pad(d, ((0, 0), (0, self.space.K - v.K)))
+            d = self._masked(x, d, start + clipped)
+            where = jnp.where(rows < v.size, start + rows, self.space.d)
+            differences = differences.at[where].set(d, mode="drop")
+        return differences
+
+    # ------------------------------------------------------------ conditionals of some sites
+    @property
+    def interactions(self) -> Interactions:
+        return self.plan.interactions
+
+    def rows(self, n: int, rows, context: Context):
+        rows = self._shortened(n, rows)
+        contexts = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
+
+        def differences_at(x, candidates=None):
+            state, total = self.state(x, context), None
+            for (part, _), c in zip(self._sparse(n, context), contexts, strict=True):
+                d = part.differences(n, state, (), c, rows, candidates)
+                total = d if total is None else total + d
+            return self._masked_rows(n, x, total, rows, candidates)
+
+        return differences_at
+
+    def logits(self, n: int, rows, context: Context):
+        v, rows = self.space.variables[n], self._shortened(n, rows)
+        tables = self.plan.tables
+        if any(part is not tables for part, _ in self._sparse(n, context)):
+            differences_at = self.rows(n, np.arange(v.size) if rows is None else rows, context)
+            binary = (v.counts == 2).all()
+            return lambda x: log_odds(differences_at(x)) if binary else differences_at(x)
+        return tables.logits(n, rows, context.parts[self.parts.index(tables)])
+
+    def joint(self, context: Context):
+        tables = self.plan.tables
+        return tables.joint(context.parts[self.parts.index(tables)])
+
+    def unaries(self, n: int, x, inside, context: Context):
+        v, state, total = self.space.variables[n], self.state(x, context), None
+        for part, c in self._sparse(n, context):
+            w = part.log_weights(n, state, (), part.context_of(n, c, None), inside)
+            total = w if total is None else total if w is None else total + w
+        total = jnp.zeros((v.size, v.K)) if total is None else total
+        return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
+
+    def _sparse(self, n: int, context: Context) -> list[tuple[Part, Any]]:
+        """The parts without `mixing` that depend on variable n, with their contexts."""
+        pairs = zip(self.parts, context.parts, strict=True)
+        return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
+
+    def _shortened(self, n: int, rows):
+        """`rows`, or None (read by slices instead of a gather) if they are all of the variable's sites."""
+        size = self.space.variables[n].size
+        return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
+
+    def _masked_rows(self, n: int, x, d, rows, candidates):
+        """`masked`, applied to differences d (r, K) of some sites of variable n; None means zeros."""
+        values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
+        return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
+
+    # ------------------------------------------------------------ one site at a time
+    def carried(self, x, context: Context) -> tuple[Any, ...]:
+        return self._carried(x, self._tensors_at(x, context), context)
+
+    def _carried(self, x, tensors: tuple[Any, ...], context: Context) -> tuple[Any, ...]:
+        """The parts' `tensors`, and what the parts compute from them with `at`."""
+        state = self.state(x, context, tensors)
+        return tensors, self._ats(state, context)
+
+    def row(self, n: int, site, x, carried, context: Context, candidates=None):
+        (tensors, ats), rows = carried, site[None]
+        total = self._sum(n, self.state(x, context, tensors), ats, context, rows, candidates)
+        return self._masked_rows(n, x, total, rows, candidates)
+
+    def carried_after(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
+        tensors, ats = carried
+        before = self.state(x, context, tensors)
+        then = dict(before.tensors)
+        for part in self.parts:
+            if n in part.variables:
+                then.update(part.tensors_after(n, before, site[None], value[None]))
+        after = before._replace(tensors=then)
+        known = zip(self.parts, ats, context.parts, strict=True)
+        return tuple(then.values()), tuple(
+            part.at_after(n, site[None], before, after, at, c) for part, at, c in known
+        )
+
+    # ------------------------------------------------------------ sites that change together
+    @property
+    def constrained(self) -> bool:
+        """Whether there are sites that change only together with others."""
+        return bool(self.space.constrained.any())
+
+    def joint_differences(self, n: int, sites, values, x, context: Context, carried=None):
+        if carried is None:
+            state, ats = self.state(x, context), [()] * len(self.parts)
+        else:
+            tensors, ats = carried
+            state = self.state(x, context, tensors)
+        v, total = self.space.variables[n], jnp.zeros(values.shape[:2])
+        lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
+        # what is computed beyond the bounds is masked below, and its terms need not be defined there
+        moves = JointMoves(sites, jnp.clip(values, lower, upper))
+        for part, at, c in zip(self.parts, ats, context.parts, strict=True):
+            if n in part.variables and not (part.mixing and carried is None):
+                total = total + part.joint_differences(n, state, at, c, moves)
+        now = x[self.space.starts[n] + sites]
+        inside = self.space.inside_jointly(n, sites, values, now)
+        total = jnp.where(inside & ~jnp.isnan(total), total, -jnp.inf)
+        return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, total)
+
+    # ------------------------------------------------------------ what is integrated out
+    @cached_property
+    def _quadratic_form(self):
+        assert self.graph.integral is not None
+        integral = self.graph.integral
+        return jaxify(self._inputs, [integral.precision, integral.linear, integral.coupled])
+
+    def check_integral(self, point: dict[str, np.ndarray]) -> None:
+        """Refuse an integral that does not exist at a point, or would not with other gates, on the host.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+        """
+        integral = self.graph.integral
+        if integral is None:
+            return
+        names = ", ".join(map(repr, integral.shapes))
+        with self.running(traced=False):
+            x, inputs, _ = self.split(point)
+            values = self._values(jnp.asarray(x), self.without_parts(inputs))
+            precision, *_ = map(np.asarray, self._quadratic_form(*values))
+        why = "the prior and the data leave some direction open"
+        improper = bool((np.linalg.eigvalsh(precision) <= 0).any())
+        if integral.gates is not None and not improper:
+            with self.running(traced=False):
+                (prior,) = map(np.asarray, self._prior_precision(*values))
+            improper = bool((np.diagonal(prior)[integral.gates.gated] <= 0).any())
+            why = "of a coefficient whose gate is closed, nothing but a flat prior is known"
+        if improper:
+            raise SamplingError(
+                f"{names} cannot be integrated out: {why}, and the integral is infinite. Give it a proper "
+                "prior, such as pm.Normal, or leave it out of integrate=."
+            )
+
+    @cached_property
+    def _prior_precision(self):
+        assert self.graph.integral is not None
+        assert self.graph.integral.gates is not None
+        return jaxify(self._inputs, [self.graph.integral.gates.prior_precision])
+
+    def draw_integrated(self, key, x, context: Context) -> tuple[dict[str, Any], Any]:
+        """A draw of the variables that are integrated out, given x, and its log density in nats.
+
+        Returns
+        -------
+        values : {name: array}
+        logdensity : ()
+        """
+        if self.graph.integral is None:
+            return {}, jnp.zeros(())
+        precision, linear, coupled = map(jnp.asarray, self._quadratic_form(*self._values(x, context)))
+        normals = jax.random.normal(key, linear.shape, linear.dtype)
+        vector, logdensity = gaussian_draw(normals, precision, linear, coupled)
+        values, start = {}, 0
+        for name, shape in self.graph.integral.shapes.items():
+            size = int(np.prod(shape))
+            values[name] = vector[start : start + size].reshape(shape)
+            start += size
+        return values, logdensity
+
+    # ------------------------------------------------------------ description
+    def cost(self, one_site: bool, stretches: bool = False) -> float:
+        """Counted operations of one transition, see `Plan.cost`."""
+        return self.plan.cost(one_site, stretches)
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        return self.plan.describe()

@@ -1,0 +1,245 @@
+"""A target from a PyMC model and some of its discrete variables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_discrete.differences.density import ModelDensity, constraints_of, sites_of
+from pymc_discrete.integrals.integrate import quadratic_in
+from pymc_discrete.model.blocks import CONTINUOUS, block_of, model_of, value_name
+from pymc_discrete.model.equations import Equations, equations_of
+from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.kept_for_models import KeptForModels
+from pymc_discrete.model.limits import limits_between, pairs_of
+from pymc_discrete.model.logp import logp_graph
+from pymc_discrete.model.structure_of_model import Structure
+from pymc_discrete.model.totals import Totals, bounds_of_totals
+from pymc_discrete.runtime.checks import check_way
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.space.linear_constraint import Lines
+from pymc_discrete.space.target import Target
+
+_kept: KeptForModels[ModelDensity, ModelDensity] = KeptForModels()
+
+
+def target_from_model(
+    model: pm.Model | None = None,
+    vars: Any = None,
+    *,
+    differences: str = "auto",
+    support: dict[str, tuple[Any, Any]] | None = None,
+    window: Any = "auto",
+    initial_point: dict[str, np.ndarray] | None = None,
+    integrate: Any = None,
+) -> Target:
+    """A target from a PyMC model and some of its discrete variables.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        By default the model of the context.
+    vars : RV, name or value variable, or a list of them
+        The block; by default every discrete free variable whose elements can change alone. Vectors of counts
+        with a fixed sum and permutations, which `kernels.block_gibbs`, `gibbs_with_gradients` and
+        `path_auxiliary` move, are taken where they are named.
+    differences : {"auto", "exact", "gradient"}
+        "auto" computes exact differences where their cost is acceptable and takes the gradient elsewhere;
+        "exact" never takes the gradient; "gradient" always does (Grathwohl et al. 2021, Eq. 3 and 4).
+    support : {name: (lower, upper)}, optional
+        Inclusive bounds of variables, which take precedence over those of their distributions; None for a
+        side without a bound.
+    window : "auto", "geometric", int or {name: one of these}
+        The neighbours of integers without a bound, or with more than 256 values if evaluating all of them
+        costs too much: the offsets ±1, ±2, ±4, ..., or -w, ..., w for an integer w.
+    initial_point : {value variable name: array}, optional
+        Gives the shapes of the variables; by default `model.initial_point()`.
+    integrate : None, "auto", or RV, name or value variable, or a list of them
+        Continuous variables that are integrated out: given all else, the log density must be a quadratic form
+        in them. "auto" takes all of them that the block's terms depend on.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        For variables that cannot be sampled one coordinate at a time, with the reason and the remedy.
+    """
+    return target_of(
+        model_of(model, vars),
+        vars,
+        differences=differences,
+        support=support,
+        window=window,
+        initial_point=initial_point,
+        integrate=integrate,
+        with_numbers=False,  # what is made of a target may need its constants, as a factor graph does
+        constrained=vars is not None,
+    )
+
+
+def target_of(
+    model: pm.Model,
+    vars: Any = None,
+    *,
+    differences: str = "auto",
+    support: dict[str, tuple[Any, Any]] | None = None,
+    window: Any = "auto",
+    initial_point: dict[str, np.ndarray] | None = None,
+    integrate: Any = None,
+    with_numbers: bool,
+    constrained: bool = False,
+    equations: bool = False,
+) -> Target:
+    """As `target_from_model`.
+
+    Parameters
+    ----------
+    constrained : whether the block may have vectors whose elements cannot change alone
+    equations : whether linear equations between variables of the block, which the log density needs to hold,
+        become a constraint of the space, and counts that limit each other get lines
+    with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
+        with models that differ by these
+    """
+    names = block_of(model, vars, constrained=constrained, equations=equations)
+    check_way(differences)
+    if support is not None and not isinstance(support, dict):
+        raise TypeError(f"support must be a dictionary {{name: (lower, upper)}}, got {support!r}.")
+    support = {value_name(model, k): v for k, v in (support or {}).items()}
+    for name in support:
+        if name not in names:
+            raise ValueError(
+                f"support names {name!r}, which is no variable of the block: {', '.join(names)}."
+            )
+    if isinstance(window, dict):
+        window = {value_name(model, k): v for k, v in window.items()}
+    point = point_of(model) if initial_point is None else initial_point
+    missing = [str(v.name) for v in model.value_vars if v.name not in point]
+    if missing:
+        raise ValueError(
+            f"initial_point has no value for {', '.join(missing)}. Give every value variable, as "
+            "model.initial_point() does."
+        )
+    if not any(np.size(point[name]) for name in names):
+        raise ValueError(
+            f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out."
+        )
+    with model_settings(), watched(f"Analysing how the log density depends on {shown(names)}"):
+        return Target(
+            density_of(
+                model,
+                names,
+                dict(point),
+                differences,
+                support,
+                window,
+                with_numbers,
+                coefficients_of(model, integrate, names),
+                equations=(found := equations_of(model, names, point) if equations else []),
+                lines=lines_of(model, names, point, found) if equations and integrate is None else {},
+            )
+        )
+
+
+def lines_of(
+    model: pm.Model,
+    names: Sequence[str],
+    point: dict[str, np.ndarray],
+    equations: Sequence[Equations] = (),
+) -> dict[tuple[str, ...], Lines]:
+    """The lines of counts of the block that limit each other, see `Space.build`.
+
+    Counts that are in equations, which have lines of their own, have none here.
+    """
+    tied = {name for e in equations for name in e.coefficients}
+    limits = limits_between(model, [name for name in names if name not in tied], point)
+    lines = {each.names: pairs_of(each) for each in limits}
+    return {group: of_group for group, of_group in lines.items() if of_group.number.any()}
+
+
+def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[str, ...]:
+    """Names of the continuous value variables that `integrate` means, see `target_from_model`.
+
+    Parameters
+    ----------
+    names : value variables of the block
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if integrate is None:
+        return ()
+    if isinstance(integrate, str) and integrate == "auto" and "auto" not in model.named_vars:
+        point = point_of(model)
+        supports, _ = sites_of(model, names, point, None)
+        with model_settings():
+            chosen = quadratic_in(logp_graph(model, names, point, supports), model)
+        if not chosen:
+            raise ValueError(
+                "integrate='auto' finds nothing to integrate out: in no continuous variable without bounds "
+                f"that enters a term of {shown(names)} is the log density a quadratic form, as it is with "
+                "Normal priors and a Normal likelihood of a linear predictor. Leave integrate= out."
+            )
+        return tuple(chosen)
+    chosen = block_of(model, integrate, CONTINUOUS, "integrate")
+    for rv, value in model.rvs_to_values.items():
+        if str(value.name) in chosen and model.rvs_to_transforms[rv] is not None:
+            raise ValueError(
+                f"{rv.name!r} cannot be integrated out: its values have bounds. Leave it out "
+                "of integrate=; NUTS moves it then."
+            )
+    return tuple(chosen)
+
+
+def density_of(
+    model: pm.Model,
+    names: list[str],
+    point: dict[str, np.ndarray],
+    differences: str,
+    support: dict[str, Any],
+    window: Any,
+    with_numbers: bool,
+    integrate: tuple[str, ...] = (),
+    whole: tuple[str, ...] = (),
+    equations: Sequence[Equations] = (),
+    lines: Mapping[tuple[str, ...], Lines] | None = None,
+    totals: Totals | None = None,
+) -> ModelDensity:
+    """A density that shares what was analysed and compiled with those of models of the same structure."""
+    asked = (
+        tuple(names),
+        differences,
+        integrate,
+        whole,
+        key_of_object([window, sites_of(model, names, point, support), constraints_of(model, names)]),
+        key_of_object({name: np.shape(value) for name, value in point.items()}),
+        key_of_object([[tuple(e) for e in equations], [(k, tuple(v)) for k, v in (lines or {}).items()]]),
+        key_of_object([totals, bounds_of_totals(model, totals or {})]),
+    )
+
+    def make(structure: Structure) -> ModelDensity:
+        return ModelDensity(
+            model,
+            names,
+            point,
+            differences,
+            support,
+            window,
+            structure=structure,
+            integrate=integrate,
+            whole=whole,
+            equations=equations,
+            lines=lines,
+            totals=totals,
+        )
+
+    # the numbers that equations compare are a part of the space
+    with_numbers = with_numbers and not equations
+    return _kept.get(model, asked, make, lambda kept, numbers: kept.for_model(point, numbers), with_numbers)

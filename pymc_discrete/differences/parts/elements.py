@@ -1,0 +1,251 @@
+"""Elements of a tensor, grouped by the sites that they depend on, and sums of their changes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
+
+from pymc_discrete.differences.parts.evaluate import JointMoves, Moves, Reader
+from pymc_discrete.differences.parts.part import BlockState
+from pymc_discrete.space.indexing import picked
+from pymc_discrete.space.space import Space
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.rebuild import context_inputs
+from pymc_discrete.structure.terms import Term
+
+
+@dataclass
+class SiteElements:
+    """The elements of a tensor that depend on each site of one variable, as a table of R entries.
+
+    Attributes
+    ----------
+    site : (R,) int
+        The site of each entry, by its number in the space.
+    local : (R,) int
+        The same site, counted within the variable.
+    index : (R, m) int
+        Flat indices of the elements.
+    mask : (R, m) bool
+        False where `index` is padding.
+    complete : bool
+        Whether entry r belongs to site r of the variable, for all of its sites.
+    unique : bool
+        Whether no site has two entries.
+    """
+
+    site: np.ndarray
+    local: np.ndarray
+    index: np.ndarray
+    mask: np.ndarray
+    complete: bool
+    unique: bool
+
+    @classmethod
+    def build(
+        cls, sites: np.ndarray, elements: np.ndarray, start: int, size: int, pad: bool = False
+    ) -> "SiteElements":
+        order = np.lexsort((elements, sites))
+        sites, elements = sites[order], elements[order]
+        owner, first, counts = np.unique(sites, return_index=True, return_counts=True)
+        m = int(counts.max())
+        if pad:  # one entry for every site, however uneven their numbers of elements are
+            present, owner = owner - start, np.arange(start, start + size)
+            first, counts = (np.bincount(present, a, size).astype(int) for a in (first, counts))
+        elif len(owner) * m > 4 * len(sites) + 64:
+            # padding would be most of the table: one entry for each element
+            no_padding = np.ones((len(sites), 1), bool)
+            return cls(sites, sites - start, elements[:, None], no_padding, False, False)
+        mask = np.arange(m) < counts[:, None]
+        position = np.minimum(first[:, None] + np.arange(m), len(sites) - 1)
+        index = np.where(mask, elements[position], elements[first][:, None])
+        return cls(owner, owner - start, index, mask, len(owner) == size, True)
+
+    def positions(self, rows, size: int):
+        """(r,) int, the entry of each of the sites `rows`, -1 for none.
+
+        Requires `unique` entries. The result is a NumPy array where `rows` is one.
+
+        Parameters
+        ----------
+        rows : (r,) int
+            Sites, counted within the variable.
+        size : int
+            The number of sites of the variable.
+        """
+        if self.complete:
+            return rows
+        position = np.full(size + 1, -1)
+        position[self.local] = np.arange(len(self.local))
+        return picked(position, rows)
+
+    def add(self, total, values):
+        """Add the (R, k) values of the entries to the (n, k) total of the variable's sites."""
+        if self.complete:
+            return total + values
+        return total.at[self.local].add(values, unique_indices=self.unique, indices_are_sorted=True)
+
+
+def elements_per_variable(
+    sites: np.ndarray, space: Space, elements=None, pad: bool = False
+) -> dict[int, SiteElements]:
+    """{variable number: the elements that depend on each of its sites}.
+
+    Parameters
+    ----------
+    sites : (n, J) int
+        The sites that each element depends on, -1 for none.
+    elements : (n,) int
+        Flat indices of the elements; by default 0, ..., n - 1.
+    pad : bool
+        Whether every site of a variable gets one entry, see `SiteElements.complete`. Sites that move together
+        always do.
+    """
+    elements = np.arange(len(sites)) if elements is None else elements
+    owner, element = sites[sites >= 0], np.repeat(elements, (sites >= 0).sum(1))
+    by_variable = {}
+    for n, (start, v) in enumerate(space.blocks):
+        of_variable = (owner >= start) & (owner < start + v.size)
+        if of_variable.any():
+            # what sites change together is looked up by site
+            padded = pad or v.constraint is not None or v.lines is not None
+            by_variable[n] = SiteElements.build(
+                owner[of_variable], element[of_variable], start, v.size, padded
+            )
+    return by_variable
+
+
+def after_moves(
+    var: Variable,
+    elements: SiteElements,
+    n: int,
+    state: BlockState,
+    dependence: Dependence,
+    space: Space,
+    rows: Any = None,
+    candidates: Any = None,
+):
+    """(r, m, moves), the elements of a tensor that depend on each site of a variable, after each move.
+
+    Parameters
+    ----------
+    elements : the elements that depend on each site of variable n
+    rows : (r,) int
+        Sites, counted within the variable; None means all.
+    candidates : (r, moves) int
+        The values to move to; None means the neighbours.
+    """
+    start, v = space.blocks[n]
+    candidates = space.values_of(state.x, start, v, rows) if candidates is None else candidates
+    reader = Reader(dependence, state.arrays, rows, Moves([elements.site], [candidates]))
+    values = reader.read(var, elements.index)
+    return jnp.broadcast_to(values, (candidates.shape[0], elements.index.shape[1], candidates.shape[1]))
+
+
+def after_joint_moves(
+    var: Variable,
+    elements: SiteElements,
+    n: int,
+    state: BlockState,
+    dependence: Dependence,
+    space: Space,
+    moves: JointMoves,
+):
+    """(r m, k, C), the elements of a tensor that depend on each site of each row, after all of the row moved.
+
+    Parameters
+    ----------
+    elements : the k elements that depend on each site of variable n, one entry for every site
+    """
+    jointly = (dependence.graph.values[n], moves)
+    reader = Reader(
+        dependence, state.arrays, moves.each, Moves([elements.site], [moves.values_of_each], jointly)
+    )
+    values = reader.read(var, elements.index)
+    shape = (moves.sites.size, elements.index.shape[1], moves.values.shape[1])
+    return jnp.broadcast_to(values, shape)
+
+
+def counted_once(
+    var: Variable, elements: SiteElements, n: int, dependence: Dependence, space: Space, moves: JointMoves
+):
+    """(r m, k) bool, which elements of each site of each row depend on no site that stands before it there.
+
+    Each element that some site of a row changes is thus selected once. Padding is False.
+    """
+    m = moves.sites.shape[1]
+    mask = jnp.asarray(elements.mask)[moves.each] & moves.first[:, None]
+    sites = dependence.sparse(var)[elements.index]
+    if sites.shape[-1] < 2:
+        return mask
+    before = np.tile(np.tri(m, k=-1, dtype=bool), (moves.sites.shape[0], 1))
+    earlier = jnp.where(before, jnp.repeat(space.starts[n] + moves.sites, m, axis=0), -2)
+    depends = jnp.asarray(sites)[moves.each][..., None] == earlier[:, None, None]
+    return mask & ~depends.any(axis=(-2, -1))
+
+
+@dataclass
+class TermElements:
+    """A term's elements that depend on one variable, grouped by the site of that variable.
+
+    Attributes
+    ----------
+    term : Term
+    elements : SiteElements
+        The elements that depend on each site.
+    n : int
+        The number of the variable.
+    dependence : Dependence
+        Which elements of the graph's variables depend on which sites.
+    space : Space
+        The sites of the block.
+    """
+
+    term: Term
+    elements: SiteElements
+    n: int
+    dependence: Dependence
+    space: Space
+
+
+def weighted(values, term: Term, arrays):
+    """Values of elements of a term as floats, multiplied by the term's weight."""
+    values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
+    if term.weight is None:
+        return values
+    weight = term.weight.data if hasattr(term.weight, "data") else arrays[term.weight]
+    return values * jnp.asarray(weight).reshape(())
+
+
+def masked_sum(values, mask):
+    """(r, k), the sum of values (r, m, k) over m where `mask` (r, m) is True."""
+    if not (isinstance(mask, np.ndarray) and mask.all()):
+        values = jnp.where(mask[..., None], values, 0.0)
+    elif values.shape[1] < mask.shape[1]:
+        values = jnp.broadcast_to(values, (*values.shape[:1], mask.shape[1], values.shape[2]))
+    return values.sum(axis=1)
+
+
+def difference(then, now):
+    """The change of a log density from `now` to `then`, where nan counts as -inf.
+
+    -inf where `then` is impossible and `now` is not, 0 where both are.
+    """
+    then = jnp.where(jnp.isnan(then), -jnp.inf, then)
+    # what is finite stays a difference, whose derivatives are asked for where `then` and `now` are equal, too
+    change = jnp.where((then == now) & jnp.isinf(now), 0.0, then - now)
+    return jnp.where(jnp.isneginf(then), jnp.where(jnp.isneginf(now), 0.0, -jnp.inf), change)
+
+
+def sum_of(arrays):
+    """The sum of one or more arrays, added in their order."""
+    first, *others = arrays
+    return sum(others, first)
+
+
+def leaves_of(terms: list[Term], values: list[Variable]) -> list[Variable]:
+    """The variables that sparse terms read and that do not depend on the block's values."""
+    weights = [t.weight for t in terms if t.weight is not None and not isinstance(t.weight, Constant)]
+    return [*weights, *context_inputs([t.var for t in terms], values)] if terms else []

@@ -1,0 +1,395 @@
+"""Exact differences of a term that joins many sites, from evaluating the part of its graph that changes.
+
+A walk from the term towards its inputs stops at the frontier: tensors whose elements depend on a few sites
+each, and linear maps of such tensors (`u = X @ (gamma * beta)`). A move changes a few elements of a frontier
+tensor, or adds a multiple of one column of the linear map. The rest of the graph, from the frontier to the
+term, is evaluated on the changed frontier, for all moves at once. Without a linear map in the frontier this
+is brute force.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+
+from pymc_discrete.differences.parts.elements import (
+    SiteElements,
+    after_joint_moves,
+    after_moves,
+    counted_once,
+    difference,
+    elements_per_variable,
+)
+from pymc_discrete.differences.parts.evaluate import JointMoves, Reader
+from pymc_discrete.differences.parts.part import BlockState, Factors, Part
+from pymc_discrete.runtime.float32 import change, floats_are_32_bit, reference
+from pymc_discrete.space.space import Space
+from pymc_discrete.structure import costs
+from pymc_discrete.structure.columns import column_update, is_tame
+from pymc_discrete.structure.degree import Degree
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.logp_graph import adds_up
+from pymc_discrete.structure.rebuild import context_inputs
+from pymc_discrete.structure.sums import all_summands
+from pymc_discrete.structure.terms import Term
+
+MEMORY_CAP = 2**27  # bytes of the changed frontiers of all moves that are evaluated at once
+
+
+@dataclass
+class Frontier:
+    """A tensor on which the rest of a term is evaluated: a sparse tensor itself, or a linear map of one.
+
+    Attributes
+    ----------
+    var : Variable
+        The tensor.
+    source : Variable
+        The sparse tensor.
+    elements : {variable number: SiteElements}
+        The elements of the source that depend on each site.
+    node : Apply
+        The linear map; None where the tensor is the source.
+    update : callable
+        How a change of elements of the source changes the linear map, see `columns.column_update`.
+    """
+
+    var: Variable
+    source: Variable
+    elements: dict[int, SiteElements]
+    node: Apply | None = None
+    update: Any = None
+
+
+def frontier_of(total: Variable, dependence: Dependence, space: Space) -> list[Frontier]:
+    """The tensors at which a walk from `total` towards its inputs stops."""
+    graph, seen, stack = dependence.graph, set(), [total]
+    frontier: dict[Variable, Frontier] = {}
+
+    def elements_of(source: Variable) -> dict[int, SiteElements]:
+        return elements_per_variable(dependence.sparse(source), space, pad=True)
+
+    while stack:
+        var = stack.pop()
+        if var in seen or not graph.depends(var):
+            continue
+        seen.add(var)
+        if dependence.of(var) is not None:
+            frontier[var] = Frontier(var, var, elements_of(var))
+            continue
+        node = var.owner
+        moving = [j for j, i in enumerate(node.inputs) if graph.depends(i)]
+        source = node.inputs[moving[0]]
+        alone = len(moving) == 1 and adds_up(var) and dependence.of(source) is not None
+        if alone and is_tame(source, node, graph):
+            update = column_update(node.op, node, moving[0], graph)
+            if update is not None:
+                frontier[var] = Frontier(var, source, elements_of(source), node, update)
+                continue
+        stack.extend(node.inputs)
+    return list(frontier.values())
+
+
+class Incremental(Part):
+    """A term of which only the rest, from the frontier to the term, is evaluated again for each move.
+
+    Parameters
+    ----------
+    term : Term
+    total : Variable
+        The term's `total`.
+    frontier : list of Frontier
+        The result of `frontier_of`.
+    """
+
+    mixing = True
+
+    def __init__(
+        self, term: Term, total: Variable, frontier: list[Frontier], dependence: Dependence, space: Space
+    ):
+        super().__init__(dependence, space)
+        self.term, self.total, self.frontier = term, total, frontier
+        self.row_elements = sum(self.graph.size(f.var) for f in frontier)
+
+    # ------------------------------------------------------------ its sites, and the variables it reads
+    @property
+    def linear(self) -> bool:
+        """Whether the frontier holds a linear map."""
+        return any(f.node is not None for f in self.frontier)
+
+    @cached_property
+    def sites(self) -> np.ndarray:
+        return np.unique(
+            np.concatenate([e.site[e.mask.any(axis=1)] for f in self.frontier for e in f.elements.values()])
+        )
+
+    @property
+    def tensors(self) -> list[Variable]:
+        return [f.var for f in self.frontier]
+
+    @cached_property
+    def leaves(self) -> list[Variable]:
+        operands = [i for f in self.frontier if f.node is not None for i in f.node.inputs]
+        operands = [i for i in operands if not self.graph.depends(i) and not isinstance(i, Constant)]
+        sources = context_inputs([f.source for f in self.frontier], self.graph.values)
+        return list(dict.fromkeys([*self._inputs, *operands, *sources]))
+
+    @cached_property
+    def _inputs(self) -> list[Variable]:
+        """The variables that the rest reads besides the frontier."""
+        return context_inputs([self.total], self.tensors)
+
+    def _input_values(self, arrays: dict[Variable, Any]) -> list[Any]:
+        return [arrays[i].reshape(self.graph.shape(i)) for i in self._inputs]
+
+    # ------------------------------------------------------------ the rest
+    @cached_property
+    def _total(self):
+        return jaxify([*self.tensors, *self._inputs], [self.total])
+
+    @cached_property
+    def _summands(self):
+        return jaxify([*self.tensors, *self._inputs], all_summands(self.total, self.graph))
+
+    def _rest(self, frontier: list[Any], inputs: list[Any]):
+        """The term as a function of the frontier: () nats, or in float32 its summands."""
+        return (
+            tuple(self._summands(*frontier, *inputs))
+            if floats_are_32_bit()
+            else self._total(*frontier, *inputs)[0]
+        )
+
+    def at(self, state: BlockState, context: Any) -> Any:
+        """The result of `_rest` at the current frontier."""
+        frontier = [state.tensors[f.var] for f in self.frontier]
+        return jax.tree.map(jnp.asarray, self._rest(frontier, self._input_values(state.arrays)))
+
+    # ------------------------------------------------------------ differences
+    def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
+        return self.space.by_value(state.x, n, self._moves(n, state, at, context, rows, candidates), rows)
+
+    def _moves(self, n: int, state: BlockState, at: Any, context: Any, rows, candidates):
+        """(r, moves) nats, as `differences`, with a column for each move of a site and not for each value."""
+        v, (after, now) = self.space.variables[n], self._rest_at(state, at)
+
+        def after_moves(rows, candidates=None):
+            return after(
+                [
+                    self._changed(f, n, state, rows, candidates) if n in f.elements else None
+                    for f in self.frontier
+                ]
+            )
+
+        if rows is not None:
+            return difference(after_moves(rows, candidates), now)
+        size = 8 * v.size * v.moves * max(self.row_elements, int(self.rest_cost), 1)
+        if size <= MEMORY_CAP:
+            return difference(after_moves(None), now)
+        batch = max(1, int(MEMORY_CAP // (size / v.size)))
+        return difference(in_batches(after_moves, v.size, batch), now)
+
+    def _rest_at(self, state: BlockState, at: Any) -> tuple[Callable, Any]:
+        """The rest as a function of changed frontiers, and its value at the current one.
+
+        The function takes a list with an array (r, C, *shape) for every tensor of the frontier, None for one
+        that does not change, and returns (r, C) nats. Both values are up to the same constant.
+        """
+        inputs = self._input_values(state.arrays)
+        reference_summands = reference(at) if isinstance(at, tuple) else None
+
+        def total(rest):
+            return rest.reshape(()) if reference_summands is None else change(rest, reference_summands)
+
+        def after(changed):
+            frontier = [
+                state.tensors[f.var] if c is None else c for f, c in zip(self.frontier, changed, strict=True)
+            ]
+            axes = tuple(None if c is None else 0 for c in changed)
+            rest = jax.vmap(jax.vmap(lambda *f: total(self._rest(list(f), inputs)), axes), axes)
+            return rest(*frontier)
+
+        return after, total(at)
+
+    def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
+        count, candidates, m = moves.values.shape
+        size = 8 * count * candidates * max(m * self.row_elements, int(self.rest_cost), 1)
+        if size <= MEMORY_CAP:
+            return self._of_joint_moves(n, state, at, moves)
+        sites, values = jnp.asarray(moves.sites), moves.values
+        some = lambda rows: self._of_joint_moves(n, state, at, JointMoves(sites[rows], values[rows]))
+        return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
+
+    def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
+        """(r, C) nats, as `joint_differences`, for so many rows as fit into memory at once."""
+        after, now = self._rest_at(state, at)
+        changed = [
+            self._changed_jointly(f, n, state, moves) if n in f.elements else None for f in self.frontier
+        ]
+        return difference(after(changed), now)
+
+    def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
+        return {
+            f.var: self._changed(f, n, state, site, value[:, None])[0, 0]
+            for f in self.frontier
+            if n in f.elements
+        }
+
+    def _source_after(self, f: Frontier, n: int, state: BlockState, rows, candidates=None):
+        """(r, m, moves), the elements of the source that depend on each site, after each of its moves.
+
+        Parameters
+        ----------
+        rows : (r,) int
+            Sites, counted within the variable; None means all.
+        candidates : (r, moves) int
+            The values to move to; None means the neighbours.
+        """
+        return after_moves(f.source, f.elements[n], n, state, self.dependence, self.space, rows, candidates)
+
+    def _source_change(self, f: Frontier, n: int, state: BlockState, rows, candidates=None, dtype=float):
+        """(r, m, moves), as `_source_after`, less the current values."""
+        elements = f.elements[n]
+        now = Reader(self.dependence, state.arrays, rows).read(f.source, elements.index)
+        then = self._source_after(f, n, state, rows, candidates)
+        delta = jnp.asarray(then, dtype) - jnp.asarray(now, dtype)
+        if elements.mask.all():
+            return delta
+        mask = elements.mask if rows is None else jnp.asarray(elements.mask)[rows]
+        return jnp.where(mask[..., None], delta, 0)
+
+    def _changed(self, f: Frontier, n: int, state: BlockState, rows, candidates=None):
+        """(r, moves, *shape), the frontier tensor after each move."""
+        current = state.tensors[f.var]
+        if f.node is not None:
+            integer = not jnp.issubdtype(current.dtype, jnp.floating)
+            # float32 represents integers exactly up to 2^24 only; float64 does up to 2^53, and its products
+            # are faster than those of integers
+            dtype = current.dtype if integer and floats_are_32_bit() else float
+            delta = self._source_change(f, n, state, rows, candidates, dtype)
+            tensor = current + f.update(delta, f.elements[n].index, rows, self._operands(f, state.arrays))
+            return jnp.round(tensor).astype(current.dtype) if integer else tensor
+        then, size = self._source_after(f, n, state, rows, candidates), self.graph.size(f.var)
+        count, _, k = then.shape
+        base = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k)).astype(then.dtype)
+        # padding gets an index past the end, which `mode="drop"` ignores
+        where = np.where(f.elements[n].mask, f.elements[n].index, size)
+        where = where if rows is None else jnp.asarray(where)[rows]
+        tensor = base.at[jnp.arange(count)[:, None], where].set(then, mode="drop")
+        return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
+
+    def _changed_jointly(self, f: Frontier, n: int, state: BlockState, moves: JointMoves):
+        """(r, C, *shape), as `_changed`, after all sites of each row have moved."""
+        current, index, sites = state.tensors[f.var], f.elements[n].index, moves.each
+        if f.node is not None:
+            integer = not jnp.issubdtype(current.dtype, jnp.floating)
+            dtype = current.dtype if integer and floats_are_32_bit() else float
+            delta = self._joint_change(f, n, state, moves, dtype)
+            tensor = current + moves.summed(f.update(delta, index, sites, self._operands(f, state.arrays)))
+            return jnp.round(tensor).astype(current.dtype) if integer else tensor
+        size, (count, k) = self.graph.size(f.var), moves.values.shape[:2]
+        then = after_joint_moves(f.source, f.elements[n], n, state, self.dependence, self.space, moves)
+        base = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k)).astype(then.dtype)
+        where = jnp.asarray(np.where(f.elements[n].mask, index, size))[sites]
+        row = np.arange(moves.sites.size) // moves.sites.shape[1]
+        tensor = base.at[row[:, None], where].set(then, mode="drop")
+        return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
+
+    def _joint_change(self, f: Frontier, n: int, state: BlockState, moves: JointMoves, dtype=float):
+        """(r m, k, C), the changes of the source's elements of each site; of those of several sites, once."""
+        graph = (f.source, f.elements[n], n)
+        now = Reader(self.dependence, state.arrays, moves.each).read(f.source, f.elements[n].index)
+        then = after_joint_moves(*graph, state, self.dependence, self.space, moves)
+        mask = counted_once(*graph, self.dependence, self.space, moves)
+        return jnp.where(mask[..., None], jnp.asarray(then, dtype) - jnp.asarray(now, dtype), 0)
+
+    def _operands(self, f: Frontier, arrays: dict[Variable, Any]) -> list[Any]:
+        """The inputs of a linear map, None for the one that depends on the block."""
+        inputs = []
+        for i in f.node.inputs if f.node is not None else ():
+            value = np.asarray(i.data) if isinstance(i, Constant) else arrays.get(i)
+            inputs.append(None if value is None else value.reshape(self.graph.shape(i)))
+        return inputs
+
+    # ------------------------------------------------------------ factors
+    @cached_property
+    def _degrees(self) -> Degree:
+        return Degree(self.dependence)
+
+    @property
+    def degree(self) -> float:
+        """The largest number of sites that the term multiplies with one another, see `Degree`."""
+        return self._degrees.of(self.total)
+
+    @property
+    def why_degree(self) -> str | None:
+        """The Op that makes the degree infinite, or None."""
+        return self._degrees.cause(self.total)
+
+    def factors(self, context: Any, state_at: Callable[[Any], BlockState]) -> Factors | None:
+        """First and second differences from the lowest values, for a term of degree 2 in its sites."""
+        if self.degree > 2:
+            return None
+        lowest = jnp.asarray(self.space.lower)
+        variables = sorted(self.variables)
+
+        def differences(x):
+            state = state_at(x)
+            at = self.at(state, context)
+            return {n: self.differences(n, state, at, self.context_of(n, context, None)) for n in variables}
+
+        alone, pairs = differences(lowest), {}
+        for m in variables:
+            (start, v), below = self.space.blocks[m], [n for n in variables if n <= m]
+            moves = np.meshgrid(start + np.arange(v.size), np.arange(1, v.K), indexing="ij")
+
+            def second_differences(move, below=below):
+                after = differences(lowest.at[move[0]].add(move[1]))
+                return [(after[n] - alone[n])[:, 1:] for n in below]
+
+            effects = jax.lax.map(second_differences, jnp.asarray(np.stack(moves, -1).reshape(-1, 2)))
+            for n, effect in zip(below, effects, strict=True):
+                u = self.space.variables[n]
+                effect = effect.reshape(v.size, v.K - 1, u.size, u.K - 1)
+                effect = jnp.moveaxis(effect, (0, 1), (2, 3))
+                once = np.triu(np.ones((u.size, u.size), bool), 1)[:, None, :, None] if n == m else True
+                pairs[n, m] = jnp.where(once, effect, 0.0)
+        return Factors(alone, [], pairs)
+
+    # ------------------------------------------------------------ cost
+    @cached_property
+    def rest_cost(self) -> float:
+        """Counted operations of evaluating the rest once."""
+        return costs.of_graph([self.total], self.graph, set(self.tensors))
+
+    def moves_of(self, n: int) -> int:
+        """The number of moves of all sites of a variable."""
+        return self.space.variables[n].size * self.space.variables[n].moves
+
+    @cached_property
+    def cost_of_all(self) -> float:
+        """Counted operations of all differences."""
+        return sum(self.moves_of(n) for n in self.variables) * (self.rest_cost + self.row_elements)
+
+    def cost(self, share: float, values: list[int]) -> float:
+        return self.cost_of_all
+
+    def cost_of_value(self, n: int) -> float:
+        return (
+            self.space.variables[n].size * (self.rest_cost + self.row_elements)
+            if n in self.variables
+            else 0.0
+        )
+
+
+def in_batches(function, n: int, batch: int):
+    """`function(rows)` for the rows 0, ..., n - 1, evaluated for `batch` rows at a time."""
+    steps = -(-n // batch)
+    rows = jnp.minimum(jnp.arange(steps * batch), n - 1).reshape(steps, batch)
+    out = jax.lax.map(function, rows)
+    return out.reshape(steps * batch, *out.shape[2:])[:n]

@@ -1,0 +1,338 @@
+"""The choice among the methods to compute the differences of a block, by counted cost."""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_discrete.differences.parts.elements import elements_per_variable
+from pymc_discrete.differences.parts.gradient import Gradient
+from pymc_discrete.differences.parts.in_place import InPlace, Joined
+from pymc_discrete.differences.parts.incremental import Incremental
+from pymc_discrete.differences.parts.part import Part
+from pymc_discrete.differences.parts.quadratic import incremental
+from pymc_discrete.differences.parts.swept import Swept
+from pymc_discrete.differences.parts.tables import LARGEST_TABLES, Pair, Tables, Unary
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.interactions import Interactions
+from pymc_discrete.space.space import Space
+from pymc_discrete.structure import costs
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.logp_graph import INTEGRATED
+from pymc_discrete.structure.terms import Term, split
+
+# The exact differences of a dense term are computed if they take at most one of these numbers of operations.
+SMALL = 2e5  # for all differences
+CHEAP = 64.0  # for each move and each element of the linear maps that it changes
+BEARABLE = 1e9  # for all differences, if the gradient does not show how the density changes ("blind")
+# Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
+# about 100 microseconds
+CHEAP_DRAW = 2.5e5
+# Of labels without an order, which are tried at random, at least this many. Few of them may be likely: cells
+# of a map that are near to where an animal was caught.
+FEWEST_LABELS = 16
+WIDEST = 4096  # largest number of steps in a stretch of values, see `Variable.width`
+
+
+class Reason(NamedTuple):
+    """How the differences of a member of the space are computed, and why; the highest rank is reported."""
+
+    rank: float
+    way: str
+    reason: str
+
+
+class Plan:
+    """Assigns every term of the log density to a part, which computes the differences of the term.
+
+    Parameters
+    ----------
+    dependence : Dependence
+        Which sites each element of the log density's graph depends on.
+    space : Space
+        The block's space.
+    how : {"auto", "exact", "gradient"}
+        See `target_from_model`.
+
+    Attributes
+    ----------
+    sparse, dense : list of Term
+        The terms whose elements depend on a few sites each, and the others.
+    constant : list of scalars
+        What these terms and the log density differ by; it does not depend on the block.
+    tables : Tables
+    in_place : InPlace
+    incremental, swept, gradients : list of Incremental, list of Swept, list of Gradient
+        The parts whose sites all interact.
+    """
+
+    def __init__(self, dependence: Dependence, space: Space, how: str = "auto"):
+        self.dependence, self.graph, self.space = dependence, dependence.graph, space
+        sized = [m for m in space.members if m.size]
+        self._starts = [m.start for m in sized]
+        # for every member that has sites, how its differences are computed
+        self._reasons = [Reason(-1, "exact", "no term depends on it")] * len(sized)
+        sparse: list[Term] = []
+        dense: list[Term] = []
+        constant: list[Term] = []
+        integral = self.graph.integral
+        self.swept: list[Swept] = []
+        alone = not space.constrained.any()  # a swept tableau has no differences of pairs of sites
+        if integral and alone and Swept.holds(integral, dependence) and how != "gradient":
+            self.swept = [Swept(integral, dependence, space)]
+            names = ", ".join(map(repr, integral.shapes))
+            for part in self.swept:
+                self._note_reason(part.sites, 2, "exact", f"{names} integrated out, by a swept tableau")
+        for name, term in self.graph.terms:
+            if name == INTEGRATED and self.swept:
+                continue
+            sparse_terms, dense_terms, constant_terms = split(name, term, dependence)
+            sparse += sparse_terms
+            dense += dense_terms
+            constant += constant_terms
+        self.incremental: list[Incremental] = []
+        self.gradients: list[Gradient] = []
+        self.sparse, self.dense = sparse, dense
+        self.constant = [t.total for t in constant]
+        if how == "gradient":
+            self.gradients, sparse, dense = [self._gradient_of_all(sparse, dense)], [], []
+        unary, pairs, joined = self._sort_sparse(sparse)
+        for name in dict.fromkeys(t.name for t in dense):
+            self._add_dense([t for t in dense if t.name == name], how)
+        self.tables = Tables(unary, pairs, dependence, space)
+        self.in_place = InPlace(joined, dependence, space)
+
+    @property
+    def parts(self) -> list[Part]:
+        """All parts, in the order in which their differences are added up."""
+        return [self.tables, self.in_place, *self.incremental, *self.swept, *self.gradients]
+
+    # ------------------------------------------------------------ the choice
+    def _note_reason(self, sites: np.ndarray, rank: float, way: str, reason: str) -> None:
+        """Note how the differences of the members that these sites belong to are computed."""
+        for m in np.unique(np.searchsorted(self._starts, sites, side="right") - 1):
+            if rank > self._reasons[m].rank:
+                self._reasons[m] = Reason(rank, way, reason)
+
+    def _sort_sparse(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
+        """Sort the elements of sparse terms into tables of one site, tables of two sites, and the rest."""
+        unary: list[Unary] = []
+        pairs: list[Pair] = []
+        joined: list[Joined] = []
+        for term in terms:
+            sites = self.dependence.sparse(term.var)
+            unary_of_term, pairs_of_term, remaining = self._tabulated(term, sites)
+            unary += unary_of_term
+            pairs += pairs_of_term
+            if len(remaining):
+                joined.append(Joined(term, remaining, sites[remaining]))
+            count = (sites >= 0).sum(1)
+            most = "1 site" if count.max() == 1 else f"{count.max()} sites"
+            reason = f"every element of {term.name!r} depends on at most {most}"
+            self._note_reason(sites[sites >= 0], 1 + count.max() / 100, "exact", reason)
+        return unary, pairs, joined
+
+    def _tabulated(self, term: Term, sites: np.ndarray) -> tuple[list[Unary], list[Pair], np.ndarray]:
+        """Sort the elements of a term into tables of one site, tables of two sites, and the rest.
+
+        Parameters
+        ----------
+        sites : (n, J) int, the sites that each element of the term depends on, padded with -1
+
+        Returns
+        -------
+        unary, pairs : the tables of one site and of two sites
+        remaining : (m,) int, flat indices of the elements that are in no table
+        """
+        dependence, space, blocks = self.dependence, self.space, self.space.blocks
+        count = (sites >= 0).sum(1)
+        number = np.zeros(space.d, int)
+        for n, (start, v) in enumerate(blocks):
+            number[start : start + v.size] = n
+        unary: list[Unary] = []
+        pairs: list[Pair] = []
+        # Of a place in a permutation a draw looks at two values only, and a table has all of them.
+        swapped = np.isin(sites, space.swapped).any(axis=1)
+        remaining = (count > 2) | swapped
+        one = np.flatnonzero((count == 1) & ~swapped)
+        for n in np.unique(number[sites[one, 0]]) if len(one) else ():
+            _, v = blocks[n]
+            members = one[number[sites[one, 0]] == n]
+            if not v.finite or v.K * len(members) > LARGEST_TABLES:
+                remaining[members] = True
+                continue
+            elements = elements_per_variable(sites[members, :1], space, members)[int(n)]
+            unary.append(Unary(term, elements, int(n), dependence, space))
+        two = np.flatnonzero((count == 2) & ~swapped)
+        if len(two) and (space.drawn_with >= 0).any():
+            # Sites of one set move together: an element of two of them is evaluated where both have moved.
+            sets = space.drawn_with[sites[two, :2]]
+            together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
+            remaining[two[together]] = True
+            two = two[~together]
+        for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
+            members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
+            (_, va), (_, vb) = blocks[a], blocks[b]
+            # A table costs Ka Kb evaluations in each context and saves Ka + Kb in each transition. A context
+            # is assumed to have d / 2 transitions, and at least 5.
+            worth = (va.K + vb.K) * max(space.d, 10) / 2 >= va.K * vb.K
+            if not (va.finite and vb.finite and worth and va.K * vb.K * len(members) <= LARGEST_TABLES):
+                remaining[members] = True
+                continue
+            ends = (sites[members, 0], sites[members, 1])
+            pair = Pair(term, members, *ends, (int(a), int(b)), dependence, space)
+            if not all(side.site_pairs.unique for side in pair.sides):
+                # a few sites have most of the pairs: padded tables would be mostly padding
+                remaining[members] = True
+                continue
+            pairs.append(pair)
+        return unary, pairs, np.flatnonzero(remaining)
+
+    def _add_dense(self, terms: list[Term], how: str) -> None:
+        """Add the dense parts of a term, all with the same method.
+
+        A gradient of some of the parts would cost as much as that of all, and errors of first-order estimates
+        that cancel in the sum of all parts would remain.
+        """
+        parts = [incremental(t, self.dependence, self.space) for t in terms]
+        variables = set[int]().union(*(p.variables for p in parts))
+        cost = sum(p.cost_of_all for p in parts)
+        cheap = CHEAP * sum(p.moves_of(n) * p.row_elements for p in parts if p.linear for n in p.variables)
+        once = costs.of_graph([t.total for t in terms], self.graph, set(self.graph.values))
+        if how == "exact" or cost <= max(SMALL, cheap, 16 * once):
+            self._add_exact(parts)
+            return
+        gradient = Gradient(terms, self.dependence, self.space)
+        name, op = terms[0].name, self._dense_op(terms[0])
+        if not gradient.blind and variables <= gradient.variables:
+            cost_of_exact = f"exact differences cost {cost / max(once, 1):.0f} of its evaluations"
+            self._note_reason(gradient.sites, 3, "gradient", f"{name!r} is dense ({op}); {cost_of_exact}")
+            self.gradients.append(gradient)
+            return
+        if cost > BEARABLE:
+            names = shown(self.space.variables[n].name for n in sorted(variables))
+            raise ValueError(
+                f"No affordable differences for {names} in {name!r}: {gradient.blind}, so its gradient is "
+                f"blind, and evaluating every neighbour would take about {cost:.1e} operations a transition. "
+                "Pass differences='exact' to pay that, sample these variables in smaller blocks, or write "
+                f"the term without {op}."
+            )
+        self._add_exact(parts, f"; its gradient is blind: {gradient.blind}")
+
+    def _add_exact(self, parts: list[Incremental], more: str = "") -> None:
+        """Add parts with exact differences; `more` is appended to the reason."""
+        self.incremental += parts
+        for part in parts:
+            way = "incremental" if part.linear else "brute force"
+            what = "is evaluated on changed linear maps" if part.linear else "is evaluated at every neighbour"
+            reason = f"{part.term.name!r} is dense ({self._dense_op(part.term)}) and {what}{more}"
+            self._note_reason(part.sites, 2, way, reason)
+
+    def _gradient_of_all(self, sparse: list[Term], dense: list[Term]) -> Gradient:
+        """The gradient of all terms, for users who ask for it with differences="gradient".
+
+        A variable on which no term depends, such as a uniform one, needs none.
+
+        Raises
+        ------
+        ValueError
+            If the gradient does not show how the density changes when some of the variables move.
+        """
+        gradient = Gradient(dense + sparse, self.dependence, self.space)
+        read = [np.ravel(self.dependence.sparse(t.var)) for t in sparse]
+        sites = np.unique(np.concatenate([np.zeros(0, int), *read]))
+        inputs = {v.name for t in dense for v in graph_inputs([t.var])}
+        unseen = [
+            v.name
+            for n, (start, v) in enumerate(self.space.blocks)
+            if n not in gradient.variables
+            if v.name in inputs or ((sites >= start) & (sites < start + v.size)).any()
+        ]
+        if gradient.blind or unseen:
+            names = shown(unseen or [v.name for v in self.space.variables])
+            why = gradient.blind or "the gradient does not reach it"
+            raise ValueError(
+                f"The gradient is blind for {names}: {why}. Use differences='exact' (or 'auto')."
+            )
+        self._note_reason(gradient.sites, 3, "gradient", "asked for with differences='gradient'")
+        return gradient
+
+    def _dense_op(self, term: Term) -> str:
+        """Why a term is dense: the first Op that makes it so."""
+        return self.dependence.cause(term.var) or str(term.var.owner.op)
+
+    # ------------------------------------------------------------ results
+    @property
+    def guessed_choices(self) -> list[str]:
+        """Names of the members that select among values (`mu[z]`) in a term that the gradient estimates."""
+        return list(dict.fromkeys(self.space.sites[s][0] for g in self.gradients for s in g.choosing))
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """{name: {"way", "exact", "K", "reason"}}, how the differences of its sites are computed."""
+        reasons = dict(zip(self._starts, self._reasons, strict=True))
+        descriptions, ends = {}, np.cumsum([v.size for v in self.space.variables])
+        for m in self.space.members:
+            _, way, reason = reasons[m.start] if m.size else (0, "exact", "it has no elements")
+            number = int(np.searchsorted(ends, m.start, side="right" if m.size else "left"))
+            K = self.space.variables[number].K
+            descriptions[m.name] = {"way": way, "exact": way != "gradient", "K": K, "reason": reason}
+        return descriptions
+
+    @cached_property
+    def interactions(self) -> Interactions:
+        """Which sites interact: those that any part joins."""
+        mixed = np.zeros(self.space.d, bool)
+        for part in [*self.incremental, *self.swept, *self.gradients]:
+            mixed[part.sites] = True
+        return Interactions(self.tables.joined, self.in_place.links, mixed, self.space)
+
+    @cached_property
+    def local(self) -> list[np.ndarray] | None:
+        """`Interactions.neighbourhoods`, or None if differences of some sites cannot be computed alone."""
+        return self.interactions.neighbourhoods if self.in_place.padded else None
+
+    def wide(self) -> tuple[list[int], dict[int, int]]:
+        """How far Gibbs sampling looks in supports that are not finite or too wide to be enumerated.
+
+        Returns
+        -------
+        whole : list of int
+            Variables with a bounded support of which all values are cheap enough to evaluate.
+        widths : {variable number: int}
+            For the others the steps between the ends of a stretch of values: as many as are cheap.
+        """
+        wide = [n for n, v in enumerate(self.space.variables) if not v.finite and v.size]
+        whole, widths = [], {}
+        for n in wide:
+            v = self.space.variables[n]
+            each = sum(part.cost_of_value(n) for part in self.parts)
+            values = CHEAP_DRAW / len(wide) / max(each, 4.0 * v.size)
+            if v.counts.max() <= values:
+                whole.append(n)
+            else:
+                # a stretch need not reach further than the window, which is scaled to the distribution
+                most = min(WIDEST, int(np.max(np.asarray(v.offsets))))
+                fewest = FEWEST_LABELS if v.nominal else v.width
+                widths[n] = max(fewest, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
+        return whole, widths
+
+    def cost(self, one_site: bool, stretches: bool = False) -> float:
+        """Counted operations of one transition.
+
+        Parameters
+        ----------
+        one_site : bool
+            Whether a transition changes one site, so that only the differences that this changes are
+            computed again where possible.
+        stretches : bool
+            Whether sites are evaluated as Gibbs sampling does: those that have a window on a stretch of
+            values (see `Variable`), places of a permutation at the value of one other place.
+        """
+        space = self.space
+        local = one_site and self.local is not None
+        share = sum(t.shape[1] for t in self.local) / space.d if local else 1.0  # type: ignore[union-attr]
+        values = [v.drawn_among if stretches else v.moves for v in space.variables]
+        swapped = len(space.swapped) if stretches else 0
+        entries = (space.d - swapped) * space.K + 2 * swapped
+        return 4.0 * entries + sum(part.cost(share, values) for part in self.parts)

@@ -1,0 +1,122 @@
+"""The blocks of a compiled chain, made of the steps that move its variables."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.engine.block import Block
+from pymc_discrete.engine.collapsed import CollapsedBlock
+from pymc_discrete.engine.custom import CustomBlock
+from pymc_discrete.engine.discrete import DiscreteBlock
+from pymc_discrete.engine.nuts import NutsBlock
+from pymc_discrete.engine.nuts_with_counts import NutsWithCounts
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.slice import SliceBlock
+from pymc_discrete.model.blocks import CONTINUOUS, CUSTOM, DISCRETE
+from pymc_discrete.runtime.float32 import floats_are_32_bit
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import collection_paused
+
+_log = logging.getLogger("pymc.discrete")
+
+# the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
+BLOCKS: dict[str, Callable[..., Block]] = {
+    CONTINUOUS: SliceBlock,
+    CUSTOM: CustomBlock,
+    DISCRETE: DiscreteBlock,
+}
+
+
+def in_order(steps: Sequence[Any]) -> list[Any]:
+    """The steps in the order in which their blocks move."""
+    return sorted(steps, key=lambda s: [*BLOCKS].index(s.kind))
+
+
+def with_counts(
+    model: pm.Model,
+    names: list[str],
+    point: dict[str, np.ndarray],
+    packing: Points,
+    tune: int,
+    target_accept: float,
+    steps: Sequence[Any],
+    nuts: dict[str, Any],
+) -> NutsWithCounts | None:
+    """NUTS that moves counts of a step, too, if there are any and it can; a logged line says which.
+
+    Parameters
+    ----------
+    names : continuous value variables that NUTS moves
+    packing : how a chain packs its values
+    """
+    found = [s for s in steps if s.kind == DISCRETE and s.along]
+    if not found or nuts["pooled"] or floats_are_32_bit():
+        return None
+    space, counts = found[0].target.space, found[0].along
+    try:
+        dense = nuts["dense"]
+        made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, dense=dense)
+        made.smooth.check_in_jax()
+    except (NotImplementedError, ValueError):  # the log density needs integers, or has no slope by a count
+        return None
+    _log.info(
+        f"NUTS also moves {shown(names)} together with those of {shown(made.of_counts)} that tuning finds "
+        "uncertain enough: counts are tied to these variables."
+    )
+    return made
+
+
+@collection_paused()
+def blocks_of(
+    model: pm.Model,
+    steps: Sequence[Any],
+    point: dict[str, np.ndarray],
+    tune: int,
+    target_accept: float,
+    nuts: dict[str, Any],
+    collapsed: Collapsed | None = None,
+    fixed: Sequence[str] = (),
+) -> tuple[list[Block], Points]:
+    """The blocks of a chain, in the order in which they move, and how the chain packs its values.
+
+    Continuous variables that no step names are moved by NUTS, first of all, but for those that are `fixed`.
+    """
+    for s in steps:
+        if s.kind != CUSTOM:
+            s.renew()
+    # variables that two steps move are packed as the one needs them that does not share its own
+    spaces = [s.target.space for s in steps if s.kind == DISCRETE and not s.shared]
+    packing = Points([*spaces, collapsed.density.space] if collapsed else spaces)
+    integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]
+    integrated = list(dict.fromkeys(name for s in integrating for name in s.integrated))
+    # each step draws what it integrates out, so that those after it which integrate out the same may follow
+    if len({frozenset(s.integrated) for s in integrating}) > 1 or (integrating and collapsed):
+        raise ValueError(
+            f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
+            "values of what is integrated out. Give these variables to one step, without collapse=."
+        )
+    # what moves with variables integrated out, NUTS and these steps, comes before all else
+    steps = [*integrating, *(s for s in steps if s not in integrating)]
+    blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
+    summed = collapsed.density.names if collapsed else ()
+    assigned = {*summed, *(name for s in steps for name in s.own_variables)}
+    left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
+    if collapsed:
+        blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
+    elif left:
+        options = {**nuts, "integrate": integrated}
+        if nuts["dense"] == "auto" and not integrated:
+            # Given the discrete variables, few densities have a ridge, and to compile NUTS for both kinds of
+            # matrices takes a third more time.
+            options["dense"] = False
+        by_nuts: list[Block] = [NutsBlock(model, left, point, packing, tune, target_accept, **options)]
+        if along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts):
+            by_nuts.append(along)
+        blocks = [*by_nuts, *blocks]
+    if not blocks:
+        raise ValueError("The model has no free variable: there is nothing to sample.")
+    return blocks, packing

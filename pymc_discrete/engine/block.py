@@ -1,0 +1,161 @@
+"""The interface of a block of a compiled chain: a sampler of some of its variables."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from pymc.exceptions import SamplingError
+from xarray import Dataset
+
+from pymc_discrete.diagnostics.standing import Leaving
+from pymc_discrete.engine.statistic import Statistic
+from pymc_discrete.space.space import Space
+
+# The name under which the number of tuning draws, () int, stands in a point beside the values of variables.
+TUNE = "/tuning draws of the run"
+
+
+class GradientNotFinite(SamplingError):
+    """A chain has started where the gradient along which a block moves is not finite."""
+
+
+class Block(ABC):
+    """Some variables of a model, and the sampler that moves them.
+
+    Unless a method says otherwise, a `point` is as `Points` packs it, {variable or vector: array}; the lists
+    `points` hold one {variable: value} per chain.
+
+    Attributes
+    ----------
+    density : the model's log density as a function of these variables, with its `graph` and their `names`
+    space : Space of the discrete variables that the block draws, where it has one
+    numbers : {name: array}, data and constants of the model, which stand in every point that a program gets
+    settings : {name: array}, numbers of the run, which stand there too: such as TUNE
+    stats : {name: Statistic}
+    leaves_impossible : bool
+        Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
+    start_program : bool
+        Whether `logdensity` compiles a program that serves nothing else.
+    pooled : whether the chains share adapted parameters, see `shared`
+    shared_ends : tuning draws that end an adaptation window, after which its estimates are pooled
+    """
+
+    density: Any
+    space: Space | None = None
+    numbers: dict[str, np.ndarray]
+    settings: Mapping[str, np.ndarray] = MappingProxyType({})
+    stats: Mapping[str, Statistic]
+    leaves_impossible = True
+    start_program = False
+    pooled = False
+    shared_ends: Sequence[int] = ()
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """Equal for blocks that compute the same of equal points: the density, the options."""
+
+    @abstractmethod
+    def described(self) -> str:
+        """The sampler, its options and its variables in one line, for the settings of a run."""
+
+    def options(self) -> dict[str, Any]:
+        """{name: value} of what decides how it samples, as far as the settings of a run do not say it."""
+        return {}
+
+    @abstractmethod
+    def named(self) -> str:
+        """The name of the sampler and its variables, for a message."""
+
+    @abstractmethod
+    def start(self, point: dict[str, np.ndarray]) -> Any:
+        """The adaptation state of a chain that starts at a point {variable: value}, a pytree of arrays."""
+
+    @abstractmethod
+    def logdensity(self, point: dict[str, Any]) -> Any:
+        """() float, nats, the log density of the whole model at a point {variable: value}, on the host."""
+
+    @abstractmethod
+    def draw(self, key, t, point: dict[str, Any], state: Any) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+        """The point, the adaptation state and {statistic: value} after transition t."""
+
+    # ------------------------------------------------------------ before the chains
+    @property
+    def dtypes(self) -> dict[str, Any]:
+        """{variable or vector: type}, for those that are recorded in another type than the model's."""
+        return {}
+
+    def dispersed(
+        self, point: dict[str, np.ndarray], given: set[str], rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        """The point {variable: value} with the block's variables dispersed, except those named in `given`."""
+        return point
+
+    def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """The point {variable: value}, with the block's discrete variables where the density is not zero.
+
+        They are changed only if the density is zero where they are, and stay there if nothing is found.
+        """
+        return point
+
+    def gradient_is_finite(self, point: dict[str, np.ndarray]) -> bool:
+        """Whether the block could move along its gradient, where it has one, from a point {variable: value}.
+
+        May compile a program.
+        """
+        return True
+
+    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:  # noqa: B027
+        """Raise an error for starting points from which the block cannot move."""
+
+    # ------------------------------------------------------------ between stretches of tuning
+    def check_first(self, states: Any) -> None:  # noqa: B027
+        """Raise an error if the first stretch of draws shows that the block cannot move from its start.
+
+        Parameters
+        ----------
+        states : (chains, ...), the adaptation states after it
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+            `GradientNotFinite` where another start may help.
+        """
+
+    def stuck(self, states: Any) -> np.ndarray:
+        """() or (chains,) bool, which chains do not move and need `settled`, given states (chains, ...)."""
+        return np.zeros((), bool)
+
+    def settled(self, key, point: dict[str, Any], state: Any) -> dict[str, Any]:
+        """The point of one chain; if the chain does not move, a point of higher probability."""
+        return point
+
+    def shared(self, states: Any, ends: bool) -> Any:
+        """The states (chains, ...) after the chains have pooled their adapted parameters.
+
+        `ends` is whether an adaptation window ends here, so that its estimates are pooled too.
+        """
+        return states
+
+    # ------------------------------------------------------------ warnings
+    def complaints(self, states: Any) -> list[list[str]]:
+        """The warnings of each chain at the end of tuning, given states (chains, ...)."""
+        return []
+
+    def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
+        """The warnings after the last draw, given states and packed points (chains, ...)."""
+        return []
+
+    def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
+        """For each discrete variable, how probable it is that its sites change from these `points`."""
+        return {}
+
+    # ------------------------------------------------------------ results
+    def groups(self, states: Any, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
+        """Groups of the result other than draws and statistics, given the states (chains, ...) at the end.
+
+        `coords` and `dims` are those of the model, as `arviz_base.from_dict` takes them.
+        """
+        return {}

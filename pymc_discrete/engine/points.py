@@ -1,0 +1,101 @@
+"""Packed points: variables that a step draws as one vector are one array in a compiled chain."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from pymc_discrete.space.space import Member, Space
+
+
+class Points:
+    """How the values of a model are packed: which variables are parts of one vector.
+
+    Parameters
+    ----------
+    spaces : those of the steps that draw discrete variables, none of which two of them have
+
+    Attributes
+    ----------
+    vectors : {name of a vector: its parts, whose `start` is relative to the vector}
+    """
+
+    def __init__(self, spaces: Iterable[Space]):
+        self.vectors: dict[str, list[Member]] = {}
+        for space in spaces:
+            for start, v in space.blocks:
+                members = [m for m in space.members if m.size and start <= m.start < start + v.size]
+                if len(members) > 1:
+                    self.vectors[v.name] = [m._replace(start=m.start - start) for m in members]
+        self._places = {m.name: (name, m) for name, members in self.vectors.items() for m in members}
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """{name of a vector: names of its parts}."""
+        return {name: [m.name for m in members] for name, members in self.vectors.items()}
+
+    def packed(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """{variable or vector: array} of a point {variable: array}."""
+        vectors = {
+            name: np.concatenate([np.ravel(point[m.name]) for m in members])
+            for name, members in self.vectors.items()
+        }
+        return {
+            name: np.asarray(value) for name, value in point.items() if name not in self._places
+        } | vectors
+
+    def pieces(self, space: Space) -> list[Member]:
+        """The arrays of a packed point that hold the sites of a space, in the order of its sites.
+
+        Those of a step that another step's space has packed otherwise are parts of vectors.
+        """
+        pieces = []
+        for start, v in space.blocks:
+            members = [m for m in space.members if start <= m.start < start + v.size]
+            parts = [m._replace(start=m.start - start) for m in members]
+            whole = len(members) < 2 or self.vectors.get(v.name) == parts
+            pieces += [Member(v.name, v.shape, start)] if whole else members
+        return pieces
+
+    def replaced(self, values: Mapping[str, Any], name: str, new: Any) -> dict[str, Any]:
+        """Packed `values`, as JAX arrays, with the new ones of a variable, a vector or a part of one."""
+        if name in values:
+            return {**values, name: new.reshape(values[name].shape).astype(values[name].dtype)}
+        vector, m = self._places[name]
+        whole = values[vector]
+        return {**values, vector: whole.at[m.start : m.start + m.size].set(new.astype(whole.dtype))}
+
+    def unpacked(self, values: Mapping[str, Any], lead: int = 0) -> dict[str, Any]:
+        """{variable: array} of {variable or vector: array}, whose first `lead` axes are chains or draws."""
+        parts = {}
+        for name, value in values.items():
+            for m in self.vectors.get(name, ()):
+                parts[m.name] = value[(*[slice(None)] * lead, slice(m.start, m.start + m.size))].reshape(
+                    *value.shape[:lead], *m.shape
+                )
+            if name not in self.vectors:
+                parts[name] = value
+        return parts
+
+    def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`values` {variable or vector: array} as a mapping that also has the parts of every vector."""
+        return ByName(self._places, values)
+
+
+class ByName(Mapping[str, Any]):
+    """The mapping that `Points.by_name` returns."""
+
+    def __init__(self, places: dict[str, tuple[str, Member]], values: Mapping[str, Any]):
+        self._places, self._values = places, values
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._values:
+            return self._values[name]
+        vector, m = self._places[name]
+        return self._values[vector][m.start : m.start + m.size].reshape(m.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._values, *self._places])
+
+    def __len__(self) -> int:
+        return len(self._values) + len(self._places)

@@ -1,0 +1,341 @@
+"""The compiled program: one transition of a whole model, repeated for many draws of many chains."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from pymc.util import get_default_varnames
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.engine.block import Block
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.recorder import Recorder
+from pymc_discrete.kernels.random import key_of, key_of_words
+from pymc_discrete.runtime.compiling import announced
+from pymc_discrete.runtime.jax_settings import SELDOM, jitted
+from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.reuse import PROGRAMS, Kept, collection_paused
+
+CHAINS, EVERYWHERE = jax.sharding.PartitionSpec("chains"), jax.sharding.PartitionSpec()
+
+# the names of the compiled functions in messages
+WORK = {
+    "run": "the chains",
+    "settle": "the moves of chains that are stuck",
+    "pool": "the pooling of the chains' adaptation",
+}
+
+
+# JAX's settings that change what a program computes, besides those that `default_settings` fixes
+SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_disable_jit",
+    "jax_default_device",
+)
+
+
+class ChainState(NamedTuple):
+    """The point of a chain, and the adaptation states of its blocks.
+
+    Attributes
+    ----------
+    point : {value variable or vector: array}, see `Points`
+    blocks : one state per block
+    """
+
+    point: dict[str, Any]
+    blocks: tuple[Any, ...]
+
+
+class Identity(NamedTuple):
+    """What distinguishes the random numbers of a chain.
+
+    Attributes
+    ----------
+    chain : () uint32, its index
+    seed : (2,) uint32, the words of the key that is made of the seed of the run
+    """
+
+    chain: Any
+    seed: Any
+
+    def key(self):
+        """The key of the chain.
+
+        Numbers are folded into it: 2 n for the n-th move of a block, and 2 n + 1 to settle a block after it.
+        """
+        return jax.random.fold_in(key_of_words(self.seed), self.chain)
+
+
+class Program:
+    """The compiled chains of a model.
+
+    Parameters
+    ----------
+    model : pm.Model
+    blocks : in the order in which they move
+    points : how a chain packs its values
+    outputs : what to record, such as `recorded` finds
+    devices : the chains are spread over them
+
+    Programs with equal blocks, for models with equal keys, share their compiled functions.
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        blocks: Sequence[Block],
+        points: Points,
+        outputs: Sequence[Variable],
+        devices: Sequence[jax.Device],
+    ):
+        self.blocks, self.points = tuple(blocks), points
+        self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
+        self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
+        self.outputs = outputs
+        dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
+        self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
+        # data and constants of the model, and settings of the run: arguments of the program
+        self.numbers = in_one([*(b.numbers | dict(b.settings) for b in self.blocks), numbers])
+        # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
+        # turns a `cond` into a `select`, which computes both branches.
+        self.together = devices[0].platform != "cpu"
+        settings = tuple(getattr(jax.config, name) for name in SETTINGS)
+        # equal for programs that compute the same
+        self.key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings)
+        self._compiled = _kept.get(self.key, lambda: Compiled(self))
+
+    def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
+        """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
+
+        The result of the future is the compiled function.
+        """
+        return self._compiled.begin(function, args, static)
+
+    def compiled(self, function: str, *args: Any, **static: Any) -> Callable:
+        """One of the functions in `WORK`, compiled for arguments of these shapes; any thread may call it."""
+        return self.begin(function, *args, **static).result()
+
+    def begun(self, function: str) -> bool:
+        """Whether a function is compiled for arguments of any shapes."""
+        return self._compiled.begun(function)
+
+    @collection_paused()
+    def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
+        """The states (chains, ...) of all chains before the first draw, on the host."""
+        states = [ChainState(self.points.packed(p), tuple(b.start(p) for b in self.blocks)) for p in points]
+        return jax.tree.map(lambda *a: np.stack(a), *states)
+
+    def placed(self, states: Any, spec: jax.sharding.PartitionSpec = CHAINS) -> Any:
+        """Arrays (chains, ...) on the devices; each process passes all chains and keeps its own part.
+
+        With the spec EVERYWHERE all devices get the same arrays.
+        """
+        sharding = jax.sharding.NamedSharding(self.mesh, spec)
+
+        def place(a):
+            a = np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
+            return jax.make_array_from_callback(a.shape, sharding, lambda index: a[index])
+
+        return jax.tree.map(place, states)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the chains pool adapted parameters."""
+        return any(b.pooled for b in self.blocks)
+
+    @property
+    def shared_ends(self) -> set[int]:
+        """The tuning draws that end an adaptation window of a pooled block."""
+        return {t for b in self.blocks for t in b.shared_ends}
+
+    def identities(self, seed: int, chains: np.ndarray) -> Identity:
+        """The identities of chains (n,), whose random numbers are generated from a seed."""
+        words = np.asarray(jax.random.key_data(key_of(seed)))
+        return Identity(np.asarray(chains, np.uint32), np.broadcast_to(words, (len(chains), *words.shape)))
+
+    def transition(self, key, t, state: ChainState, numbers) -> tuple[ChainState, dict[str, Any]]:
+        """The state of one chain after transition t, a move of every block, and {statistic: value}."""
+        point, blocks, stats = state.point | numbers, [], []
+        for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
+            key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
+            point, adapted, values = block.draw(key_draw, t, point, adapted)
+            blocks.append(adapted)
+            stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
+        return ChainState({name: point[name] for name in state.point}, tuple(blocks)), joined(stats)
+
+    def run(self, identities: Identity, states: ChainState, numbers, first, count, thin, size: int):
+        """Draw and record `count` times.
+
+        Parameters
+        ----------
+        identities : (chains,)
+        states : (chains, ...)
+        numbers : {name: array}, as `numbers`
+        first : () int, index of the first transition
+        count : () int, number of records, at most `size`
+        thin : () int, transitions per record
+        size : int, length of the arrays of records, fixed when the program is compiled
+
+        Returns
+        -------
+        states : (chains, ...), after the last transition
+        draws, statistics : {name: (chains, size, ...)}, of which only the first `count` records are set
+        """
+
+        start, count, thin = (jax.lax.convert_element_type(a, int) for a in (first, count, thin))
+
+        def chain(identity: Identity, state: ChainState, numbers):
+            def draw(k, carried):
+                state, stats = carried
+                # The key is computed in every transition: if it is a constant of the loop, XLA runs the
+                # generator again wherever a number is read, which was measured to be 3 times slower.
+                state, now = self.transition(identity.key(), k, state, numbers)
+                reductions = {name: self.statistics[name].reduction for name in now}
+                return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
+
+            # made from the declared types, because to get the shapes from JAX it would trace the draw again
+            zeros = joined(
+                [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
+            )
+            kept = (jax.eval_shape(self.recorder, state.point | numbers), zeros)
+            kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
+
+            def record(n, carried):
+                state, kept = carried
+                begin = start + n * thin
+                state, stats = jax.lax.fori_loop(begin, begin + thin, draw, (state, zeros))
+                stats = {name: self.statistics[name].reduction.finish(a, thin) for name, a in stats.items()}
+                put = lambda kept, one: jax.lax.dynamic_update_index_in_dim(kept, one, n, 0)
+                return state, jax.tree.map(put, kept, (self.recorder(state.point | numbers), stats))
+
+            return jax.lax.fori_loop(0, count, record, (state, kept))
+
+        states, (draws, stats) = self._over_chains(chain, identities, states, numbers)
+        return states, draws, stats
+
+    def settle(self, identities: Identity, states: ChainState, numbers, t) -> tuple[ChainState]:
+        """The states (chains, ...), with points of higher probability for the chains that do not move."""
+
+        def chain(identity: Identity, state: ChainState, numbers):
+            key, point = identity.key(), state.point | numbers
+            for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
+                key_block = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n) + 1)
+                point = block.settled(key_block, point, adapted)
+            return state._replace(point={name: point[name] for name in state.point})
+
+        return (self._over_chains(chain, identities, states, numbers),)
+
+    def pool(self, states: ChainState, ends: bool) -> ChainState:
+        """The states (chains, ...) with pooled parameters; `ends`: whether an adaptation window ends here."""
+        pairs = zip(self.blocks, states.blocks, strict=True)
+        return states._replace(blocks=tuple(b.shared(state, ends) for b, state in pairs))
+
+    def _over_chains(self, chain: Callable, identities: Identity, states: ChainState, numbers):
+        def on_one_device(identities, states, numbers):
+            return (
+                jax.vmap(chain, (0, 0, None))(identities, states, numbers)
+                if self.together
+                else jax.lax.map(lambda a: chain(*a, numbers), (identities, states))
+            )
+
+        specs = {"in_specs": (CHAINS, CHAINS, EVERYWHERE), "out_specs": CHAINS}
+        spread = jax.shard_map(on_one_device, mesh=self.mesh, check_vma=False, **specs)
+        return spread(identities, states, numbers)
+
+
+class Compiled:
+    """The functions of a program, compiled: each once for each shape of its arguments.
+
+    Parameters
+    ----------
+    program : the program, or another one that does the same
+    """
+
+    def __init__(self, program: Program):
+        self._blocks = "; ".join(b.named() for b in program.blocks)
+        spread = jax.sharding.NamedSharding(program.mesh, CHAINS)
+        self._functions = {
+            "run": jitted(program.run, static_argnames="size"),
+            "settle": jitted(program.settle, SELDOM),
+            "pool": jitted(program.pool, SELDOM, static_argnames="ends", out_shardings=spread),
+        }
+        self._executables: dict[Any, Future[Callable]] = {}
+        self._lock = threading.Lock()
+
+    def begun(self, function: str) -> bool:
+        """Whether a function is compiled for arguments of any shapes."""
+        return any(key[0] == function for key in [*self._executables])
+
+    def begin(self, function: str, args: tuple[Any, ...], static: dict[str, Any]) -> Future[Callable]:
+        """Begin to compile a function for arguments of these shapes, unless that has begun before.
+
+        It is traced now, which Python does, and compiled in a thread, which XLA does beside Python.
+        """
+        leaves, tree = jax.tree.flatten(args)
+        key = (function, *static.items(), tree, *((np.shape(a), a.dtype) for a in leaves))
+        with self._lock:
+            if key in self._executables:
+                return self._executables[key]
+            what = f"{WORK[function]}: {self._blocks}"
+            with announced(what) as tracing, collection_paused():
+                traced = self._functions[function].lower(*args, **static)
+            future: Future[Callable] = Future()
+            self._executables[key] = future
+
+        def compile_it():
+            try:
+                with model_settings(), announced(what, tracing):
+                    future.set_result(traced.compile())
+            except BaseException as error:
+                del self._executables[key]
+                future.set_exception(error)
+
+        threading.Thread(target=copy_context().run, args=(compile_it,), name="compile").start()
+        return future
+
+
+_kept: Kept[Compiled] = Kept(PROGRAMS)
+
+
+def in_one(numbers: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The numbers of several blocks in one dictionary.
+
+    Raises
+    ------
+    RuntimeError
+        If two have the same name and differ, since a block would compute with those of another one.
+    """
+    joined: dict[str, np.ndarray] = {}
+    for of_block in numbers:
+        for name, value in of_block.items():
+            if name in joined and not np.array_equal(joined[name], value, equal_nan=True):
+                raise RuntimeError(f"Two parts of the model have different data named {name!r}: a bug.")
+            joined[name] = value
+    return joined
+
+
+def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
+    """The variables that `pm.sample` records, as functions of the value variables of the model."""
+    wanted = [v for v in model.unobserved_value_vars if var_names is None or v.name in var_names]
+    return list(get_default_varnames(wanted, include_transformed=False))
+
+
+def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:
+    """The statistics of all blocks in one dictionary.
+
+    Values of several blocks with the same name are stacked, as in `pm.sample`, except for `lp`: that of the
+    last block is the log density of the draw.
+    """
+    names = dict.fromkeys(name for of_block in stats for name in of_block)
+    values = {name: [of_block[name] for of_block in stats if name in of_block] for name in names}
+    return {name: v[-1] if name == "lp" or len(v) == 1 else jnp.stack(v) for name, v in values.items()}

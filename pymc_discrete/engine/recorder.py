@@ -1,0 +1,183 @@
+"""The variables that are recorded: computed inside the program, and unpacked on the host."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_discrete.engine.points import Points
+from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.model.in_32_bits import In32Bits, bounds_of_values, check_in_32_bits
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.kept_for_models import KeptForModels
+from pymc_discrete.model.masks import Sliced, with_fixed_sizes, with_masks
+from pymc_discrete.model.structure_of_model import Structure, with_numbers
+from pymc_discrete.model.support import bounds_of_model
+from pymc_discrete.runtime.model_settings import width_of_models
+from pymc_discrete.structure.bounds import hull
+from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.numbers import NUMBER, Derivation, hoisted, numbers_in
+from pymc_discrete.structure.rebuild import known_size, rebuild
+from pymc_discrete.structure.stacking import in_vectors
+
+_kept: KeptForModels["Recorder", Any] = KeptForModels()
+
+
+class Recorder:
+    """A JAX function (packed point) -> {name: array} that computes `outputs`.
+
+    A vector of `Points` is returned whole if any of its parts is an output. If integers have 32 bits, one
+    that may exceed them is returned as two words. `on_host` turns both back into variables of the model.
+
+    Parameters
+    ----------
+    model : pm.Model
+    outputs : variables of the model, in terms of its value variables
+    points : how a chain packs its values
+    dtypes : {variable or vector: type}, for those that are not recorded in the type that the model gives them
+    shapes : of the model's value variables
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        If an output draws random numbers, or has a size that differs from draw to draw.
+    """
+
+    @classmethod
+    def of(
+        cls, model: pm.Model, names: Sequence[str], points: Points, dtypes: dict[str, Any]
+    ) -> tuple["Recorder", dict[str, np.ndarray]]:
+        """A recorder, the same one for models of the same structure, and its numbers for this model.
+
+        The numbers belong to the points that it is given.
+        """
+
+        def make(structure: Structure) -> "Recorder":
+            written = with_numbers(model, structure)
+            outputs = {str(v.name): v for v in written.unobserved_value_vars}
+            return cls(written, [outputs[name] for name in names], points, dtypes, shapes_of(model))
+
+        def use(kept: "Recorder", numbers: dict[str, np.ndarray]) -> Any:
+            values = kept.derivation.of(numbers)
+            return None if values is None else (kept, values)
+
+        return _kept.get(model, (tuple(names), key_of_object([points.names, dtypes])), make, use)
+
+    def __init__(
+        self,
+        model: pm.Model,
+        outputs: list[Variable],
+        points: Points,
+        dtypes: dict[str, Any],
+        shapes: dict[str, tuple[int, ...]],
+    ):
+        shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+        if any(not hasattr(v.type, "dtype") for v in shared):
+            raise ValueError(
+                "A Deterministic draws random numbers of its own, which is not done here. Leave it out with "
+                "var_names=, and draw it with pm.sample_posterior_predictive."
+            )
+        typed = {v: pt.tensor(v.name, shape=shapes[v.name], dtype=v.type.dtype) for v in model.value_vars}
+        values = {str(v.name): v for v in typed.values()}
+        parts = {
+            m.name: pt.TensorType(values[m.name].type.dtype, shape=m.shape)(name=m.name)
+            for members in points.vectors.values()
+            for m in members
+        }
+        self._points, self._dtypes, self._wanted = points, dtypes, {str(v.name) for v in outputs}
+        self._whole = [
+            name for name, members in points.vectors.items() if any(m.name in self._wanted for m in members)
+        ]
+        rest = [v for v in outputs if v.name not in parts]
+        self._names = [str(v.name) for v in rest]
+        # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with
+        # the same name. One of them replaces the others.
+        numbers = {str(v.name): v for v in numbers_in(rest)}
+        replaced = {v: pt.constant(v.get_value()) for v in shared}
+        replaced |= {v: parts.get(str(v.name), value) for v, value in typed.items()}
+        replaced |= {v: numbers[str(v.name)] for v in numbers_in(rest)}
+        groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
+        unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
+        bounds_of = lambda: {parts.get(name, values[name]): b for name, b in bounds_of_model(model).items()}
+        made_in_jax = with_masks(with_fixed_sizes(rebuild(rest, replaced, known_size), bounds_of), unknown)
+        for name, graph in zip(self._names, made_in_jax, strict=True):
+            if isinstance(graph, Sliced):
+                raise NotImplementedError(
+                    f"The Deterministic {name!r} has a size that differs from draw to draw. Leave it out "
+                    "with var_names=, or record it with a value where nothing is selected, pt.switch(z > 0, "
+                    "x, np.nan)."
+                )
+        vectors, graphs = in_vectors([graph for graph in made_in_jax if isinstance(graph, Variable)], groups)
+        graphs, derived = hoisted(graphs, f"{NUMBER}recorded: ")
+        read = numbers_in(graphs)
+        self.derivation = Derivation(read, derived, [])
+        inputs = [*(v for name, v in values.items() if name not in parts), *vectors, *read]
+        self._inputs = [str(v.name) for v in inputs]
+        self._in_words: set[str] = set()
+        self._counts: set[str] = set()
+        if not width_of_models():
+            known = bounds_of_values(model, {})
+            made_of = {v: points.names.get(str(v.name), [str(v.name)]) for v in inputs}
+            bounds = {
+                v: hull(*(known[name] for name in names))
+                for v, names in made_of.items()
+                if set(names) <= set(known)
+            }
+            in_32_bits = In32Bits(list(zip(self._names, graphs, strict=True)), bounds)
+            self._in_words = {
+                name for name, v in zip(self._names, graphs, strict=True) if in_32_bits.is_wide(v)
+            }
+            self._counts = set(known)
+            graphs = [in_32_bits.words(v) if in_32_bits.is_wide(v) else in_32_bits.plain(v) for v in graphs]
+        self._compute = jaxify(inputs, graphs)
+        self._bytes: int | None = None
+
+    def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
+        values = dict(zip(self._names, self._compute(*(point[name] for name in self._inputs)), strict=True))
+        values |= {name: point[name] for name in self._whole}
+        return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
+
+    def bytes_per_draw(self, points: dict[str, Any], numbers: dict[str, Any]) -> int:
+        """The bytes that a recorded draw of one chain takes, given packed points (chains, ...)."""
+        if self._bytes is None:
+            chains = len(next(iter(points.values())))
+            of_chains = jax.vmap(lambda point: self(point | numbers))
+            recorded = jax.tree.leaves(jax.eval_shape(of_chains, points))
+            self._bytes = sum(a.size * a.dtype.itemsize for a in recorded) // chains
+        return self._bytes
+
+    def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """{variable of the model: (chains, draws, ...)} of the recorded {name: (chains, draws, ...)}.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+            If a count comes near the limit of 32-bit integers.
+        """
+        recorded = {}
+        for name, a in self._points.unpacked(draws, lead=2).items():
+            if name in self._counts:
+                check_in_32_bits(name, a)
+            if name in self._wanted:
+                recorded[name] = together(a) if name in self._in_words else a
+        return recorded
+
+
+def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's value variables, computed where their types do not tell them."""
+    if all(None not in v.type.shape for v in model.value_vars):
+        return {str(v.name): v.type.shape for v in model.value_vars}
+    return {name: np.shape(value) for name, value in point_of(model).items()}
+
+
+def together(words: np.ndarray) -> np.ndarray:
+    """(...) int64, from `words` (..., 2), the lower and the upper 32 bits."""
+    low, high = words[..., 0].astype(np.int64), words[..., 1].astype(np.int64)
+    return (high << 32) + (low & 0xFFFFFFFF)

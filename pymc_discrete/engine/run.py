@@ -1,0 +1,212 @@
+"""Runs the chains chunk by chunk; each chunk of draws is stored while the next is computed."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import jax
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+from xarray import Dataset
+
+from pymc_discrete.diagnostics.standing import Leaving
+from pymc_discrete.engine.program import ChainState
+from pymc_discrete.engine.shares import Chains
+from pymc_discrete.engine.storage import Checkpoint, Memory, on_host
+from pymc_discrete.runtime.progress import Progress
+from pymc_discrete.starts.not_finite import impossible
+
+_log = logging.getLogger("pymc.discrete")
+
+WARMUP, POSTERIOR = "warmup", "posterior"
+# Chains that do not move are settled each time this many tuning draws are done. The number is fixed, so that
+# the draws do not depend on `chunk`.
+TUNING_CHUNK = 50
+UPDATES = 20  # largest number of updates of the progress bar, where a chunk can hold so many draws
+# The length of the arrays that hold the draws of a chunk is part of the compiled program. It does not depend
+# on the number of draws, so that a run with another number need not be compiled again.
+LARGEST_CHUNK = 1024  # largest number of draws in a chunk
+# the largest sizes in bytes of the draws of a chunk, which are kept on the device
+CHAIN_BYTES = 2**21  # of one chain
+SHARE_BYTES = 2**27  # of chains that are computed together
+
+
+class Run:
+    """All draws of all chains.
+
+    Parameters
+    ----------
+    model : the model that is sampled
+    chains : at the states after the draws that `store` already holds
+    store : where the draws are kept
+    tune, draws, thin, chunk, callback : as in `sample`
+    bar : the progress bar
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        chains: Chains,
+        store: Memory | Checkpoint,
+        tune: int,
+        draws: int,
+        thin: int,
+        chunk: int | str,
+        bar: Progress,
+        callback: Callable | None,
+    ):
+        self.model, self.chains, self.store = model, chains, store
+        self.tune, self.draws, self.thin = tune, draws, thin
+        self.program = chains.program
+        self.size = chunk_size(chains, chunk)
+        self.count = min(self.size, max(-(-draws // UPDATES), TUNING_CHUNK))  # number of draws in a chunk
+        self.bar, self.callback = bar, callback
+        self.states = chains.states  # after the last draw that is stored
+
+    def complete(self, keep_warmup: bool) -> None:
+        """Tune and draw. After a KeyboardInterrupt the draws made so far are kept."""
+        self.bar.show(0, "sampling")
+        try:
+            self.tune_all(keep_warmup)
+            self.draw_all()
+        except KeyboardInterrupt:
+            done = self.store.done(POSTERIOR)
+            if not done:
+                raise
+            more = " The same call goes on from there." if isinstance(self.store, Checkpoint) else ""
+            _log.warning(f"Interrupted after {done} of {self.draws} draws; they are returned.{more}")
+
+    def tune_all(self, keep: bool) -> None:
+        """Tune in stretches; after each, move chains that are stuck and pool adapted parameters.
+
+        If the tuning draws are not kept, a stretch records its last draw only.
+        """
+        t = self.store.done(WARMUP)
+        if t or self.store.done(POSTERIOR):
+            self.bar.resumed(t + self.store.done(POSTERIOR))
+        ends = sorted({*range(TUNING_CHUNK, self.tune, TUNING_CHUNK), *self.program.shared_ends, self.tune})
+        while t < self.tune:
+            end, begin = next(e for e in ends if e > t), time.perf_counter()
+            count, thin = (min(self.count, end - t), 1) if keep else (1, end - t)
+            _, draws, stats = self.chains.records(self.chains.run(t, count, thin, self.size), count)
+            if t == 0:
+                self._check_first(self.chains.states)
+            t += count * thin
+            if t == end:
+                self._between(t)
+            if t == self.tune:
+                self._end_of_tuning(stats["lp"][:, -1])
+            self.store.write(
+                WARMUP, count * thin, {"draws": draws, "stats": stats} if keep else {}, self.chains.states
+            )
+            self.bar.advance(count * thin, time.perf_counter() - begin, stats, tuning=True)
+
+    def _between(self, t: int) -> None:
+        """Settle chains that do not move, and pool adapted parameters where due, after tuning draw t."""
+        states = self.chains.states.blocks
+        if any(b.stuck(state).any() for b, state in zip(self.program.blocks, states, strict=True)):
+            self.chains.settle(t)
+        if self.program.pooled and (t in self.program.shared_ends or t == self.tune):
+            self.chains.pool(t in self.program.shared_ends)
+
+    def _check_first(self, states: ChainState) -> None:
+        """Let the blocks look at the states after the first draws."""
+        for block, adapted in zip(self.program.blocks, states.blocks, strict=True):
+            block.check_first(adapted)
+
+    def _end_of_tuning(self, lp: np.ndarray) -> None:
+        for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
+            warn_of_first(block.complaints(state))
+        self._check_possible(lp)
+
+    def _check_possible(self, lp: np.ndarray) -> None:
+        """Stop the run if the log density `lp` (chains, ...) of a chain is -inf.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+        """
+        stuck = np.isneginf(lp).reshape(len(lp), -1).any(axis=1)
+        if stuck.any():
+            point, names = self._points()[int(stuck.argmax())], self.program.blocks[-1].density.names
+            raise SamplingError(impossible(self.model, point, names))
+
+    def _points(self) -> list[dict[str, np.ndarray]]:
+        """The point {variable: value} of each chain."""
+        points = self.program.points.unpacked(jax.tree.map(on_host, self.chains.states.point), lead=1)
+        return [{name: value[n] for name, value in points.items()} for n in range(self.chains.count)]
+
+    def conclusions(self) -> list[str]:
+        """The warnings of the blocks after the last draw; none if the run was interrupted."""
+        if self.store.done(POSTERIOR) < self.draws:
+            return []
+        states, transitions = self.chains.states, self.draws * self.thin * self.chains.count
+        pairs = zip(self.program.blocks, states.blocks, strict=True)
+        return [
+            text for block, state in pairs for text in block.conclusions(state, states.point, transitions)
+        ]
+
+    def leaving(self) -> dict[str, Leaving]:
+        """For each discrete variable, how probable it is that its sites change from where the chains are."""
+        points = self._points()
+        return {name: leaving for b in self.program.blocks for name, leaving in b.leaving(points).items()}
+
+    def groups(self, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
+        """The groups that the blocks add to the result, see `Block.groups`."""
+        pairs = zip(self.program.blocks, self.states.blocks, strict=True)
+        return {name: group for b, s in pairs for name, group in b.groups(s, coords, dims).items()}
+
+    def draw_all(self) -> None:
+        """Draw in chunks; each is transferred to the host and stored while the next is computed."""
+        sent = self.store.done(POSTERIOR)
+        waiting: list[tuple[list[Future], int]] = []
+        begin = time.perf_counter()
+        while sent < self.draws or waiting:
+            if sent < self.draws:
+                count = min(self.count, self.draws - sent)
+                waiting.append(
+                    (self.chains.run(self.tune + sent * self.thin, count, self.thin, self.size), count)
+                )
+                sent += count
+                if len(waiting) == 1 and sent < self.draws:
+                    continue
+            pending, count = waiting.pop(0)
+            states, draws, stats = self.chains.records(pending, count)
+            if not self.tune and not self.store.done(POSTERIOR):
+                self._check_first(states)
+            if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
+                raise SamplingError(
+                    "The log density became nan or +inf. Look for nan in the data and for parameters "
+                    "outside their domain."
+                )
+            self._check_possible(stats["lp"])
+            self.store.write(POSTERIOR, count, {"draws": draws, "stats": stats}, states)
+            self.states = states
+            self.bar.advance(count, time.perf_counter() - begin, stats, tuning=False)
+            begin = time.perf_counter()
+            if self.callback is not None:
+                self.callback(draws, self.store.done(POSTERIOR))
+
+
+def chunk_size(chains: Chains, chunk: int | str) -> int:
+    """The length of the arrays that hold a chunk of draws: by default a power of two."""
+    if chunk != "auto":
+        return int(chunk)
+    each = max(chains.program.recorder.bytes_per_draw(chains.states.point, chains.program.numbers), 1)
+    together = jax.tree.leaves(chains.shares[0].state)[0].shape[0]
+    most = min(CHAIN_BYTES / each, SHARE_BYTES / (each * together))
+    return int(2 ** np.floor(np.log2(np.clip(most, 1, LARGEST_CHUNK))))
+
+
+def warn_of_first(warnings: list[list[str]]) -> None:
+    """Log the warnings of the first chain that has any, and how many other chains have some."""
+    with_warnings = [(n, texts) for n, texts in enumerate(warnings) if texts]
+    if with_warnings:
+        n, texts = with_warnings[0]
+        others = len(with_warnings) - 1
+        more = f" {others} more chain{'s have' if others > 1 else ' has'} such warnings." if others else ""
+        for text in texts:
+            _log.warning(f"Chain {n}: {text}{more}")

@@ -1,0 +1,164 @@
+"""The chains of a run, split into equal shares that are computed by several threads.
+
+JAX computes the calls of one thread in order and those of several threads side by side, also on one device.
+On a CPU the chains of a device run one after another, so that as many threads as there are cores use all of
+them. The alternative, more devices on the CPU, has to be chosen before JAX starts. All shares have the same
+number of chains, so that one compiled program serves them all: where a CPU is the only device, one chain
+each, so that the program also serves a run with another number of chains.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+import jax
+import numpy as np
+
+from pymc_discrete.engine.program import EVERYWHERE, ChainState, Identity, Program
+from pymc_discrete.engine.storage import on_host
+from pymc_discrete.runtime.model_settings import model_settings
+
+MOST_SHARES = 64  # a share takes the host a millisecond for each chunk of draws, so there are at most as many
+
+
+def shares_of(chains: int, single: bool) -> np.ndarray:
+    """(shares, n) int, the indices of the chains in each share.
+
+    If the chains do not divide evenly, the last one is repeated: to compile another program for a smaller
+    share would take longer than to run the repeated chain.
+
+    Parameters
+    ----------
+    single : whether to make a share of every chain, as long as there are few; otherwise there is one share
+    """
+    size = -(-chains // MOST_SHARES) if single else chains
+    shares = -(-chains // size)
+    return np.minimum(np.arange(shares * size), chains - 1).reshape(shares, size)
+
+
+class Share:
+    """Some of the chains.
+
+    Parameters
+    ----------
+    identities : (n,), those of the chains
+    state : (n, ...), their states; while the share computes, only its thread may use them
+    thread : the thread that computes them; None to use JAX's own asynchronous dispatch
+    """
+
+    def __init__(self, identities: Identity, state: ChainState, thread: ThreadPoolExecutor | None):
+        self.identities, self.state, self.thread = identities, state, thread
+
+    def submit(self, compiled: Callable, *args: Any) -> Future:
+        """Run `compiled`, which returns the new state first, after everything submitted before."""
+
+        def compute():
+            with model_settings():  # JAX's settings are local to a thread
+                results = compiled(self.identities, self.state, *args)
+                self.state = results[0]
+                return results if self.thread is None else jax.block_until_ready(results)
+
+        if self.thread is not None:
+            return self.thread.submit(copy_context().run, compute)
+        done: Future = Future()
+        done.set_result(compute())
+        return done
+
+
+class Chains:
+    """All chains of a run, on the devices of its program.
+
+    Parameters
+    ----------
+    program : the compiled program
+    states : (chains, ...), the states to start from, on the host
+    seed : the seed of the run
+    threads : how many threads compute them; None to compute all chains together
+    """
+
+    def __init__(self, program: Program, states: ChainState, seed: int, threads: int | None):
+        self.program = program
+        self.count = jax.tree.leaves(states)[0].shape[0]
+        self._numbers = shares_of(self.count, threads is not None)
+        self._threads: list[ThreadPoolExecutor | None] = [None]
+        if len(self._numbers) > 1:
+            used = min(threads or 1, len(self._numbers))
+            self._threads = [ThreadPoolExecutor(1, f"chains-{n}") for n in range(used)]
+        self._numbers_of_model = program.placed(program.numbers, EVERYWHERE)
+        self.shares = [
+            Share(
+                program.placed(program.identities(seed, numbers)),
+                program.placed(part),
+                self._threads[n % len(self._threads)],
+            )
+            for n, (numbers, part) in enumerate(zip(self._numbers, self._split(states), strict=True))
+        ]
+
+    def close(self) -> None:
+        """End the threads after their current computation."""
+        for thread in self._threads:
+            if thread is not None:
+                thread.shutdown(wait=False, cancel_futures=True)
+
+    def _split(self, whole: Any) -> list[Any]:
+        return [
+            jax.tree.map(lambda a, chosen=chosen: np.asarray(a)[chosen], whole) for chosen in self._numbers
+        ]
+
+    def _joined(self, parts: list[Any]) -> Any:
+        """(chains, ...), the parts of all shares joined; repeated chains are dropped."""
+        if len(parts) == 1:
+            return parts[0]
+        return jax.tree.map(
+            lambda *arrays: np.concatenate([np.asarray(a) for a in arrays])[: self.count], *parts
+        )
+
+    @property
+    def states(self) -> ChainState:
+        """(chains, ...), not to be read while a share computes."""
+        return self._joined([share.state for share in self.shares])
+
+    def run(self, first: int, count: int, thin: int, size: int) -> list[Future]:
+        """Start `Program.run` on all shares; `records` waits for the results."""
+        numbers = tuple(np.asarray(a, jax.dtypes.canonicalize_dtype(int)) for a in (first, count, thin))
+        compiled = self.begin(size).result()
+        return [share.submit(compiled, self._numbers_of_model, *numbers) for share in self.shares]
+
+    def begin(self, size: int) -> Future[Callable]:
+        """`Program.run` for these chains and at most `size` draws in a call, which a thread compiles."""
+        number = np.zeros((), jax.dtypes.canonicalize_dtype(int))
+        first = self.shares[0]
+        arguments = (first.identities, first.state, self._numbers_of_model, *[number] * 3)
+        return self.program.begin("run", *arguments, size=size)
+
+    def records(self, pending: list[Future], count: int) -> tuple[ChainState, dict[str, Any], dict[str, Any]]:
+        """The states after `run`, and its `count` draws and statistics, {name: (chains, count, ...)}."""
+        parts = [future.result() for future in pending]
+        kept = [jax.tree.map(lambda a: on_host(a)[:, :count], tuple(records)) for _, *records in parts]
+        draws, stats = self._joined(kept)
+        return self._joined([state for state, *_ in parts]), self.program.recorder.on_host(draws), stats
+
+    def move_to(self, point: dict[str, np.ndarray]) -> None:
+        """Put the one chain that there is at a packed point."""
+        (share,) = self.shares
+        now = share.state.point
+        moved = {name: np.asarray(point[name], a.dtype).reshape(a.shape) for name, a in now.items()}
+        share.state = share.state._replace(point=moved)
+
+    def settle(self, t: int) -> None:
+        """Move the chains that are stuck to points of higher probability, after tuning draw t."""
+        after = np.asarray(t, jax.dtypes.canonicalize_dtype(int))
+        first, numbers = self.shares[0], self._numbers_of_model
+        compiled = self.program.compiled("settle", first.identities, first.state, numbers, after)
+        for future in [share.submit(compiled, numbers, after) for share in self.shares]:
+            future.result()
+
+    def pool(self, ends: bool) -> None:
+        """Pool the step size and, where `ends` (an adaptation window ends), the mass matrix."""
+        single = len(self.shares) == 1
+        whole = self.states if single else self.program.placed(self.states)
+        pooled = self.program.compiled("pool", whole, ends=ends)(whole)
+        parts = [pooled] if single else map(self.program.placed, self._split(pooled))
+        for share, part in zip(self.shares, parts, strict=True):
+            share.state = part

@@ -1,0 +1,76 @@
+"""The continuous block of a compiled chain that slice sampling moves."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from pymc_discrete.engine.block import TUNE, Block
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.statistic import MEAN, Statistic
+from pymc_discrete.engine.storage import on_host
+from pymc_discrete.kernels import slice as slices
+from pymc_discrete.runtime.float32 import floats_are_32_bit
+
+STATISTICS = dict.fromkeys(("slice_expansions", "slice_shrinkages", "slice_stayed"), Statistic(float, MEAN))
+
+
+class SliceBlock(Block):
+    """The slice sampler of a step inside a compiled chain.
+
+    Parameters
+    ----------
+    step : a `steps.reparameterized_slice.ReparameterizedSlice`: its density and options
+    tune : number of tuning draws
+    points : how a chain packs its values
+    """
+
+    stats: Mapping[str, Statistic] = {"lp": Statistic(float), **STATISTICS}
+
+    def __init__(self, step: Any, tune: int, points: Points):
+        self.step, self.tune, self.points = step, tune, points
+        # A density keeps functions compiled for the precision of its first use, so float32 needs a new one.
+        self.density, self.numbers = step.fresh_density() if floats_are_32_bit() else step.density_and_numbers
+        self.density.untouched.check_in_jax()
+        self.sweeps = 1 if step.asked_sweeps == "auto" else int(step.asked_sweeps)
+        self.settings = {TUNE: np.asarray(tune)}
+
+    @property
+    def key(self) -> Hashable:
+        return (type(self), self.density, self.described())
+
+    def described(self) -> str:
+        return self.step.described()
+
+    def options(self) -> dict[str, Any]:
+        return self.step.options()
+
+    def named(self) -> str:
+        return self.step.named()
+
+    def start(self, point: dict[str, np.ndarray]) -> slices.Widths:
+        return slices.start(self.density.size)
+
+    def logdensity(self, point: dict[str, np.ndarray]) -> float:
+        return float(self.density.compiled("logdensity")(point | self.numbers))
+
+    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
+        self.step.check_start(points[0])
+
+    def draw(self, key, t, point: dict[str, Any], widths: slices.Widths):
+        others, q = self.density.others(self.points.by_name(point)), self.density.ravel(point)
+        tune = point[TUNE]
+        q, widths, info = slices.draw(
+            key, q, self.density.near(q, others), widths, t < tune, slices.renewal_due(t, tune), self.sweeps
+        )
+        lp = self.density.block(q, others) + self.density.rest(others)
+        stats = {"lp": lp, **dict(zip(STATISTICS, info, strict=True))}
+        return self.density.joined(q, point), widths, stats
+
+    def complaints(self, state: slices.Widths) -> list[list[str]]:
+        learned = jax.tree.map(on_host, state)
+        return [
+            self.step.complaints(learned._replace(stayed=float(stayed)), self.tune)
+            for stayed in learned.stayed
+        ]

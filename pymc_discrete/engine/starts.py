@@ -1,0 +1,323 @@
+"""The points where the chains start: dispersed, and with a finite log density."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.exceptions import SamplingError
+from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.engine.block import Block
+from pymc_discrete.engine.points import Points
+from pymc_discrete.model.initial import for_long_chains
+from pymc_discrete.model.support import known
+from pymc_discrete.runtime.compiling import announced
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import collection_paused
+from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
+from pymc_discrete.starts.possible_start import refuse_nan, say_moved
+from pymc_discrete.starts.start import check_support
+
+# supports of continuous variables, by the names of PyMC's transforms
+SUPPORTS = {
+    "log": "(0, inf)",
+    "log_exp_m1": "(0, inf)",
+    "logodds": "(0, 1)",
+    "ordered": "increasing values",
+    "simplex": "positive numbers that sum to 1",
+}
+RETRIES = 10  # further points that are tried with each jitter while none is possible
+HALVINGS = 8  # how often the jitter is then halved, before it is left out
+# the widths of the jitter that are tried, in this order; 0 is none
+JITTERS = [*(0.5**n for n in range(HALVINGS + 1)), 0.0]
+
+
+@watched("Finding where the chains start")
+@collection_paused()
+def starts(
+    model: pm.Model,
+    blocks: Sequence[Block],
+    packing: Points,
+    initvals: Any,
+    chains: int,
+    seed: np.random.SeedSequence,
+    with_gradient: bool = False,
+) -> list[dict[str, np.ndarray]]:
+    """A starting point {variable: value} for each chain.
+
+    Continuous variables are jittered by U(-1, 1) as in `pm.sample`; discrete ones are dispersed, unless
+    `initvals` or the model gives their starting value. Where all tries are impossible, even after a search
+    among the states of the discrete variables, the jitter is halved, and at last there is none.
+
+    Parameters
+    ----------
+    with_gradient : whether the gradient must be finite, too, where that can be had
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        If no point with a finite log density was found; names the term that is not finite without jitter.
+    """
+    given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
+    fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
+    stay = [fixed | {getattr(k, "name", k) for k in (values or {})} for values in given]
+    return possible_starts(model, blocks, Jitter(model, initvals, chains), stay, seed, with_gradient)
+
+
+def possible_starts(
+    model: pm.Model,
+    blocks: Sequence[Block],
+    drawn: "Jitter | Around",
+    stay: Sequence[set[str]],
+    seed: np.random.SeedSequence,
+    with_gradient: bool = False,
+) -> list[dict[str, np.ndarray]]:
+    """A possible starting point {variable: value} for each chain, as `starts`.
+
+    Parameters
+    ----------
+    drawn : what the points are drawn from
+    stay : for each chain, the discrete variables that are not dispersed
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        As `starts`.
+    """
+    judge = next((block for block in blocks if not block.start_program), blocks[0])
+    points: list[dict[str, np.ndarray]] = []
+    moved: dict[str, None] = {}  # variables whose start was impossible
+
+    def usable(point: dict[str, np.ndarray]) -> tuple[float, bool]:
+        logp = judge.logdensity(point)
+        follows = not with_gradient or all(block.gradient_is_finite(point) for block in blocks)
+        return logp, bool(np.isfinite(logp)) and follows
+
+    def start(chain: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        for jitter in drawn.jitters:
+            for _ in range(RETRIES + 1 if jitter else 1):
+                point = given = drawn(chain, jitter, rng)
+                for block in blocks:
+                    point = block.dispersed(point, stay[chain], rng)
+                logp, possible = usable(point)
+                if possible:
+                    asked = [n for n in point if n in stay[chain] and not np.array_equal(point[n], given[n])]
+                    moved.update(dict.fromkeys(asked))
+                    return point
+            refuse_nan(model)
+            if np.isneginf(logp):
+                before = point
+                for block in blocks:
+                    point = block.possible(point, rng)
+                logp, possible = usable(point)
+                if possible:
+                    moved.update({n: None for n in point if not np.array_equal(point[n], before[n])})
+                    return point
+        if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
+            return point
+        if not np.isneginf(logp):
+            for block in blocks:  # whose own check may say what is wrong
+                block.check_starts([point])
+            raise SamplingError(not_finite(of_model_at(model, point), logp))
+        names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
+        raise SamplingError(impossible(model, point, names, NOT_FOUND))
+
+    for chain, child in enumerate(seed.spawn(len(stay))):
+        points.append(start(chain, np.random.default_rng(child)))
+    say_moved(list(moved))
+    for block in blocks:
+        with announced(f"{block.named()}: the log density and its changes, to check the starts"):
+            block.check_starts(points)
+    return points
+
+
+class Jitter:
+    """Starting points with continuous variables jittered.
+
+    Parameters
+    ----------
+    initvals, chains : as in `starts`
+
+    Attributes
+    ----------
+    jitters : the widths of the jitter that are to be tried, in this order; 0 is none
+    """
+
+    def __init__(self, model: pm.Model, initvals: Any, chains: int):
+        self._model, self._initvals, self._chains = model, initvals, chains
+        self._jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
+        self._values = {str(model.rvs_to_values[rv].name) for rv in self._jittered}
+        self.jitters = JITTERS if self._jittered else JITTERS[:1]
+        self._full = self._functions(self._jittered)
+
+    def _functions(self, jittered: set[Variable]) -> list[Any]:
+        with for_long_chains(self._model):
+            return make_initial_point_fns_per_chain(
+                model=self._model, overrides=self._initvals, jitter_rvs=jittered, chains=self._chains
+            )
+
+    @functools.cached_property
+    def _without(self) -> list[Any]:
+        return self._functions(set())
+
+    def __call__(self, chain: int, jitter: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """A point {value variable: value}, with U(-jitter, jitter) added to continuous variables."""
+        function = (self._full if jitter == 1.0 else self._without)[chain]
+        point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
+        return point if jitter == 1.0 else jittered(point, self._values, jitter, rng)
+
+
+class Around:
+    """Starting points about a given one.
+
+    Parameters
+    ----------
+    point : {value variable: value}
+    names : the continuous value variables that are jittered
+
+    Attributes
+    ----------
+    jitters : as those of `Jitter`
+    """
+
+    def __init__(self, point: dict[str, np.ndarray], names: Sequence[str]):
+        self._point, self._names = point, set(names)
+        self.jitters = JITTERS if names else JITTERS[-1:]
+
+    def __call__(self, chain: int, jitter: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """A point {value variable: value}, with U(-jitter, jitter) added to the variables of `names`."""
+        return jittered(self._point, self._names, jitter, rng)
+
+
+def jittered(
+    point: dict[str, np.ndarray], names: set[str], jitter: float, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The point with U(-jitter, jitter) added to the named value variables."""
+    return {
+        name: np.asarray(value + rng.uniform(-jitter, jitter, value.shape), value.dtype)
+        if jitter and name in names
+        else value
+        for name, value in point.items()
+    }
+
+
+def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain") -> None:
+    """Refuse `initvals` of the wrong type, length or shape, outside a support, or of unknown variables.
+
+    Parameters
+    ----------
+    points, of : how many starts there are, and of what each is the start
+    """
+    several = isinstance(initvals, list | tuple)
+    if several and len(initvals) != points:
+        raise ValueError(
+            f"initvals has {len(initvals)} entries for {points} {of}s. Give one dictionary, or one for each "
+            f"{of}."
+        )
+    if all(values is None for values in (initvals if several else [initvals])):
+        return  # the shapes below take PyTensor some time
+    discrete = {str(v.name) for v in model.discrete_value_vars}
+    known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
+    shapes = model.eval_rv_shapes()
+    for values in initvals if several else [initvals]:
+        if values is not None and not isinstance(values, dict):
+            raise TypeError(
+                f"initvals must be a dictionary {{variable: value}}, or a list with one for each chain, got "
+                f"{values!r}."
+            )
+        for key, value in (values or {}).items():
+            name = str(getattr(key, "name", key))
+            if name not in known:
+                raise ValueError(
+                    f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}."
+                )
+            if isinstance(value, str | Variable):  # "prior", "support_point", or a PyTensor expression
+                continue
+            number = np.asarray(value)
+            if name in discrete and not (whole := np.isfinite(number) & (number == np.round(number))).all():
+                place = np.argwhere(~whole)[0]
+                at = f" as element {place.tolist()}" if number.ndim else ""
+                raise ValueError(f"initvals[{name!r}] must hold integers, got {number[tuple(place)]:g}{at}.")
+            shape = tuple(int(n) for n in shapes.get(name, number.shape))
+            if number.shape != shape:
+                remedy = f" Pass np.full({shape}, {value!r})." if not number.ndim else ""
+                raise ValueError(
+                    f"initvals[{name!r}] has the shape {number.shape}, and the variable {shape}.{remedy}"
+                )
+        check_inside(model, values or {})
+
+
+def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
+    """Refuse starting values of continuous variables outside their support, where their transform is nan.
+
+    Raises
+    ------
+    ValueError
+    """
+    numbers = numbers_in(values)
+    given = [rv for rv in model.free_RVs if rv.name in numbers and rv.dtype.startswith("float")]
+    if not given:
+        return
+    with for_long_chains(model):
+        point = make_initial_point_fn(model=model, overrides=values, return_transformed=True)(0)
+    for rv in given:
+        name, value = str(rv.name), np.asarray(numbers[str(rv.name)], float)
+        outside = ~np.isfinite(np.asarray(point[str(model.rvs_to_values[rv].name)]))
+        if not outside.any():
+            continue
+        which = f"is {value}"
+        if value.ndim and outside.shape == value.shape:
+            place = np.argwhere(outside)[0]
+            which = f"has {value[tuple(place)]:g} as element {place.tolist()}"
+        raise ValueError(
+            f"initvals[{name!r}] {which}, which is outside its support, {support_of(rv, model, outside)}. "
+            "Pass values inside it, not at its ends."
+        )
+
+
+def check_supports(blocks: Sequence[Block], point: dict[str, np.ndarray], initvals: Any) -> None:
+    """Refuse starting values of discrete variables outside their support.
+
+    Parameters
+    ----------
+    point : {value variable: array}, where the model starts without them
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+    """
+    for values in initvals if isinstance(initvals, list | tuple) else [initvals]:
+        given = numbers_in(values or {})
+        for block in blocks:
+            if block.space is not None:
+                check_support(block.space, block.space.ravel(point | given), given)
+
+
+def numbers_in(values: dict[Any, Any]) -> dict[str, Any]:
+    """{name: value} of those starting values that are numbers, and not a word or an expression."""
+    return {
+        str(getattr(key, "name", key)): value
+        for key, value in values.items()
+        if not isinstance(value, str | Variable)
+    }
+
+
+def support_of(rv: Variable, model: pm.Model, outside: np.ndarray) -> str:
+    """The support of a continuous variable, as its transform shows it: of the first element `outside`."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return "the finite numbers"
+    if transform.name != "interval":
+        return SUPPORTS.get(transform.name, f"what its transform ({transform.name}) takes")
+    ends = []
+    for bound, none in zip(transform.args_fn(*rv.owner.inputs), ("-inf", "inf"), strict=True):
+        value = None if bound is None else known(pt.as_tensor(bound))
+        if bound is not None and value is None:
+            return "between bounds that depend on other variables"
+        ends.append(none if value is None else f"{np.broadcast_to(value, outside.shape)[outside][0]:g}")
+    return f"({', '.join(ends)})"

@@ -1,0 +1,258 @@
+"""Rewrites a log density with coefficients integrated out.
+
+Coefficients beta whose log density, given all else, is a quadratic form are integrated out in closed form:
+
+    log p(z) = log p(z, beta = 0) + log of the integral of exp(-beta' A(z) beta / 2 + b(z)' beta)
+
+The terms of the log density stay, at beta = 0, and one term is added. That the form is quadratic is read off
+the graph (`degree_after`) and never guessed from values.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
+
+from pymc_discrete.integrals.gates import gated_products, is_separable, products_first
+from pymc_discrete.integrals.gaussian_integral import gaussian_integral
+from pymc_discrete.integrals.scalars import scalars_first
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.analysis import Analysis, Depends
+from pymc_discrete.structure.degree import degree_after
+from pymc_discrete.structure.logp_graph import INTEGRATED, Gates, Integral, LogpGraph
+from pymc_discrete.structure.numbers import NUMBER, Number
+from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
+
+
+class DegreeIn(Analysis[float]):
+    """The degree of tensors as polynomials in given variables; inf where it is not known."""
+
+    def __init__(self, variables: Sequence[Variable]):
+        super().__init__(dict.fromkeys(variables, 1))
+
+    def after(self, node, values: list[float]) -> list[float]:
+        if not any(values):
+            return [0] * len(node.outputs)
+        degree = degree_after(node.op, node, values)
+        if degree > 2 and max(values) <= 2:
+            self.blame(node)
+        return [degree] * len(node.outputs)
+
+    def at_leaf(self, var: Variable) -> float:
+        return 0
+
+
+def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
+    """The graph of the log density with these continuous variables integrated out.
+
+    Parameters
+    ----------
+    names : names of value variables among the `others` of the graph
+
+    Raises
+    ------
+    ValueError
+        For a variable in which the log density is no quadratic form, with the term and the Op.
+    """
+    if pytensor.config.floatX != "float64":
+        raise ValueError(
+            f"{shown(list(names))} cannot be integrated out in float32, in which the differences of large "
+            'quadratic forms are lost. Set pytensor.config.floatX = "float64", or leave out integrate=.'
+        )
+    coefficients = Coefficients([v for name in names for v in graph.others if v.name == name], graph)
+    named = [*graph.terms, *graph.untouched]
+    moved = Depends(coefficients.variables)
+    quadratic = [(name, t) for name, t in named if t in moved]
+    check_quadratic(quadratic, coefficients.variables)
+    terms = [t for _, t in quadratic]
+    gates = gates_of(terms, coefficients)
+    if gates is None:
+        linear, precision = linear_and_precision(terms, coefficients.of, coefficients.p)
+        coupled = pt.constant(np.ones(coefficients.p, bool))
+    else:
+        linear = gates.prior_linear + gates.gates * gates.data_linear
+        pairs = gates.gates[:, None] * gates.gates[None, :]
+        precision = gates.prior_precision + pairs * gates.data_precision
+        coupled = pt.or_(pt.constant(~gates.gated), pt.neq(gates.gates, 0))
+    zeros = coefficients.of(constant(np.zeros(coefficients.p)))
+    outputs = [
+        *rewritten(rebuild([t for _, t in named], zeros)),
+        gaussian_integral(precision, linear, coupled),
+    ]
+
+    # a graph with its new terms and inputs, the parts of the integral among them
+    new = dataclasses.replace(
+        graph,
+        others=[v for v in graph.others if v not in coefficients.variables],
+        start={name: value for name, value in graph.start.items() if name not in names},
+        terms=[],
+        untouched=[],
+    )
+    parts = [precision, linear, coupled, *(gates.variables if gates else ())]
+    block = shown([str(v.name) for v in graph.values])
+    prefix = f"{NUMBER}for {block} with {shown(list(names))} integrated out: "
+    outputs = new.hoist([*outputs, *parts], prefix)
+    outputs, (precision, linear, coupled, *parts) = outputs[: len(named) + 1], outputs[len(named) + 1 :]
+    labelled = list(zip([*(name for name, _ in named), INTEGRATED], outputs, strict=True))
+    new.terms = [(name, t) for name, t in labelled if graph.depends(t)]
+    new.untouched = [(name, t) for name, t in labelled if not graph.depends(t)]
+    shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
+    new.integral = Integral(shapes, precision, linear, coupled, gates.of(parts) if gates else None)
+    return new
+
+
+def quadratic_in(graph: LogpGraph, model: pm.Model) -> list[str]:
+    """Names of continuous variables without a transform in which, together, the log density is quadratic.
+
+    Only those that enter a term that depends on the block; of several that cannot be integrated out together,
+    the first.
+    """
+    plain = {
+        str(value.name)
+        for rv, value in model.rvs_to_values.items()
+        if rv in model.free_RVs and model.rvs_to_transforms[rv] is None
+    }
+    chosen: list[Variable] = []
+    for v in graph.others:
+        if v.name not in plain or not v.type.dtype.startswith("float"):
+            continue
+        enters = Depends([v])
+        degree = DegreeIn([*chosen, v])
+        terms = [t for _, t in [*graph.terms, *graph.untouched]]
+        if any(t in enters for _, t in graph.terms) and all(degree.of(t) <= 2 for t in terms):
+            chosen.append(v)
+    return [str(v.name) for v in chosen]
+
+
+def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Variable]) -> None:
+    """Refuse to integrate where the log density is no quadratic form in the coefficients.
+
+    Raises
+    ------
+    ValueError
+    """
+    shown_names = shown([str(v.name) for v in coefficients])
+    degree = DegreeIn(coefficients)
+    for name, term in named:
+        if degree.of(term) > 2:
+            op = degree.cause(term) or "a product of them"
+            raise ValueError(
+                f"{shown_names} cannot be integrated out: given all else, the log density must be a "
+                "quadratic form in them, as it is with Normal priors and a Normal likelihood of a linear "
+                f"predictor, and {name!r} is none ({op}). Leave out of integrate= what enters {name!r}; NUTS "
+                "moves it then."
+            )
+
+
+class Coefficients:
+    """The elements of several coefficients, one after another in a vector of p elements.
+
+    Parameters
+    ----------
+    variables : the coefficients
+    graph : the graph that they belong to
+    """
+
+    def __init__(self, variables: Sequence[Variable], graph: LogpGraph):
+        self.variables, self.graph = list(variables), graph
+        sizes = [graph.size(v) for v in variables]
+        self.p = sum(sizes)
+        self._starts = np.cumsum([0, *sizes])
+
+    def of(self, vector: Variable) -> dict[Variable, Variable]:
+        """{coefficient: its elements of a vector}"""
+        return {
+            v: vector[start : start + self.graph.size(v)].reshape(self.graph.shape(v))
+            for v, start in zip(self.variables, self._starts, strict=False)
+        }
+
+    def places(self, var: Variable) -> np.ndarray:
+        """(size,) int, where the elements of a coefficient are in the vector."""
+        start = self._starts[self.variables.index(var)]
+        return np.arange(start, start + self.graph.size(var))
+
+
+def linear_and_precision(
+    terms: Sequence[Variable], replaced: Callable[[Variable], dict[Variable, Variable]], p: int
+) -> tuple[Variable, Variable]:
+    """b (p,) and A (p, p) of the sum of some terms, as a quadratic form in a vector of p elements.
+
+    Parameters
+    ----------
+    replaced : (vector) -> {variable: its elements of the vector}
+    """
+    dtype = pytensor.config.floatX
+    vector, direction = (pt.tensor(name, shape=(p,), dtype=dtype) for name in ("vector", "direction"))
+    nothing = constant(np.zeros((p, p)))
+    if not terms:
+        return constant(np.zeros(p)), nothing
+    total = pt.add(pt.constant(0.0), *rebuild([t.sum() for t in terms], replaced(vector)))
+    (slope,) = pytensor.grad(total, [vector], disconnected_inputs="ignore")
+    (curved,) = pytensor.grad((slope * direction).sum(), [vector], disconnected_inputs="ignore")
+    slope, curved = rebuild([slope, curved], {vector: constant(np.zeros(p))})
+    slope, curved = rewritten(rebuild([slope, curved], {}, opened))
+    if curved not in Depends([direction]):
+        return slope, nothing
+    hessian = vectorize_graph(curved, {direction: constant(np.eye(p))})
+    return tuple(scalars_first(rewritten([slope, -hessian])))
+
+
+def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | None:
+    """The quadratic form as one whose coefficients gates multiply, or None where it is no such form.
+
+    Discrete sites must enter as factors of single coefficients only (`X @ (gamma * beta)`), and the priors of
+    these coefficients must be independent of one another and of the other coefficients.
+    """
+    graph, p = coefficients.graph, coefficients.p
+    discrete = Depends([v for v in [*graph.values, *graph.others] if is_discrete(v)])
+    data, prior = [t for t in terms if t in discrete], [t for t in terms if t not in discrete]
+    data = products_first(data, Depends(coefficients.variables), discrete)
+    products = gated_products(data, coefficients.variables, discrete, graph)
+    index = np.concatenate([q.places.ravel() for q in products]) if products else np.empty(0, int)
+    gated = np.isin(np.arange(p), index)
+    if not products or len(np.unique(index)) < len(index):
+        return None
+
+    def effective(vector: Variable) -> dict[Variable, Variable]:
+        return {q.var: elements(vector, q.places) for q in products}
+
+    # what the data still say of the coefficients themselves must be about those without a gate
+    left = rebuild(data, effective(constant(np.zeros(p))))
+    under_gates = Depends([v for v in coefficients.variables if gated[coefficients.places(v)].any()])
+    moved = Depends(coefficients.variables)
+    if any(t in under_gates for t in left) or not all(
+        is_separable(t, coefficients.variables, moved, graph) for t in prior if t in under_gates
+    ):
+        return None
+    linear, precision = linear_and_precision(data, lambda v: coefficients.of(v) | effective(v), p)
+    if linear in discrete or precision in discrete:
+        return None
+    prior_linear, prior_precision = linear_and_precision(prior, coefficients.of, p)
+    factors = [q.factor.reshape((-1,)).astype(pytensor.config.floatX) for q in products]
+    together = pt.concatenate([*factors, constant(np.ones((~gated).sum()))])
+    gates = elements(together, np.argsort(np.append(index, np.flatnonzero(~gated))))
+    (gates,) = rewritten([gates])
+    return Gates(gated, gates, precision, linear, prior_precision, prior_linear)
+
+
+def elements(vector: Variable, index: np.ndarray) -> Variable:
+    """The elements of a vector at these places, in the shape of the index."""
+    flat = index.ravel()
+    if np.array_equal(flat, np.arange(flat[0], flat[0] + len(flat))):
+        return vector[flat[0] : flat[0] + len(flat)].reshape(index.shape)
+    return vector[flat].reshape(index.shape)
+
+
+def constant(values: np.ndarray) -> Variable:
+    """A constant of the width of the model's floats."""
+    return pt.constant(values.astype(pytensor.config.floatX))
+
+
+def is_discrete(v: Variable) -> bool:
+    """Whether an input of a graph is a discrete variable of the model."""
+    return not v.type.dtype.startswith("float") and not isinstance(v, Number)

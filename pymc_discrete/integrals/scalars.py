@@ -1,0 +1,109 @@
+"""Scalars moved out of matrix products: `dot(X.T, X / s**2)` as `dot(X.T, X) / s**2`.
+
+What remains of the product is then a function of the data alone, which is computed once.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Add, Mul, Neg, TrueDiv
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
+
+from pymc_discrete.structure.reads import is_switch
+from pymc_discrete.structure.rebuild import remade
+
+
+class Scaled:
+    """A tensor as a scalar times a tensor.
+
+    Attributes
+    ----------
+    scalar : None for 1
+    tensor : Variable
+    """
+
+    def __init__(self, scalar: Variable | None, tensor: Variable):
+        self.scalar, self.tensor = scalar, tensor
+
+    @property
+    def value(self) -> Variable:
+        return self.tensor if self.scalar is None else self.tensor * self.scalar
+
+
+def scalars_first(outputs: Sequence[Variable]) -> list[Variable]:
+    """Graphs with the same values in which scalar factors are taken out of matrix products."""
+    known: dict[Variable, Scaled] = {}
+
+    def of(v: Variable) -> Scaled:
+        return known.get(v) or Scaled(None, v)
+
+    for node in toposort(list(outputs)):
+        scaled = [of(i) for i in node.inputs]
+        new = taken_out(node, scaled)
+        if new is not None:
+            known[node.outputs[0]] = new
+            continue
+        inputs = [s.value for s in scaled]
+        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            remade_outputs = remade(node, inputs)
+            known.update({o: Scaled(None, r) for o, r in zip(node.outputs, remade_outputs, strict=True)})
+    return [of(o).value for o in outputs]
+
+
+def taken_out(node: Apply, inputs: list[Scaled]) -> Scaled | None:
+    """The output of a node as a scalar times a tensor, or None where there is none to take out."""
+    tensors = [s.tensor for s in inputs]
+    scalars = [s.scalar for s in inputs if s.scalar is not None]
+    if isinstance(node.op, DimShuffle) and scalars:
+        return Scaled(scalars[0], node.op(*tensors))
+    adds = isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add)
+    if (adds or isinstance(node.op, Dot)) and scalars:
+        return Scaled(product(scalars), node.op(*tensors))
+    if not isinstance(node.op, Elemwise) or node.outputs[0].type.ndim == 0:
+        return None
+    if isinstance(node.op.scalar_op, Neg):
+        return Scaled(product([*scalars, number(-1.0)]), tensors[0])
+    if isinstance(node.op.scalar_op, Mul):
+        values = [s.value for s in inputs]
+        single = [v for v in values if is_single(v)]
+        rest = [s for s, v in zip(inputs, values, strict=True) if not is_single(v)]
+        if not rest or not (single or scalars):
+            return None
+        factors = [*map(as_scalar, single), *(s.scalar for s in rest if s.scalar is not None)]
+        return Scaled(product(factors), product([s.tensor for s in rest])) if factors else None
+    if isinstance(node.op.scalar_op, TrueDiv) and is_single(inputs[1].value) and not is_single(tensors[0]):
+        one = pt.constant(np.ones((), inputs[1].value.type.dtype))
+        above = one if inputs[0].scalar is None else inputs[0].scalar
+        return Scaled(above / as_scalar(inputs[1].value), tensors[0])
+    if is_switch(node) and is_single(tensors[0]) and not is_single(tensors[1]):
+        zero = isinstance(tensors[2], Constant) and not np.any(tensors[2].data)
+        if zero and tensors[1].type.shape == node.outputs[0].type.shape:
+            factor = pt.constant(np.array(1.0)) if inputs[1].scalar is None else inputs[1].scalar
+            return Scaled(
+                pt.switch(as_scalar(inputs[0].value), factor, pt.constant(np.array(0.0))), tensors[1]
+            )
+    return None
+
+
+def is_single(v: Variable) -> bool:
+    """Whether a tensor has one element, whatever its axes."""
+    return all(size == 1 for size in v.type.shape)
+
+
+def as_scalar(v: Variable) -> Variable:
+    """The element of such a tensor."""
+    return v.dimshuffle(()) if v.type.ndim else v
+
+
+def number(value: float) -> Variable:
+    """A constant scalar with 64 bits."""
+    return pt.constant(np.array(value))
+
+
+def product(factors: Sequence[Variable]) -> Variable:
+    """The product of one or more tensors."""
+    return pt.mul(*factors) if len(factors) > 1 else factors[0]

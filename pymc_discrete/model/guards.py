@@ -1,0 +1,91 @@
+"""Terms that make the density zero where an index is out of bounds; JAX would silently clamp the index."""
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import Add, Cast, Identity, Sub
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
+
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.bounds import REARRANGING, IntegerBounds
+
+
+def index_guards(
+    terms: list[tuple[str, Variable]],
+    moving: Depends,
+    bounds: IntegerBounds,
+    uniform: set[Variable],
+) -> tuple[list[tuple[str, Variable]], list[str]]:
+    """Terms that are -inf where an index that depends on the block is out of bounds.
+
+    PyTensor raises an error there, JAX clamps the index without one.
+
+    Parameters
+    ----------
+    terms : [(name, tensor)] of the log density
+    moving : the variables of the graph that depend on the block
+    bounds : of the tensors of the graph
+    uniform : the variables all of whose elements have these bounds; elements of other variables may have
+        tighter ones, so that no warning is given for them
+
+    Returns
+    -------
+    guards : [(name, term)]
+    warnings : messages about variables that are an index and whose supports reach out of bounds
+    """
+    guards: list[tuple[str, Variable]] = []
+    warnings: list[str] = []
+    seen = set()
+    for name, term in terms:
+        for node in toposort([term]):
+            reads = isinstance(node.op, Subtensor | AdvancedSubtensor)
+            writes = isinstance(node.op, IncSubtensor | AdvancedIncSubtensor)
+            if node in seen or not (reads or writes):
+                continue
+            seen.add(node)
+            x, flat = node.inputs[0], node.inputs[1 if reads else 2 :]
+            for dim, index in enumerate(indices_from_subtensor(flat, node.op.idx_list)):
+                size = x.type.shape[dim]
+                if (
+                    not isinstance(index, Variable)
+                    or index not in moving
+                    or index.type.dtype == "bool"
+                    or size is None
+                ):
+                    continue
+                low, high = bounds.of(index)
+                if low < -size or high >= size:
+                    i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
+                    guards.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
+                    if (
+                        np.isfinite([low, high]).all()
+                        and (variable := indexing_variable(index)) is not None
+                        and variable in uniform
+                    ):
+                        warnings.append(
+                            f"{str(variable.name)!r} gives an index from {low:g} to {high:g} into {size} "
+                            f"entries in {name!r}: values without an entry count as impossible. Give the "
+                            "table as many entries as there are values, and count from 0."
+                        )
+    return guards, list(dict.fromkeys(warnings))
+
+
+def indexing_variable(index: Variable) -> Variable | None:
+    """The variable z of an index such as z, z[3], z.T or z - 1, or None for any other index.
+
+    That is, an index whose values are those of one variable, rearranged or shifted by a constant.
+    """
+    for node in toposort([index]):
+        shifted = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
+        if not shifted and type(node.op) not in REARRANGING:
+            return None
+    leaves = {v for v in ancestors([index]) if v.owner is None and not isinstance(v, Constant)}
+    return leaves.pop() if len(leaves) == 1 else None

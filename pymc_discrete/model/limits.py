@@ -1,0 +1,187 @@
+"""Counts that limit each other, as survivors are at most those who were alive, and pairs of them.
+
+One count of a chain can hardly change while all later ones stay: whoever is infected a week earlier is ill a
+week longer. Two counts that change together can leave most of the rest as it is: of two weeks that follow one
+another, one has an infection more and the other one less.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from scipy.sparse import coo_array, csr_array, eye_array, vstack
+from scipy.sparse.csgraph import connected_components
+
+from pymc_discrete.model.equations import AS_WRITTEN, DegreeIn, with_constants
+from pymc_discrete.model.support import is_constrained, is_nominal, limits_of
+from pymc_discrete.space.linear_constraint import Lines
+
+LARGEST = 4096  # most counts that are looked at
+PARTNERS = 2  # most others with which a count is paired to grow together, and to grow where it shrinks
+DEAREST = 1e8  # most products of coefficients for which pairs are looked for, about a second
+LEAST = 0.1  # the least cosine between what two counts change, for a pair of them
+
+
+class Limits(NamedTuple):
+    """Limits of counts, and of data, that are linear in counts.
+
+    Attributes
+    ----------
+    names : of the value variables, each of which shares a limit with another one
+    coefficients : sparse (m, n) float
+        Of m limits as functions of the elements of these variables, one after another.
+    limited : (m,) int, the element that each limit belongs to; -1 for data
+    """
+
+    names: tuple[str, ...]
+    coefficients: csr_array
+    limited: np.ndarray
+
+
+def limits_between(model: pm.Model, names: Sequence[str], point: Mapping[str, np.ndarray]) -> list[Limits]:
+    """The counts among some value variables that are limits of one another, or together those of data.
+
+    A limit that is no linear function of the counts is left out.
+
+    Parameters
+    ----------
+    point : a point of the model, which determines all shapes
+    """
+    by_name = {str(v.name): model.values_to_rvs[v] for v in model.discrete_value_vars}
+    counts = {
+        name: by_name[name]
+        for name in names
+        if not is_nominal(model, name) and not is_constrained(by_name[name])
+    }
+    if sum(np.size(point[name]) for name in counts) > LARGEST:
+        return []
+    rvs = set(counts.values())
+    uppers = [(rv, (limits_of(rv) or (None, None))[1]) for rv in [*rvs, *model.observed_RVs]]
+    uppers = [(rv, v) for rv, v in uppers if v is not None and not rvs.isdisjoint(ancestors([v]))]
+    if not uppers:
+        return []
+    graphs = model.replace_rvs_by_values([v for _, v in uppers])
+    above = set(ancestors(graphs))
+    graphs, typed = with_constants(graphs, [v for v in model.value_vars if v in above], point)
+    degree = DegreeIn([v for v in typed.values() if v.name in counts])
+    limited = [str(model.rvs_to_values[rv].name) if rv in rvs else None for rv, _ in uppers]
+    linear = [(name, graph) for name, graph in zip(limited, graphs, strict=True) if degree.of(graph) == 1]
+    if not linear:
+        return []
+    return grouped(linear, list(typed.values()), {name: np.asarray(point[name]) for name in counts}, point)
+
+
+def grouped(
+    limits: list[tuple[str | None, Variable]],
+    inputs: list[Variable],
+    counts: dict[str, np.ndarray],
+    point: Mapping[str, np.ndarray],
+) -> list[Limits]:
+    """The limits of each group of counts that share limits.
+
+    Parameters
+    ----------
+    limits : [(the count that is limited, or None for data; the limit, which is linear in the counts)]
+    inputs : those of the limits' graphs
+    counts : {name: value}
+    """
+    names = list(counts)
+    sizes = [counts[name].size for name in names]
+    starts = dict(zip(names, np.cumsum([0, *sizes]).tolist(), strict=False))
+    function = pytensor.function(
+        inputs, [graph for _, graph in limits], mode=AS_WRITTEN, on_unused_input="ignore"
+    )
+
+    def values(at: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        limits_at = function(*(at[str(v.name)] for v in inputs))
+        pairs = zip(limits, map(np.asarray, limits_at), strict=True)
+        return [
+            np.broadcast_to(a, a.shape if name is None else counts[name].shape).reshape(-1)
+            for (name, _), a in pairs
+        ]
+
+    zeros = {**point, **{name: np.zeros_like(value) for name, value in counts.items()}}
+    each = values(zeros)
+    limited = np.concatenate(
+        [
+            np.full(a.size, -1) if name is None else starts[name] + np.arange(a.size)
+            for (name, _), a in zip(limits, each, strict=True)
+        ]
+    )
+    constant = np.concatenate(each)
+    found: list[np.ndarray] = []  # (entry, row, column) of each coefficient
+    for name in names:
+        for i in range(counts[name].size):
+            unit = zeros[name].copy()
+            unit.flat[i] = 1
+            change = np.concatenate(values({**zeros, name: unit})) - constant
+            changed = np.flatnonzero(change)
+            found.append(np.stack([change[changed], changed, np.full(len(changed), starts[name] + i)]))
+    entries, rows, columns = np.concatenate(found, axis=1)
+    coefficients = csr_array((entries.astype(float), (rows, columns)), shape=(len(limited), sum(sizes)))
+    # Groups are the connected components of a graph whose vertices are the variables and the limits. Edges
+    # join a variable with the limits that depend on it, and with those that it has itself.
+    variable = np.repeat(np.arange(len(names)), sizes)
+    own = limited[rows] >= 0
+    links = np.concatenate(
+        [[variable[columns], len(names) + rows], [variable[limited[rows[own]]], len(names) + rows[own]]],
+        axis=1,
+    )
+    vertices = len(names) + len(limited)
+    _, group_of = connected_components(coo_array((np.ones(links.shape[1]), links), (vertices,) * 2))
+    groups = []
+    for group in np.unique(group_of[: len(names)]):
+        inside = np.flatnonzero(group_of[variable] == group)
+        some = np.flatnonzero(group_of[len(names) :] == group)
+        if len(some):
+            place = np.append(np.searchsorted(inside, np.arange(sum(sizes))), -1)
+            members = tuple(name for n, name in enumerate(names) if group_of[n] == group)
+            groups.append(Limits(members, coefficients[some][:, inside], place[limited[some]]))
+    return groups
+
+
+def pairs_of(limits: Limits) -> Lines:
+    """Pairs of counts that change little of all else when they change together.
+
+    What a count changes are itself, the limits that it enters, and how far counts are from their limits. Two
+    counts make a pair if they undo a part of what each changes alone: both grow, or one grows and the other
+    one shrinks. Of the pairs of each count those that undo most are taken.
+
+    Returns
+    -------
+    Lines, one set for all counts that limits join; counts without a pair are in no set. There are none where
+    each of thousands of counts shares limits with most others.
+    """
+    m, n = limits.coefficients.shape
+    some = np.flatnonzero(limits.limited >= 0)
+    own = csr_array((np.ones(len(some)), (some, limits.limited[some])), shape=(m, n))
+    changed = vstack([eye_array(n), limits.coefficients, (limits.coefficients - own)[some]]).tocsr()
+    if (np.diff(changed.indptr).astype(float) ** 2).sum() > DEAREST:
+        changed = csr_array((0, n))  # which leaves no pairs
+    products = (changed.T @ changed).tocoo()
+    length = np.sqrt(products.tocsr().diagonal())
+    i, j = products.coords
+    cosine = products.data / (length[i] * length[j])
+    pairs: dict[tuple[int, int], int] = {}
+    for sign in (1, -1):
+        undone = -sign * cosine
+        near = (i != j) & (undone >= LEAST)
+        order = np.lexsort((j[near], -undone[near], i[near]))
+        one, other = i[near][order], j[near][order]
+        best = np.arange(len(one)) - np.searchsorted(one, one) < PARTNERS
+        pairs |= {(min(a, b), max(a, b)): sign for a, b in np.stack([one, other], axis=1)[best].tolist()}
+    _, set_of = connected_components(products)
+    sets: dict[int, list[tuple[int, int, int]]] = {}
+    for (a, b), sign in sorted(pairs.items()):
+        sets.setdefault(int(set_of[a]), []).append((a, b, sign))
+    number = np.array([len(of_set) for of_set in sets.values()], int)
+    shape = (len(sets), int(number.max(initial=0)), 2)
+    lines = Lines(np.zeros(shape, np.int64), np.zeros(shape, np.int64), number)
+    for r, of_set in enumerate(sets.values()):
+        for k, (a, b, sign) in enumerate(of_set):
+            lines.sites[r, k], lines.steps[r, k] = (a, b), (1, sign)
+    return lines

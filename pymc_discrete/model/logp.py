@@ -1,0 +1,582 @@
+"""The log density of a model, written for a block of its variables."""
+
+import weakref
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.distributions.distribution import PartialObservedRV
+from pymc.logprob.utils import CheckParameterValue
+from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import AND, LT, NEQ, OR, Switch
+from pytensor.sparse.type import SparseTensorType
+from pytensor.sparse.variable import SparseConstant
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All, Sum
+from pytensor.tensor.math import Any as AnyOp
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.sort import SortOp
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+
+from pymc_discrete.model.as_real import as_real
+from pymc_discrete.model.guards import index_guards
+from pymc_discrete.model.long_sums import with_long_sums
+from pymc_discrete.model.masks import masked, refusal_of_sizes, with_fixed_sizes
+from pymc_discrete.model.support import bounds_of_model
+from pymc_discrete.model.totals import Totals, in_totals
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.bounds import IntegerBounds, extent
+from pymc_discrete.structure.comparisons import comparisons, value_of
+from pymc_discrete.structure.jaxify import ONCE, adds_once
+from pymc_discrete.structure.labels import labels_first
+from pymc_discrete.structure.lifting import lift
+from pymc_discrete.structure.logp_graph import LogpGraph
+from pymc_discrete.structure.numbers import (
+    NUMBER,
+    Derivation,
+    NeedsValues,
+    Number,
+    decided,
+    hoisted,
+    numbers_in,
+)
+from pymc_discrete.structure.rebuild import known_size, opened, rebuild, rewrite, rewritten
+from pymc_discrete.structure.sparse import refuse_sparse
+from pymc_discrete.structure.stacking import Stacked
+
+
+# PyTensor would record a traceback for every node. The tracebacks are not used here, and recording them would
+# take a tenth of the time.
+@pytensor.config.change_flags(traceback__limit=0)
+def logp_graph(
+    model: pm.Model,
+    names: list[str],
+    point: dict[str, np.ndarray],
+    supports: dict[str, Any],
+    kinds: dict[str, Hashable] | None = None,
+    vectors: dict[str, list[str]] | None = None,
+    constrained: Collection[str] = (),
+    united: Sequence[list[str]] = (),
+    equal: Mapping[tuple[int, int], tuple[int, ...]] | None = None,
+    totals: Totals | None = None,
+    counts: Collection[str] = (),
+) -> LogpGraph:
+    """Rewrite the model's log density for a block of value variables.
+
+    Checks of parameters and assertions are replaced by -inf where they fail, shared variables by constants.
+    Terms of equal structure are combined (see `stacking`).
+
+    Parameters
+    ----------
+    names : of the block's variables
+    point : a point of the model, which determines all shapes
+    supports : {name: (lower, upper)} of the block's variables, None where there is no bound
+    kinds : {name: key}; only variables of the block with equal keys may become parts of one vector, and a
+        variable without a key stays by itself
+    vectors : {name: variables outside the block that become parts of one vector of this name}
+    united : names of variables of the block that become one vector each, whatever their terms
+    constrained : names of variables of the block that are, at every state at which the graph is evaluated,
+        counts with the sums of their distribution, or permutations: the graph does not check that
+    equal : {(number of a term, number of a comparison in it): shape of the comparison}, comparisons that hold
+        at every state at which the graph is evaluated, which are left out
+    totals : counts of the block in whose place their totals stand, of which `supports` are the bounds
+    counts : integer variables of the block in whose place real numbers stand
+
+    Raises
+    ------
+    ValueError
+        Where the log density draws random numbers, or the block enters an unsupported sparse operation.
+    NotImplementedError
+        Where the size of a tensor depends on a variable in a way that masks cannot express.
+    TypeError
+        Where PyMC cannot write the log density of an imputed variable.
+    """
+    raw = in_totals(model, terms_of(model), totals or {})
+    labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
+    hold: dict[Variable, Variable] = {
+        comparison: pt.constant(np.full(equal[t, c], outcome))
+        for t in {t for t, _ in equal or ()}
+        for c, (comparison, outcome) in enumerate(comparisons(raw[t]))
+        if equal is not None and (t, c) in equal
+    }
+    refuse_random(list(zip(labels, raw, strict=True)))
+    refuse_single_increments(list(zip(labels, raw, strict=True)), names)
+    typed = of_known_shape(model, {name: np.shape(value) for name, value in point.items()})
+    replace: dict[Variable, Variable] = typed | hold | constants_of_data(raw)
+    replace.update(
+        {v: promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")}
+    )
+    # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with the
+    # same name. One of them replaces the others.
+    numbers = {str(v.name): v for v in graph_inputs(raw) if isinstance(v, Number)}
+    replace.update({v: numbers[str(v.name)] for v in graph_inputs(raw) if isinstance(v, Number)})
+    block = {str(v.name): v for v in typed.values() if v.name in names}
+    others = [*(v for v in typed.values() if v.name not in names), *numbers.values()]
+    values_of_terms = [model.rvs_to_values[rv] for rv in model.free_RVs]
+    own = {
+        value: set(toposort([term]))
+        for value, term in zip(values_of_terms, raw, strict=False)
+        if value.name in constrained
+    }
+    named = without_checks(labels, raw, replace, own)
+    by_name = {str(v.name): v for v in typed.values()}
+    known = lambda: {
+        by_name[name]: b for name, b in bounds_of_model(model).items() if name not in (totals or {})
+    }
+    of_fixed_sizes = with_fixed_sizes([t for _, t in named], known)
+    named = list(zip([name for name, _ in named], of_fixed_sizes, strict=True))
+    named = fixed_in_size(named, list(block.values()), others)
+    sums = with_long_sums([t for _, t in named], list(typed.values()))
+    reals = {v: real(v) for name, v in block.items() if name in counts}
+    sums = as_real(sums, reals) if reals else sums
+    block = {name: reals.get(v, v) for name, v in block.items()}
+    named = list(zip([name for name, _ in named], sums, strict=True))
+    stacked = Stacked(
+        named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}), united
+    )
+    terms, decisions = decided([t for _, t in stacked.terms])
+    values, others, outputs = canonical(stacked.values, stacked.others, terms)
+    outputs, derived = hoisted(outputs, f"{NUMBER}for {shown(names)}: ")
+    read = numbers_in(outputs)
+    # the conditions of decisions and what is derived are functions of the model's own numbers
+    derivation = Derivation(read, derived, decisions)
+    pairs = zip(others, stacked.groups_of_others, strict=True)
+    groups_of_others = {v: group for v, group in pairs if not isinstance(v, Number)}
+    groups_of_others |= {v: [str(v.name)] for v in read}
+    others = list(groups_of_others)
+    labels = [name for name, _ in stacked.terms]
+    bounds = IntegerBounds(
+        {
+            v: extent(widest([supports[name] for name in members]))
+            for v, members in zip(values, stacked.groups, strict=True)
+        }
+    )
+    uniform = {
+        v
+        for v, members in zip(values, stacked.groups, strict=True)
+        if all_equal([supports[name] for name in members])
+    }
+    guarded, out_of_bounds = index_guards(
+        list(zip(labels, outputs, strict=True)), Depends(values), bounds, uniform
+    )
+    for name, guard in guarded:
+        labels.append(name)
+        outputs.append(guard)
+    moving = Depends(values)
+    named = list(zip(labels, outputs, strict=True))
+    touched = [(name, term) for name, term in named if term in moving]
+    untouched = [(name, term) for name, term in named if term not in moving]
+    discrete = not any(v.type.dtype.startswith("float") for v in values)
+    if discrete:
+        refuse_sparse(named, moving, names)
+        refuse_unknown_indices(outputs, moving, derived)
+    groups = dict(zip(values, stacked.groups, strict=True)) | groups_of_others
+    start = {**point, **{str(v.name): v.value for v in read}}
+    return LogpGraph(
+        values,
+        others,
+        touched,
+        untouched,
+        start,
+        groups,
+        derivation,
+        stacked.written_as_one,
+        out_of_bounds,
+        bounds,
+    )
+
+
+def of_known_shape(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[Variable, Variable]:
+    """{value variable of a model: a variable of the same name and type whose shape is part of its type}.
+
+    Parameters
+    ----------
+    shapes : {name: shape} of all value variables
+    """
+    # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
+    return {v: pt.TensorType(v.type.dtype, shape=shapes[v.name])(name=v.name) for v in model.value_vars}
+
+
+def real(variable: Variable) -> Variable:
+    """A variable of the same name and shape that holds real numbers."""
+    return pt.TensorType("float64", shape=variable.type.shape)(name=variable.name)
+
+
+def constants_of_data(outputs: list[Variable]) -> dict[Variable, Variable]:
+    """{shared variable that the outputs depend on, as `pm.Data` makes one: a constant of its value}."""
+    constants: dict[Variable, Variable] = {}
+    for v in graph_inputs(outputs):
+        if isinstance(v, SharedVariable) and isinstance(v.type, SparseTensorType):  # a kind of TensorType
+            constants[v] = SparseConstant(v.type, v.get_value(), name=v.name)
+        elif isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType):
+            constants[v] = pt.constant(v.get_value(), name=v.name)
+    return constants
+
+
+def refuse_unknown_indices(outputs: list[Variable], moving: Depends, derived: dict[str, Variable]) -> None:
+    """Ask for the values of numbers that are an index into what depends on the block.
+
+    Which elements are read then becomes known, and each element of the result reads one of them.
+
+    Parameters
+    ----------
+    derived : how some numbers are computed from those of the model
+
+    Raises
+    ------
+    NeedsValues
+    """
+    needed: set[str] = set()
+    for node in toposort(outputs):
+        if isinstance(node.op, Subtensor | AdvancedSubtensor) and node.inputs[0] in moving:
+            index = node.inputs[1:]
+        elif isinstance(node.op, IncSubtensor | AdvancedIncSubtensor) and node.outputs[0] in moving:
+            index = node.inputs[2:]
+        else:
+            continue
+        for v in numbers_in(index):
+            needed |= {str(n.name) for n in numbers_in([derived.get(str(v.name), v)])}
+    if needed:
+        raise NeedsValues(needed)
+
+
+def without_checks(
+    labels: list[str],
+    terms_with_checks: list[Variable],
+    replace: dict[Variable, Variable],
+    valid: Mapping[Variable, set[Apply]] | None = None,
+) -> list[tuple[str, Variable]]:
+    """[(name, term)] of the log density, in terms of other inputs and without checks of parameters.
+
+    A term is -inf where a check of its parameters fails. A check that is not elementwise becomes a term of
+    its own, under the name of the first term that it guards.
+
+    Parameters
+    ----------
+    labels : the names of the terms
+    replace : {input: what stands in its place}
+    valid : {value: nodes of its own log density} of values that are known to be vectors of counts with the
+        sums of their distribution, or permutations: what checks that there is left out, since it would join
+        all elements of a vector. Other terms may compare a vector with anything.
+    """
+    guards: list[tuple[Apply, Variable]] = []
+    never: set[Variable] = set()  # conditions that hold for no valid values
+    of_valid: set[Variable] = set()  # log densities of valid values, of which the check is left out
+
+    def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if isinstance(node.op, OpFromGraph | SymbolicOp):
+            return opened(node, inputs, replaced)
+        if (size := known_size(node, inputs)) is not None:
+            return size
+        vectors = [value for value, nodes in (valid or {}).items() if node in nodes]
+        if (kept := without_comparison(node, inputs, vectors, never)) is not None:
+            of_valid.update({kept} - never)
+            return [kept]
+        if not isinstance(node.op, CheckAndRaise):
+            return None
+        expr, *checked = inputs
+        # A condition on the probabilities of a vector, in one term with its counts, would join them.
+        apart = expr in of_valid
+        for cond in (c for condition in checked for c in conditions(condition)):
+            if (
+                isinstance(node.op, CheckParameterValue)
+                and not apart
+                and expr.type.dtype.startswith("float")
+                and fits(cond, expr)
+            ):
+                expr = pt.switch(cond, expr, -np.inf)
+            else:
+                guards.append((node, pt.switch(cond, 0.0, -np.inf)))
+        return [expr]
+
+    try:
+        terms = rebuild(terms_with_checks, replace, replaced)
+    except ValueError as error:
+        culprit = first_to_fail(labels, lambda n: rebuild([terms_with_checks[n]], replace, replaced))
+        raise ValueError(
+            f"The log density of {culprit} cannot be computed, as shapes do not fit: {error}. If "
+            "pm.set_data changed a length, change all else that has it: other data, what is observed, and "
+            "coords= of their dims."
+        ) from error
+    first: dict[Apply, str] = {}  # a check counts as part of the first term it guards
+    for name, term in zip(labels, terms_with_checks, strict=True):
+        for node in toposort([term], blockers=[out for n in first for out in n.outputs]):
+            if isinstance(node.op, CheckAndRaise):
+                first.setdefault(node, name)
+    return [
+        *zip(labels, terms, strict=True),
+        *((first.get(node, labels[0]), guard) for node, guard in guards),
+    ]
+
+
+def first_to_fail(labels: Sequence[str], make: Callable[[int], Any]) -> str:
+    """The first label for whose number `make` raises a ValueError, or all labels, for a message."""
+    for n, label in enumerate(labels):
+        try:
+            make(n)
+        except ValueError:
+            return repr(label)
+    return shown(labels)
+
+
+def without_comparison(
+    node: Apply, inputs: list[Variable], valid: Collection[Variable], never: set[Variable]
+) -> Variable | None:
+    """What is left of a check whether a vector is in the support of its distribution, which it is.
+
+    That is `switch(any(x < 0) or sum(x) != n, -inf, logp)` for counts with the sum n, and
+    `switch(any(sort(x) != arange(n)), -inf, logp)` for permutations.
+
+    Parameters
+    ----------
+    node : a node of the graph
+    inputs : those of its copy
+    valid : vectors x, along the last axis, in whose own log density the node is
+    never : conditions of the copy that never hold, to which those that are found here are added
+
+    Returns
+    -------
+    The output of the copy; None for other nodes.
+    """
+    if not valid:
+        return None
+    op = node.op.scalar_op if isinstance(node.op, Elemwise) else node.op
+    shapes: list[Any] = [getattr(i.type, "shape", (None,)) for i in inputs]
+    if isinstance(op, NEQ) and any(is_sum_of(i, valid) for i in node.inputs):
+        shape = shapes
+    elif isinstance(op, AnyOp) and (
+        is_negative(node.inputs[0], valid) or compares_sorted(node.inputs[0], valid)
+    ):
+        shape = [shapes[0][:-1]]
+    elif isinstance(op, OR) and all(i in never for i in inputs):
+        shape = shapes
+    elif isinstance(op, Switch) and inputs[0] in never and shapes[0] == shapes[2]:
+        return inputs[2]
+    else:
+        return None
+    if any(None in s for s in shape):
+        return None
+    condition = pt.constant(np.full(np.broadcast_shapes(*shape), False))
+    never.add(condition)
+    return condition
+
+
+def is_sum_of(v: Variable, vectors: Collection[Variable]) -> bool:
+    """Whether a tensor is the sum of one of some variables along its last axis."""
+    if v.owner is not None and isinstance(v.owner.op, DimShuffle):
+        return is_sum_of(v.owner.inputs[0], vectors)
+    if v.owner is None or not isinstance(v.owner.op, Sum) or v.owner.inputs[0] not in vectors:
+        return False
+    last = v.owner.inputs[0].type.ndim - 1
+    return v.owner.op.axis == (last,) or (v.owner.op.axis is None and last == 0)
+
+
+def is_negative(v: Variable, vectors: Collection[Variable]) -> bool:
+    """Whether a tensor compares one of some variables with 0, and holds where it is less."""
+    less = v.owner is not None and isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, LT)
+    return less and v.owner.inputs[0] in vectors and bool((value_of(v.owner.inputs[1]) == 0).all())
+
+
+def compares_sorted(v: Variable, permutations: Collection[Variable]) -> bool:
+    """Whether a tensor holds where one of some variables, sorted, differs from 0, ..., n - 1."""
+    node = v.owner
+    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, NEQ):
+        return False
+    ordered, wanted = node.inputs[0].owner, value_of(node.inputs[1])
+    if ordered is None or not isinstance(ordered.op, SortOp) or ordered.inputs[0] not in permutations:
+        return False
+    return np.array_equal(wanted.reshape(-1), np.arange(wanted.size))
+
+
+def canonical(
+    values: list[Variable], others: list[Variable], terms: list[Variable]
+) -> tuple[list[Variable], list[Variable], list[Variable]]:
+    """The values, the other variables and the terms in PyTensor's canonical form, with work lifted out of
+    selections (see `lifting`).
+    """
+    fg = FunctionGraph([*values, *others], terms, clone=False)
+    rewrite(fg)
+    # copy the graph, since variables of a FunctionGraph may not be used in another one
+    memo = {v: v.clone() for v in fg.inputs}
+    values, others = [memo[v] for v in values], [memo[v] for v in others]
+    # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
+    terms = labels_first(rebuild(list(fg.outputs), memo, opened), values)
+    return values, others, rewritten(lift(terms, values))
+
+
+def fixed_in_size(
+    named: list[tuple[str, Variable]], block: list[Variable], others: list[Variable]
+) -> list[tuple[str, Variable]]:
+    """Terms with masks in place of slices whose sizes depend on variables.
+
+    A term that does not depend on the block and cannot be written so is left as it is, and evaluated without
+    JAX.
+
+    Raises
+    ------
+    NotImplementedError
+        For such a term that depends on the block.
+    """
+    roots = [*block, *others]
+    try:
+        return list(zip([name for name, _ in named], masked([t for _, t in named], roots), strict=True))
+    except NotImplementedError:
+        moving = Depends(block)
+        return [
+            (name, t if t not in moving and refusal_of_sizes(t) else masked([t], roots)[0])
+            for name, t in named
+        ]
+
+
+def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[str, list[Variable]]:
+    """{name: its variables} of the vectors all of whose variables are given, and of every other variable."""
+    named = {str(v.name): v for v in variables}
+    groups = {
+        label: [named[name] for name in members]
+        for label, members in vectors.items()
+        if set(members) <= set(named)
+    }
+    grouped = {v for members in groups.values() for v in members}
+    return groups | {name: [v] for name, v in named.items() if v not in grouped}
+
+
+# {model: (what its log density is made of, its terms)}, the cache of `terms_of`
+_terms: weakref.WeakKeyDictionary[pm.Model, tuple[list[Any], list[Variable]]] = weakref.WeakKeyDictionary()
+
+
+def refuse_single_increments(terms: list[tuple[str, Variable]], names: Collection[str]) -> None:
+    """Refuse increments that count an element once, in terms that the named variables enter.
+
+    In others `jaxify` refuses them, where it is not PyMC that evaluates these.
+
+    Raises
+    ------
+    NotImplementedError
+    """
+    for label, term in terms:
+        above = list(ancestors([term]))
+        if any(v.name in names for v in above if v.owner is None) and any(
+            adds_once(v.owner.op) for v in above if v.owner is not None
+        ):
+            raise NotImplementedError(
+                f"The log density of {label!r} has an increment that JAX gets wrong. {ONCE}"
+            )
+
+
+def refuse_random(terms: list[tuple[str, Variable]]) -> None:
+    """Refuse a log density that differs from one evaluation to the next.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, term in terms:
+        if any(isinstance(v.type, RandomType) for v in graph_inputs([term])):
+            raise ValueError(
+                f"The log density of {name!r} draws random numbers, as pm.Minibatch does: it is another "
+                "number every time, and no chain has the posterior as its distribution. Observe the whole "
+                "data, and leave total_size out; minibatches are for pm.fit."
+            )
+
+
+def terms_of(model: pm.Model) -> list[Variable]:
+    """The terms of the model's log density as PyMC gives them.
+
+    They are kept until the model changes, since for hundreds of variables this takes seconds.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Where PyMC cannot write the log density of a variable.
+    """
+    parts = [*model.rvs_to_values.items(), *model.rvs_to_transforms.items(), *model.potentials]
+    parts = [p for part in parts for p in (part if isinstance(part, tuple) else (part,))]
+    known = _terms.get(model)
+    if (
+        known is not None
+        and len(known[0]) == len(parts)
+        and all(a is b for a, b in zip(known[0], parts, strict=True))
+    ):
+        return known[1]
+    try:
+        terms = model.logp(sum=False)
+    except ValueError as error:
+        rvs, values = zip(*model.rvs_to_values.items(), strict=True)
+        culprit = first_to_fail(
+            [str(rv.name) for rv in rvs], lambda n: pm.logp(rvs[n], values[n], warn_rvs=False)
+        )
+        raise ValueError(f"PyMC cannot write the log density of {culprit}: {error}") from error
+    except TypeError as error:
+        imputed = [
+            repr(rv.name)
+            for rv in model.free_RVs
+            if rv.owner is not None and isinstance(rv.owner.op, PartialObservedRV)
+        ]
+        if not imputed:
+            raise
+        raise TypeError(
+            f"PyMC cannot write the log density of {', '.join(imputed)}, the missing elements of a variable "
+            f"whose elements depend on one another: {str(error).splitlines()[0]}. Make the variable "
+            "unobserved as a whole, z, and hold what is known of it with "
+            'pm.Potential("known", pt.switch(pt.eq(z[places], values), 0.0, -np.inf)) and with initval=.'
+        ) from error
+    _terms[model] = (parts, terms)
+    return terms
+
+
+def conditions(cond: Variable) -> list[Variable]:
+    """The elementwise conditions that a condition made of `all` and `and` is the conjunction of."""
+    node = cond.owner
+    if node is None:
+        return [cond]
+    if isinstance(node.op, All | MakeVector | ScalarFromTensor | TensorFromScalar):
+        return [c for i in node.inputs for c in conditions(i)]
+    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, AND) and cond.type.dtype == "bool":
+        return [c for i in node.inputs for c in conditions(i)]
+    return [cond]
+
+
+def fits(cond: Variable, expr: Variable) -> bool:
+    """Whether `cond` broadcasts to the shape of `expr`."""
+    if cond.ndim > expr.ndim:
+        return False
+    shapes = zip(cond.type.shape[::-1], expr.type.shape[::-1], strict=False)
+    return all(c == 1 or (c == e and c is not None) for c, e in shapes)
+
+
+def promoted(constant: Constant) -> Constant:
+    """A float32 constant as float64, where floats have 64 bits.
+
+    PyTensor makes float32 constants of Python floats that float32 represents exactly. In PyTensor float32
+    times int64 is float64, but in JAX it is float32, so that precision would be lost.
+    """
+    if constant.type.dtype == "float32" and pytensor.config.floatX == "float64":
+        return pt.constant(constant.data.astype("float64"))
+    return constant
+
+
+def all_equal(bounds: list[tuple[Any, Any]]) -> bool:
+    """Whether all elements of several supports have the same two bounds."""
+    lows, highs = zip(*bounds, strict=True)
+    return all(
+        all(b is not None for b in ends) and len(np.unique(np.concatenate([np.ravel(b) for b in ends]))) == 1
+        for ends in (lows, highs)
+    )
+
+
+def widest(bounds: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """(lower, upper) that contain several supports; None where one of them has no bound."""
+    lows, highs = zip(*bounds, strict=True)
+    low = None if any(b is None for b in lows) else min(np.min(b) for b in lows)
+    high = None if any(b is None for b in highs) else max(np.max(b) for b in highs)
+    return low, high

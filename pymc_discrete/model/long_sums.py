@@ -1,0 +1,52 @@
+"""Long sums of scalar counts, such as all infections so far, as products with one vector of the counts.
+
+Terms of a model that is written in a loop then have the same Ops, however many counts each of them adds up,
+so that they are written as one.
+"""
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import toposort
+
+from pymc_discrete.structure.bounds import IntegerBounds
+from pymc_discrete.structure.linear_forms import Form, LinearForms
+from pymc_discrete.structure.rebuild import rebuild
+
+LEAST = 8  # the length of the longest sum, at least: shorter ones are evaluated at few sites
+SPARSEST = 0.25  # the least share of the coefficients that are not 0
+
+
+def with_long_sums(terms: list[Variable], values: list[Variable]) -> list[Variable]:
+    """Terms with sums of scalars among some values as products with one vector, if there are long ones."""
+    forms = LinearForms(IntegerBounds({}), lambda v: False)
+    scalars = {v for v in values if v.type.ndim == 0 and v.type.dtype == "int64"}
+    if len(scalars) < LEAST:
+        return terms
+
+    def is_sum(var: Variable) -> bool:
+        return var.owner is not None and not forms.is_leaf(var)
+
+    nodes = list(toposort(terms))
+    read = [i for node in nodes if not any(map(is_sum, node.outputs)) for i in node.inputs]
+    sums = {v: forms.of(v) for v in [*read, *terms] if is_sum(v)}
+    sums = {v: form for v, form in sums.items() if len(scalars & form.keys()) > 1}
+    counts = [v for v in values if v in scalars and any(v in form for form in sums.values())]
+    lengths = [len(scalars & form.keys()) for form in sums.values()]
+    if max(lengths, default=0) < LEAST or sum(lengths) < SPARSEST * len(sums) * len(counts):
+        return terms
+    vector = pt.stack(counts)
+    return rebuild(terms, {v: product(v, form, vector, counts) for v, form in sums.items()})
+
+
+def product(var: Variable, form: Form, vector: Variable, counts: list[Variable]) -> Variable:
+    """The linear form of a variable: constants times a vector of counts, and what else it has."""
+    coefficients = np.array([form.get(v, 0) for v in counts], np.int64)
+    total = pt.dot(pt.constant(coefficients), vector)
+    for other, c in form.items():
+        if other is None:
+            total = total + np.int64(c)
+        elif other not in counts:
+            total = total + (other if c == 1 else np.int64(c) * other)
+    added = var.type.ndim - total.type.ndim
+    return pt.expand_dims(total, tuple(range(added))) if added else total

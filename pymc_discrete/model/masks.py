@@ -1,0 +1,475 @@
+"""Replaces slices and boolean selections whose size depends on a variable by masks.
+
+JAX compiles programs of fixed shapes. In `y[:k].sum()` the slice is therefore replaced by the whole axis,
+with the elements outside set to the neutral element of the reduction, here 0. Elementwise functions and joins
+between the slice and the reduction are applied to the whole axis. A boolean selection, `y[z > 0].sum()`, is
+treated in the same way. (PyTensor's own rewrite of it for JAX, `boolean_indexing_sum`, aligns the booleans
+with the last axis of a matrix instead of the first.)
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
+from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
+from pytensor.tensor.basic import Alloc, ARange, Join, Nonzero
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import Repeat, Unique
+from pytensor.tensor.math import Prod, Sum
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
+
+from pymc_discrete.structure.bounds import Bounds, IntegerBounds
+from pymc_discrete.structure.numbers import Number
+from pymc_discrete.structure.rebuild import rebuild, remade
+
+# {scalar function of a reduction: its neutral element}
+NEUTRAL = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
+# {Op: number of the first of the inputs whose values determine the size of the output}
+SIZED_BY = {ARange: 0, Nonzero: 0, Unique: 0, Alloc: 1, Repeat: 1}
+
+
+class Cut(NamedTuple):
+    """A slice of an axis: its elements from `begin` to before `end`.
+
+    Attributes
+    ----------
+    axis : the axis of the tensor that is sliced
+    length : of the whole axis
+    begin, end : () int64, between 0 and `length`
+    """
+
+    axis: int
+    length: int
+    begin: Variable
+    end: Variable
+
+    def mask(self, ndim: int) -> Variable:
+        """True inside the slice, broadcastable against a tensor of `ndim` dimensions."""
+        position = pt.constant(np.arange(self.length)).dimshuffle(
+            *("x" if d != self.axis else 0 for d in range(ndim))
+        )
+        return (position >= self.begin) & (position < self.end)
+
+    @property
+    def count(self) -> Variable:
+        """() int64, the number of elements of the slice."""
+        return pt.maximum(self.end - self.begin, 0)
+
+    def on(self, axis: int) -> "Cut":
+        return self._replace(axis=axis)
+
+    def same(self, other: "Cut | Chosen") -> bool:
+        return (
+            isinstance(other, Cut)
+            and (self.axis, self.length) == (other.axis, other.length)
+            and equal_computations([*self[2:]], [*other[2:]])
+        )
+
+
+class Chosen(NamedTuple):
+    """A boolean selection along an axis: the elements where a vector is True, as in `x[z > 0]`.
+
+    Attributes
+    ----------
+    axis : the axis of the tensor that is indexed
+    chosen : (length of the axis,) bool
+    """
+
+    axis: int
+    chosen: Variable
+
+    def mask(self, ndim: int) -> Variable:
+        """True where an element is selected, broadcastable against a tensor of `ndim` dimensions."""
+        return self.chosen.dimshuffle(*("x" if d != self.axis else 0 for d in range(ndim)))
+
+    @property
+    def count(self) -> Variable:
+        """() int64, the number of selected elements."""
+        return self.chosen.sum()
+
+    def on(self, axis: int) -> "Chosen":
+        return self._replace(axis=axis)
+
+    def same(self, other: "Cut | Chosen") -> bool:
+        return (
+            isinstance(other, Chosen)
+            and self.axis == other.axis
+            and equal_computations([self.chosen], [other.chosen])
+        )
+
+
+class Sliced(NamedTuple):
+    """A slice of a tensor, represented by the whole tensor and the slices or selections of its axes."""
+
+    whole: Variable
+    cuts: list[Cut | Chosen]
+
+    def filled(self, value) -> Variable:
+        """The whole tensor, with `value` outside the slice."""
+        out = self.whole
+        for cut in self.cuts:
+            out = pt.switch(cut.mask(out.ndim), out, np.asarray(value, out.dtype))
+        return out
+
+
+def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
+    """The error that `masked` raises for a term if none of its inputs is constant; None if it raises none."""
+    try:
+        masked([output], list(explicit_graph_inputs([output])))
+    except NotImplementedError as error:
+        return error
+    return None
+
+
+def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
+    """Terms with masks in place of slices and selections whose sizes depend on `roots`.
+
+    A term that is itself a slice is filled with 0, since the elements of a term are summed.
+
+    Raises
+    ------
+    NotImplementedError
+        See `with_masks`.
+    """
+    return [t.filled(0.0) if isinstance(t, Sliced) else t for t in with_masks(outputs, roots)]
+
+
+def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable | Sliced]:
+    """A graph with masks in place of slices and selections whose sizes depend on `roots`.
+
+    Boolean selections that depend on no variable are replaced by selections by integers.
+
+    Returns
+    -------
+    The outputs, as a `Sliced` where an output itself has a variable size.
+
+    Raises
+    ------
+    NotImplementedError
+        Where such a slice is used other than in a reduction, or another tensor has a size that depends on
+        `roots`.
+    """
+    rewritten: dict[Variable, Variable | Sliced] = {}
+    moving = set(roots)  # the variables of the graph that depend on `roots`
+    changed = False
+    for node in toposort(outputs):
+        inputs = [rewritten.get(i, i) for i in node.inputs]
+        # the shape of a tensor does not depend on values, unless the tensor is such a slice
+        if any(i in moving for i in node.inputs) and not (
+            isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)
+        ):
+            moving.update(node.outputs)
+        first = SIZED_BY.get(type(node.op))
+        if first is not None and any(i in moving for i in node.inputs[first:]):
+            raise NotImplementedError(
+                f"{node.op} makes a tensor whose size depends on a variable of the model "
+                f"({names_in(node.inputs[first:])}), and JAX compiles programs of fixed shapes. "
+                f"{INSTEAD.get(type(node.op), REMEDY)}"
+            )
+        new: Sequence[Variable | Sliced] | None = None
+        if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
+            new, changed = [sliced(node, inputs, set(cuts))], True
+        elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and (masks := bools(node, moving)):
+            new, changed = [selected(node, inputs, masks)], True
+        elif any(isinstance(i, Sliced) for i in inputs):
+            new = applied(node, inputs)
+        elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and bools(node, None):
+            new, changed = [by_integers(node, inputs)], True
+        elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
+            new = list(remade(node, [i for i in inputs if isinstance(i, Variable)]))
+        rewritten.update(zip(node.outputs, new if new is not None else node.outputs, strict=True))
+    return [rewritten.get(o, o) for o in outputs] if changed else list(outputs)
+
+
+def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
+    """The boolean indices of a node, by position; only those in `moving` if that is given."""
+    flat = node.inputs[1 if isinstance(node.op, AdvancedSubtensor) else 2 :]
+    indices = enumerate(indices_from_subtensor(flat, node.op.idx_list))
+    return {
+        p: i
+        for p, i in indices
+        if isinstance(i, Variable) and i.type.dtype == "bool" and (moving is None or i in moving)
+    }
+
+
+def by_integers(node: Apply, inputs: list[Variable]) -> Variable:
+    """An indexing with constant booleans, written with the integer positions where they are True."""
+    first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
+    index: list[Variable | slice] = []
+    for i in indices_from_subtensor(inputs[first:], node.op.idx_list):
+        if isinstance(i, Variable) and i.type.dtype == "bool":
+            value = i.data if isinstance(i, Constant) else pytensor.function([], i, mode="FAST_COMPILE")()
+            index += [pt.constant(positions) for positions in np.nonzero(value)]
+        else:
+            index.append(i)
+    part = inputs[0][tuple(index)]
+    if first == 1:
+        return part
+    write = pt.set_subtensor if node.op.set_instead_of_inc else pt.inc_subtensor
+    return write(part, inputs[1])
+
+
+def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Variable]) -> Variable | Sliced:
+    """A read or a write with a boolean index, in terms of its mask.
+
+    Only one boolean index is supported, with `:` for all other axes.
+
+    Parameters
+    ----------
+    masks : {position: boolean index}, see `bools`
+
+    Returns
+    -------
+    What is read, as a `Sliced`; or the tensor after the write.
+    """
+    reads = isinstance(node.op, AdvancedSubtensor)
+    x, flat = inputs[0], inputs[1 if reads else 2 :]
+    indices = indices_from_subtensor(flat, node.op.idx_list)
+    if isinstance(x, Sliced) or any(isinstance(i, Sliced) for i in flat) or len(masks) > 1:
+        raise refused(node)
+    (axis,) = masks
+    if any(i != slice(None) for p, i in enumerate(indices) if p != axis):
+        raise refused(node)
+    mask = indices[axis]
+    if mask.type.ndim != 1:  # an index over several axes: merge them into one
+        if not reads or not mask.type.ndim:
+            raise refused(node)
+        last = axis + mask.type.ndim
+        x = x.reshape((*x.shape[:axis], -1, *x.shape[last:]), ndim=x.type.ndim - mask.type.ndim + 1)
+        mask = mask.flatten()
+    choice = Chosen(axis, mask)
+    if reads:
+        return Sliced(x, [choice])
+    y = inputs[1]
+    whole = y.whole if isinstance(y, Sliced) else y
+    ahead = x.type.ndim - whole.type.ndim
+    if isinstance(y, Sliced):
+        if len(y.cuts) != 1 or not choice.same(y.cuts[0].on(y.cuts[0].axis + ahead)):
+            raise refused(node)
+    elif axis >= ahead and not whole.type.broadcastable[axis - ahead]:
+        raise refused(node)  # y has one value for each True, and the number of these varies
+    new = whole if node.op.set_instead_of_inc else x + whole
+    return pt.switch(choice.mask(x.type.ndim), new, x).astype(x.dtype)
+
+
+def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
+    """{dimension: slice} of those slices of a node whose ends depend on a variable.
+
+    Raises
+    ------
+    NotImplementedError
+        Where such a slice has a step.
+    """
+    flat = node.inputs[1 if isinstance(node.op, Subtensor) else 2 :]
+    slices = {}
+    for d, index in enumerate(indices_from_subtensor(flat, node.op.idx_list)):
+        if isinstance(index, slice) and any(end in moving for end in (index.start, index.stop)):
+            if index.step is not None and not (isinstance(index.step, Constant) and index.step.data == 1):
+                raise NotImplementedError(
+                    f"A slice with a step, {node.op}, has a length that depends on a variable of the model. "
+                    f"{REMEDY}"
+                )
+            slices[d] = index
+    return slices
+
+
+REMEDY = (
+    "Write a switch over all elements in its place: pt.switch(np.arange(n) < k, a, b) for a slice, "
+    "pt.switch(z > 0, a, b) for a selection."
+)
+
+# what to write in place of an Op whose size depends on a variable; `REMEDY` for all others
+INSTEAD = {
+    Alloc: "pt.bincount needs a minlength= above all values that the variable is known to take (of a "
+    "pm.CustomDist, those of the support= of its step); pt.eq(z[:, None], "
+    "np.arange(n)).sum(axis=0) counts the values below n of any variable.",
+    Repeat: "For n elements in all write values[pt.clip(pt.ge(np.arange(n)[:, None], pt.cumsum(counts)).sum("
+    "axis=1), 0, len(values) - 1)], and hold counts.sum() to n, for repeats by counts.",
+    Unique: "pt.eq(z[:, None], np.arange(n)).any(axis=0) says which of the values below n there are.",
+}
+
+
+def with_fixed_sizes(outputs: list[Variable], bounds: Callable[[], dict[Variable, Bounds]]) -> list[Variable]:
+    """Graphs in which sizes are constants that depend on variables, and yet have one value only.
+
+    So has the length of `pt.bincount(z, minlength=n)`, where no value of z is above n - 1.
+
+    Parameters
+    ----------
+    bounds : gives those of the discrete variables; it is called only if a size depends on a variable
+    """
+    known: list[IntegerBounds] = []
+
+    def fixed(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        first = SIZED_BY.get(type(node.op)) if isinstance(node.op, Alloc | ARange) else None
+        if first is None or all(isinstance(i, Constant) for i in inputs[first:]):
+            return None
+        if not known:
+            known.append(IntegerBounds(bounds()))
+        sizes = [known[0].of(i) for i in node.inputs[first:]]
+        if any(low != high or not np.isfinite(low) for low, high in sizes):
+            return None
+        return remade(node, [*inputs[:first], *(pt.constant(int(low), dtype="int64") for low, _ in sizes)])
+
+    return rebuild(outputs, {}, fixed)
+
+
+def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -> Variable | Sliced:
+    """A read or a write of slices of variable length, in terms of their masks.
+
+    Parameters
+    ----------
+    inputs : of the node, rewritten: the ends of a slice may depend on sums of slices themselves
+    dimensions : that have such a slice, see `dynamic`
+
+    Returns
+    -------
+    What is read, as a `Sliced`; or the tensor after the write.
+    """
+    first = 1 if isinstance(node.op, Subtensor) else 2
+    x, flat = inputs[0], inputs[first:]
+    if isinstance(x, Sliced) or any(isinstance(i, Sliced) for i in flat):
+        raise refused(node)
+    indices = indices_from_subtensor(flat, node.op.idx_list)
+    index = [slice(None) if d in dimensions else i for d, i in enumerate(indices)]
+    cuts: list[Cut | Chosen] = []
+    axis = 0
+    for d, i in enumerate(index):
+        if d in dimensions:
+            length = x.type.shape[d]
+            if length is None:
+                raise NotImplementedError(
+                    "The length of a tensor that is sliced up to a variable of the model is not known. "
+                    f"{REMEDY}"
+                )
+            begin = place(indices[d].start, length, 0)
+            end = place(indices[d].stop, length, length)
+            cuts.append(Cut(axis, length, begin, end))
+        axis += isinstance(i, slice)
+    if isinstance(node.op, Subtensor):
+        return Sliced(x[tuple(index)], cuts)
+    part, y = x[tuple(index)], inputs[1]  # x[..., a:b] is set to y, or increased by it
+    whole = not isinstance(y, Sliced)
+    if isinstance(y, Sliced):
+        if len(y.cuts) != len(cuts) or not all(any(c.same(cut) for cut in cuts) for c in y.cuts):
+            raise refused(node)
+        y = y.whole
+    ahead = part.ndim - y.ndim
+    if whole and any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] for c in cuts):
+        raise refused(node)  # y has as many values for every length of the slice
+    new = y if node.op.set_instead_of_inc else part + y
+    for cut in cuts:
+        new = pt.switch(cut.mask(part.ndim), new, part)
+    if all(isinstance(i, slice) and i == slice(None) for i in index):
+        return new.astype(x.dtype)
+    return pt.set_subtensor(part, new)
+
+
+def place(end: Variable | None, length: int, missing: int) -> Variable:
+    """() int64, an end of a slice as a position between 0 and `length`; `missing` where there is none."""
+    if end is None:
+        return pt.constant(np.int64(missing))
+    end = pt.cast(end if hasattr(end.type, "ndim") else pt.tensor_from_scalar(end), "int64")
+    return pt.clip(pt.switch(end < 0, end + length, end), 0, length)
+
+
+def applied(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable | Sliced]:
+    """The outputs of a node some of whose inputs are slices of variable length.
+
+    Raises
+    ------
+    NotImplementedError
+        For an Op that cannot be applied to the whole axis instead.
+    """
+    op, parts = node.op, [i for i in inputs if isinstance(i, Sliced)]
+    cuts = parts[0].cuts
+    if isinstance(op, Shape):
+        shape = list(pt.shape(parts[0].whole))
+        for cut in cuts:
+            shape[cut.axis] = cut.count
+        return [pt.stack([pt.cast(n, "int64") for n in shape])]
+    if isinstance(op, Elemwise):
+        for i, old in zip(inputs, node.inputs, strict=True):
+            if isinstance(i, Sliced):
+                alike = len(i.cuts) == len(cuts) and all(a.same(b) for a, b in zip(i.cuts, cuts, strict=True))
+            else:
+                alike = all(old.type.broadcastable[cut.axis] for cut in cuts)
+            if not alike:
+                raise refused(node)
+        wholes = [i.whole if isinstance(i, Sliced) else i for i in inputs]
+        return [Sliced(out, cuts) for out in op.make_node(*wholes).outputs]
+    if isinstance(op, ViewOp):  # pm.Deterministic is one
+        return [parts[0]]
+    if isinstance(op, DimShuffle):
+        order = list(op.new_order)
+        if any(cut.axis not in order for cut in cuts):
+            raise refused(node)
+        return [Sliced(parts[0].whole.dimshuffle(*order), [cut.on(order.index(cut.axis)) for cut in cuts])]
+    if isinstance(op, CAReduce) and type(op.scalar_op) in NEUTRAL:
+        axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
+        reduced = [cut for cut in cuts if cut.axis in axes]
+        if (
+            reduced
+            and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum)
+            and parts[0].whole.dtype not in ("float32", "float64")
+        ):
+            raise NotImplementedError(
+                f"{op} of integers in a slice whose length depends on a variable of the model: the slice may "
+                "be empty, and no integer stands for the largest or smallest of nothing. Make them floats "
+                "first, pt.cast(x, 'float64')[:k].max()."
+            )
+        whole = Sliced(parts[0].whole, reduced).filled(NEUTRAL[type(op.scalar_op)])
+        reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
+        (out,) = reduction.make_node(whole).outputs
+        if reduced and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum):
+            # the extremum of an empty slice is undefined
+            out = pt.switch(reduce(pt.and_, [cut.count > 0 for cut in reduced]), out, np.nan)
+        left = [cut.on(cut.axis - sum(a < cut.axis for a in axes)) for cut in cuts if cut.axis not in axes]
+        return [Sliced(out, left) if left else out]
+    if isinstance(op, Join) and len(inputs) == 2 and len(parts) == 2 and all(len(p.cuts) == 1 for p in parts):
+        before, after = (p.cuts[0] for p in parts)
+        if not (isinstance(before, Cut) and isinstance(after, Cut)):
+            raise refused(node)
+        axis = op.axis % parts[0].whole.ndim
+        # if a and b have the same length, a[:k] joined with b[k:] is a switch between a and b
+        fits = (
+            before.axis == after.axis == axis
+            and before.length == after.length
+            and equal_computations([before.end], [after.begin])
+        )
+        whole = isinstance(before.begin, Constant) and before.begin.data == 0
+        if fits and whole and isinstance(after.end, Constant) and after.end.data == after.length:
+            return [
+                pt.switch(before.mask(parts[0].whole.ndim), parts[0].whole, parts[1].whole).astype(
+                    node.outputs[0].type.dtype
+                )
+            ]
+    raise refused(node)
+
+
+def names_in(inputs: Sequence[Variable]) -> str:
+    """The names of the variables that the inputs of a node are computed from, for a message."""
+    leaves = {v for i in inputs for v in ancestors([i]) if v.owner is None}
+    leaves = {v for v in leaves if not isinstance(v, Constant | Number)}
+    return ", ".join(sorted(str(v.name) for v in leaves if v.name))
+
+
+def refused(node: Apply) -> NotImplementedError:
+    """The error for a node that uses a slice of variable length in an unsupported way."""
+    return NotImplementedError(
+        f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node.inputs)}): "
+        f"only sums and other reductions over such a slice can be compiled. {REMEDY}"
+    )

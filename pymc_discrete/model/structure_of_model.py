@@ -1,0 +1,222 @@
+"""What a model's log density is made of, as a key: models with equal keys have the same log density.
+
+What has been analysed and compiled for a model is used again for another one with an equal key (see
+`runtime/reuse.py`). The key is computed from the graphs of the random variables, which is much faster than
+to derive the log density.
+"""
+
+from collections.abc import Collection, Hashable
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.type import TensorType
+
+from pymc_discrete.model.identity import key_of_graph, key_of_object
+from pymc_discrete.structure.numbers import NUMBER, Number
+from pymc_discrete.structure.rebuild import rebuild
+
+# A model with this attribute has numbers whose names begin so, for programs that also read those of another
+# model: a model and what is left of it when variables are summed out.
+PREFIX = "prefix_of_numbers"
+
+
+class Structure(NamedTuple):
+    """What a model's log density is made of.
+
+    Attributes
+    ----------
+    key : equal for models whose log densities differ by their `numbers` only
+    numbers : {name: value} in this model
+    leaves : {constant or shared variable of the model: the name of its number}
+    """
+
+    key: Hashable
+    numbers: dict[str, np.ndarray]
+    leaves: dict[Variable, str]
+
+
+def key_of_model(model: pm.Model) -> Hashable:
+    """The key of a model with all of its numbers, see `structure_of`."""
+    return structure_of(model, None).key
+
+
+class Snapshot(NamedTuple):
+    """What a model was when something was made for it.
+
+    Attributes
+    ----------
+    key : its key, with all constants and data
+    names : of its variables, potentials and Deterministics
+    """
+
+    key: Hashable
+    names: list[str]
+
+    @classmethod
+    def of(cls, model: pm.Model) -> "Snapshot":
+        return cls(key_of_model(model), [*model.named_vars])
+
+    def is_of(self, model: pm.Model) -> bool:
+        """Whether the model, its constants and data are what they were."""
+        return self.key == key_of_model(model)
+
+    def added(self, model: pm.Model) -> list[str]:
+        """What the model has now and did not have."""
+        return [name for name in model.named_vars if name not in self.names]
+
+
+def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structure:
+    """The structure of a model: its variables, how they depend on one another, constants and transforms.
+
+    Starting values and coordinates are no part of it. Functions of the user (of a `pm.CustomDist` or a
+    transform) are equal to themselves only, and only as long as all that they read is the same.
+
+    Parameters
+    ----------
+    fixed : names of numbers that become a part of the key, by their values; None means all
+    """
+    rvs = list(model.rvs_to_values)
+    made = [*rvs, *model.potentials, *model.deterministics]
+    known: dict[Variable, Hashable] = {value: ("value", n) for n, value in enumerate(model.value_vars)}
+    numbers: dict[str, np.ndarray] = {}
+    leaves: dict[Variable, str] = {}
+    for n, (leaf, value) in enumerate(numbers_of(model).items() if fixed is not None else ()):
+        name = f"{getattr(model, PREFIX, NUMBER)}{n}"
+        if fixed is not None and name not in fixed:
+            numbers[name], leaves[leaf] = value, name
+            known[leaf] = ("number", n, value.dtype.str, value.shape)
+    values = list(model.rvs_to_values.values())
+    groups = (made, values, model.free_RVs, model.observed_RVs, model.value_vars)
+    names = [[str(v.name) for v in group] for group in groups]
+    transforms = [model.rvs_to_transforms.get(rv) for rv in rvs]
+    key = (key_of_graph([*made, *values], known), key_of_object([names, transforms]))
+    return Structure(key, numbers, leaves)
+
+
+LARGEST = 1e6  # a constant with a larger element is a part of the key: its size decides how sums are updated
+SMALL = 10**4  # the most elements of a matrix that is not square and a part of the key for its zeros
+
+OBSERVED, OTHER = "observed", "other"
+
+
+def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
+    """{leaf: value} of the constants and data that can be arguments of programs, in the order of the graph.
+
+    These are observed values, arrays of floats, and the numbers of priors. Not so integers that are used as
+    indices, sizes or exponents, which decide how the graph looks, matrices that may be an adjacency, and
+    parameters that are 0 or 1, by which terms vanish from it.
+    """
+    # What leaves are used for, and what is computed elementwise from them. A parameter's use is the class of
+    # the distribution and the place of the parameter.
+    uses: dict[Variable, set[Hashable]] = {}
+    values = list(model.rvs_to_values.values())
+    made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
+    observed = set(model.observed_RVs)
+    for v in (*made, *values):
+        uses.setdefault(v, set()).add(OBSERVED if model.values_to_rvs.get(v) in observed else OTHER)
+    for node in list(toposort([*made, *values]))[::-1]:
+        of_inputs: list[set[Hashable]] = [{OTHER} for _ in node.inputs]
+        if isinstance(node.op, RandomVariable):
+            rv = node.outputs[1]
+            counted = rv not in observed and not rv.type.dtype.startswith("float")
+            params = node.op.dist_params(node)
+            first = len(node.inputs) - len(params)
+            for place, param in enumerate(params):
+                # integers may be the bounds of a latent count, which decide how it is sampled
+                if not (counted and not param.type.dtype.startswith("float")):
+                    of_inputs[first + place] = {(type(node.op), place)}
+        elif getattr(node.op, "takes_numbers", False):
+            of_inputs = [set() for _ in node.inputs]
+        elif isinstance(node.op, Shape | Shape_i):
+            of_inputs = [set()]  # the shape is a part of the key
+        elif isinstance(node.op, Elemwise | DimShuffle):
+            of_output = uses[node.outputs[0]]
+            fixed = all(value_of_leaf(i) is not None for i in graph_inputs(node.inputs))
+            if fixed and not of_output & {OBSERVED, OTHER}:
+                of_inputs = [of_output for _ in node.inputs]
+        for i, use in zip(node.inputs, of_inputs, strict=True):
+            uses.setdefault(i, set()).update(use)
+    found: dict[Variable, np.ndarray] = {}
+    # what parameters that are 0 or 1 are used for, and what others are
+    vanishing: set[Hashable] = set()
+    plain: set[Hashable] = set()
+    for leaf in dict.fromkeys([*graph_inputs(made), *values]):
+        value = value_of_leaf(leaf)
+        if value is None or not value.size:
+            continue
+        # what no Op of the model's own reads does not decide how its log density looks
+        if uses[leaf] and (not np.isfinite(value).all() or (np.abs(value) > LARGEST).any()):
+            continue
+        if OTHER in uses[leaf] and may_be_adjacency(value):
+            continue
+        # other Ops get an input of the same type as before
+        same = leaf.type.dtype == "float64" and None not in leaf.type.shape
+        if OTHER not in uses[leaf] or (value.size > 1 and same):
+            found[leaf] = value
+            if not uses[leaf] & {OBSERVED, OTHER}:
+                zero_or_one = (value == 0).all() or (value == 1).all()
+                (vanishing if zero_or_one else plain).update(uses[leaf])
+    # Parameters of one kind are all numbers or none, so that variables with the same role look the same.
+    return {leaf: value for leaf, value in found.items() if not uses[leaf] & (vanishing - plain)}
+
+
+def may_be_adjacency(value: np.ndarray) -> bool:
+    """Whether zeros of a matrix may decide which sites interact: at least half of its elements are 0.
+
+    Of large matrices only square ones: a design matrix with many zeros would become a part of programs.
+    """
+    square = value.ndim == 2 and value.shape[0] == value.shape[1]
+    zeros = value.size - np.count_nonzero(value)
+    return value.ndim > 1 and (square or value.size <= SMALL) and bool(zeros >= value.size / 2)
+
+
+def value_of_leaf(leaf: Variable) -> np.ndarray | None:
+    """The value of a constant or shared tensor of numbers, with 64 bits; None for other variables."""
+    if not isinstance(leaf.type, TensorType):
+        return None
+    if isinstance(leaf, SharedVariable):
+        value = np.array(leaf.get_value(borrow=True))
+    elif isinstance(leaf, Constant):
+        value = np.asarray(leaf.data)
+    else:
+        return None
+    wide = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}.get(value.dtype.kind)
+    return None if wide is None else value.astype(wide)
+
+
+def with_numbers(model: pm.Model, structure: Structure) -> pm.Model:
+    """A model with the same log density and names, in which `Number`s stand for the constants and data."""
+    if not structure.leaves:
+        return model
+    numbers = {leaf: Number.of(name, structure.numbers[name]) for leaf, name in structure.leaves.items()}
+    groups = ("free_RVs", "observed_RVs", "potentials", "deterministics")
+    old = [v for group in groups for v in getattr(model, group)]
+    values = list(model.rvs_to_values.values())
+    new = rebuild([*old, *values], numbers)
+    for before, after in zip(old, new, strict=False):
+        after.name = before.name
+    of = dict(zip([*old, *values], new, strict=True))
+    copy = object.__new__(type(model))
+    copy.__dict__.update(model.__dict__)
+    copy.__dict__.update({group: [of[v] for v in getattr(model, group)] for group in groups})
+    copy.__dict__.update(
+        rvs_to_values={of[rv]: of[value] for rv, value in model.rvs_to_values.items()},
+        values_to_rvs={of[value]: of[rv] for value, rv in model.values_to_rvs.items()},
+        rvs_to_transforms={of[rv]: transform for rv, transform in model.rvs_to_transforms.items()},
+        rvs_to_initial_values={of[rv]: value for rv, value in model.rvs_to_initial_values.items()},
+    )
+    return copy
+
+
+def shared_values(model: pm.Model) -> list[tuple[SharedVariable, np.ndarray]]:
+    """[(shared variable of the model, its value now)], of pm.Data and mutable lengths of dimensions."""
+    made = [*model.basic_RVs, *model.rvs_to_values.values(), *model.potentials, *model.deterministics]
+    shared = [v for v in graph_inputs(made) if isinstance(v, SharedVariable) and hasattr(v.type, "dtype")]
+    return [(v, np.array(v.get_value(), copy=True)) for v in shared]

@@ -1,0 +1,181 @@
+"""A progress bar that looks like PyMC's."""
+
+import io
+from contextlib import ExitStack
+from typing import Any, Self
+
+import numpy as np
+from pymc.progress_bar import CustomProgress, default_progress_theme
+from rich.console import Console
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+from rich.text import Text
+
+from pymc_discrete.runtime.checks import suggested
+from pymc_discrete.runtime.compiling import being_compiled
+from pymc_discrete.runtime.waiting import watched
+
+# what `pm.sample` takes for progressbar= beside True and False; there is one bar here, and all show it
+BARS = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
+# The bar itself is shown in terminals that are wider than this, up to so many columns: the text comes first.
+TEXT, WIDEST = 90, 40
+# how the bar stands in the page of a notebook
+HTML = '<pre style="white-space: pre; overflow-x: auto; line-height: normal">{code}</pre>'
+
+
+def check_bar(progressbar: Any) -> None:
+    """Raise a ValueError unless `progressbar` is what `pm.sample` takes for it."""
+    if isinstance(progressbar, bool | np.bool_) or (isinstance(progressbar, str) and progressbar in BARS):
+        return
+    raise ValueError(
+        f"progressbar must be True, False, or, as in pm.sample, one of {', '.join(map(repr, BARS))}, got "
+        f"{progressbar!r}.{suggested(progressbar, BARS)}"
+    )
+
+
+class Doing(ProgressColumn):
+    """What is being compiled, with the seconds, or else the text of the task; cut where it is too long."""
+
+    def render(self, task: Task) -> Text:
+        return Text(being_compiled() or task.fields["text"], no_wrap=True, overflow="ellipsis")
+
+
+def on_paper(width: int) -> Console:
+    """A console whose text is kept and shown nowhere."""
+    return Console(
+        file=io.StringIO(), force_jupyter=False, record=True, width=width, theme=default_progress_theme
+    )
+
+
+class InNotebook(Live):
+    """What shows a bar in a notebook: one output that is replaced, and saved as it was last.
+
+    Rich shows a bar as a widget, which needs another package and is empty in a saved notebook.
+
+    Parameters
+    ----------
+    bar : the bar, whose console is nothing but paper
+    """
+
+    def __init__(self, bar: RichProgress):
+        super().__init__(
+            console=bar.console,
+            refresh_per_second=bar.live.refresh_per_second,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            get_renderable=bar.get_renderable,
+        )
+        self._display: Any = None  # the handle of the output
+        self._text = ""
+
+    def refresh(self) -> None:
+        """Show the bar as it is, unless it shows that already."""
+        with self._lock:
+            paper = on_paper(self.console.width)
+            paper.print(self.get_renderable())
+            text = paper.export_text(clear=False)
+            if text == self._text:
+                return
+            self._text = text
+            html = paper.export_html(inline_styles=True, code_format=HTML)
+            output = {"text/plain": text.rstrip(), "text/html": html}
+            if self._display is None:
+                from IPython.display import display
+
+                self._display = display(output, raw=True, display_id=True)
+            else:
+                self._display.update(output, raw=True)
+
+
+class Progress:
+    """A bar with the draws done, draws per second, divergences and acceptance of all chains.
+
+    Where it is not shown, or goes to a file, the log says now and then how far the chains are.
+
+    Parameters
+    ----------
+    total : draws of a chain, tuning included
+    chains : number of chains
+    shown : whether to show the bar
+    unit : what `chains` counts
+    work : what `total` counts
+    """
+
+    def __init__(self, total: int, chains: int, shown: bool, unit: str = "chain", work: str = "draws"):
+        self.total, self.chains, self.unit, self.work, self.divergences = total, chains, unit, work, 0
+        console = Console(theme=default_progress_theme)
+        in_notebook = console.is_jupyter
+        if in_notebook:
+            console = on_paper(console.width)
+        self._bar = CustomProgress(
+            TextColumn("{task.description}"),
+            *([BarColumn(min(WIDEST, console.width - TEXT))] if console.width > TEXT else []),
+            TaskProgressColumn(),
+            Doing(),
+            TimeRemainingColumn(),
+            TextColumn("/"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not shown,
+        )
+        if in_notebook:
+            self._bar.live = InNotebook(self._bar)
+        self._seen = shown and (console.is_terminal or in_notebook)
+        self._watched = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        self._task = self._bar.add_task(
+            f"{self.chains} {self.unit}{'s' * (self.chains > 1)}",
+            total=self.total,
+            text="preparing the model",
+        )
+        self._watched.enter_context(watched(None if self._seen else self._line))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._watched.close()
+        self._bar.stop()
+
+    def _line(self) -> str:
+        """What the log says of the run."""
+        task = self._bar.tasks[0]
+        done = f"{task.completed:,.0f} of {self.total:,} {self.work}"
+        return f"{done} of {task.description}, {task.fields['text']}"
+
+    def reach(self, done: float, text: str) -> None:
+        """Show that so much of the `total` is done, and a text."""
+        self._bar.update(self._task, completed=done, text=text, refresh=True)
+
+    def resumed(self, draws: int) -> None:
+        """Show that `draws` of every chain were read from a checkpoint and are not sampled again."""
+        self._bar.update(self._task, advance=draws, text="from the checkpoint", refresh=True)
+
+    def advance(self, draws: int, seconds: float, stats: dict[str, Any], tuning: bool) -> None:
+        """Show that every chain has made `draws` more in `seconds`, with the means of their `stats`."""
+        if "diverging" in stats and not tuning:
+            self.divergences += int(stats["diverging"].sum())
+        text = [
+            "tuning" if tuning else "sampling",
+            f"{self.chains * draws / max(seconds, 1e-9):,.0f} draws/s",
+        ]
+        if "diverging" in stats:
+            text.append(f"{self.divergences} divergences")
+        for name in ("acceptance_rate", "accept"):
+            if name in stats:
+                text.append(f"accept {float(stats[name].mean()):.2f}")
+                break
+        self.show(draws, ", ".join(text))
+
+    def show(self, steps: int, text: str) -> None:
+        """Show that `steps` more of the total are done, with a text."""
+        self._bar.update(self._task, advance=steps, text=text, refresh=True)

@@ -1,0 +1,259 @@
+"""Assigns every variable of a model to a step."""
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+from pymc.step_methods.compound import CompoundStep
+
+from pymc_discrete.collapse import choice
+from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse.integrated import chosen as chosen_coefficients
+from pymc_discrete.collapse.integrated import say_not_integrated
+from pymc_discrete.engine.assembly import in_order
+from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.model.blocks import DISCRETE, block_of, free, refuse_counts_as_floats
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import collection_paused
+from pymc_discrete.steps.base import JaxStep
+from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
+from pymc_discrete.steps.custom import CustomStep
+from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
+from pymc_discrete.steps.nuts_in_jax import NutsInJax
+from pymc_discrete.steps.shared import without_local
+from pymc_discrete.steps.suited import moved_together, steps_for
+
+_log = logging.getLogger("pymc.discrete")
+
+
+@collection_paused()
+def steps_of(
+    model: pm.Model,
+    step: Any,
+    point: dict[str, np.ndarray],
+    collapse: Any = False,
+    fixed: Sequence[str] = (),
+) -> tuple[list[JaxStep | CustomStep], Collapsed | None]:
+    """The steps, in the order in which they move, and the discrete variables that are summed out.
+
+    `AutoStep` chooses for discrete variables that have no step and are not summed out.
+
+    Parameters
+    ----------
+    step : None, a step, or a list of steps
+    point : {value variable: array}, which tells the shapes of the variables
+    collapse : as in `sample`
+    fixed : value variables that nothing moves
+    """
+    refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
+    given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
+    flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
+    for s in [*given, *flat]:
+        refuse_options_of_nuts(s)
+    for s in flat:
+        refuse_foreign(s)
+        refuse_other_model(s, model)
+    said = {name for s in flat if isinstance(s, CollapsedNUTS) for name in s.summed}
+    collapse, flat = natively(flat, collapse)
+    refuse_twice(flat)
+    of = Division.of(model, flat, point, fixed)
+    collapsed = summed_by(of, flat, point, collapse)
+    # what a step sums out, it has logged when it was made; what is chosen says so itself
+    chosen = isinstance(collapse, str)
+    if not chosen and collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
+        _log.info(line)
+    of = of.without(collapsed.density.names if collapsed else ())
+    for s in flat:
+        if lacking := [name for name in s.own_variables if name in of.lent]:
+            _log.warning(without_local(type(s).__name__, lacking))
+    if of.left or of.vectors:
+        flat += steps_of_the_rest(of, flat, point, collapsed, chosen)
+    return in_order(flat), collapsed
+
+
+# ---------------------------------------------------------------- steps that pmd.sample cannot run
+def refuse_options_of_nuts(step: Any) -> None:
+    if getattr(step, "of_nuts", OfNuts()) != OfNuts():
+        raise ValueError(
+            f"{step.who} has options of NUTS here, which are for pm.sample. Pass them to pmd.sample, as "
+            "target_accept= and nuts={'max_treedepth': ...}."
+        )
+
+
+def refuse_foreign(step: Any) -> None:
+    if isinstance(step, type):
+        raise TypeError(
+            f"{step.__name__} is the class of a step, not a step: call it, step={step.__name__}()."
+        )
+    if not isinstance(step, JaxStep | CustomStep | NutsInJax):
+        raise TypeError(
+            f"pmd.sample takes the steps of pymc_discrete, got {getattr(type(step), '__name__', step)}. "
+            "Continuous variables get NUTS here (see nuts=), or pmd.ReparameterizedSlice; a JAX function "
+            "of your own is a step by pmd.CustomStep; pm.sample takes all steps."
+        )
+
+
+def refuse_other_model(step: Any, model: pm.Model) -> None:
+    if step.model is not model:
+        raise ValueError(
+            f"{type(step).__name__} was made for another model. Make it in the context of the model that is "
+            "sampled."
+        )
+
+
+def refuse_twice(steps: Sequence[Any]) -> None:
+    """Refuse a variable that two steps move, where neither leaves it to another."""
+    unshared = [name for s in steps if not shares(s) for name in s.own_variables]
+    twice = sorted({n for n in unshared if unshared.count(n) > 1})
+    if twice:
+        raise ValueError(
+            f"{shown(twice)} {'belongs' if len(twice) == 1 else 'belong'} to two steps. Name each variable "
+            "once."
+        )
+
+
+# ---------------------------------------------------------------- variables that have no step
+class Division(NamedTuple):
+    """The variables of a model that no step moves, or only one that needs another step beside it.
+
+    Attributes
+    ----------
+    model : pm.Model
+    left : discrete variables without a step whose elements may change alone
+    vectors : those whose elements change only together, which are summed out only where they are named
+    lent : those that only a flow's step moves, which takes another step beside it
+    moved : continuous variables that no step moves, and NUTS does
+    """
+
+    model: pm.Model
+    left: list[str]
+    vectors: list[str]
+    lent: list[str]
+    moved: list[str]
+
+    @classmethod
+    def of(
+        cls, model: pm.Model, steps: Sequence[Any], point: dict[str, np.ndarray], fixed: Sequence[str]
+    ) -> "Division":
+        """What some steps leave; nothing moves the variables that are `fixed`."""
+        assigned = {name for s in steps for name in s.own_variables}
+        unshared = {name for s in steps if not shares(s) for name in s.own_variables}
+        discrete = [str(v.name) for v in model.discrete_value_vars]
+        left = [name for name in discrete if name not in assigned and np.size(point[name])]
+        vectors = moved_together(model, left, point)
+        return cls(
+            model,
+            [name for name in left if name not in vectors],
+            vectors,
+            [name for name in discrete if name in assigned - unshared],
+            [str(v.name) for v in model.continuous_value_vars if v.name not in {*assigned, *fixed}],
+        )
+
+    def without(self, names: Collection[str]) -> "Division":
+        """The same without some discrete variables."""
+        left, vectors, lent = (
+            [name for name in group if name not in names] for group in (self.left, self.vectors, self.lent)
+        )
+        return self._replace(left=left, vectors=vectors, lent=lent)
+
+
+def integrates(steps: Sequence[Any]) -> bool:
+    """Whether one of some steps integrates coefficients out."""
+    return any(isinstance(s, DiscreteStep) and s.integrated for s in steps)
+
+
+def summed_by(
+    of: Division, steps: Sequence[Any], point: dict[str, np.ndarray], collapse: Any
+) -> Collapsed | None:
+    """What is summed out, as `collapse` says. The package chooses where that is "auto"."""
+    if isinstance(collapse, str):
+        # what is integrated out is drawn by its step, before anything else may move
+        free = of.left and of.moved and not integrates(steps)
+        return choice.chosen(of.model, of.left, of.moved, point) if free else None
+    named = of.left if collapse is True else [*of.left, *of.vectors, *of.lent]
+    return summed_out(of.model, named, of.moved, collapse)
+
+
+def steps_of_the_rest(
+    of: Division,
+    steps: Sequence[Any],
+    point: dict[str, np.ndarray],
+    collapsed: Collapsed | None,
+    chosen: bool,
+) -> list[Any]:
+    """The steps of the discrete variables that have none and are not summed out.
+
+    Parameters
+    ----------
+    chosen : whether the package has chosen what is summed out
+    """
+    options: dict[str, Any] = {"initial_point": point}
+    if not collapsed and not of.vectors and not integrates(steps):
+        options["integrate"] = chosen_coefficients(of.model, of.left, of.moved, point) or None
+    elif collapsed and chosen:
+        say_not_integrated(of.model, of.left, of.moved, point, collapsed.density.names)
+    names = block_of(of.model, [*of.left, *of.vectors], constrained=True, equations=True)
+    automatic = steps_for(of.model, names, all_in_jax=True, **options)
+    return getattr(automatic, "methods", [automatic])
+
+
+def shares(step: JaxStep | CustomStep | NutsInJax) -> bool:
+    """Whether another step may move the variables of this one, too."""
+    return isinstance(step, DiscreteStep) and step.shared
+
+
+def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | CustomStep]]:
+    """What `collapse` is with the variables that steps of `pm.sample` sum out, and the other steps.
+
+    In place of PyMC's NUTS, which is in these steps, the chain's own moves their continuous variables.
+    """
+    names: list[str] = []
+    steps: list[JaxStep | CustomStep] = []
+    for s in flat:
+        if isinstance(s, CollapsedNUTS):
+            names += s.summed
+        else:
+            steps.append(s.sites if isinstance(s, IntegratedNUTS) else s)
+    if not names or collapse is True:
+        return collapse, steps
+    if collapse is False:
+        raise ValueError(
+            f"{shown(names)} {'is' if len(names) == 1 else 'are'} summed out by a step, and not with "
+            "collapse=False. Leave one of them out, or name what AutoStep is to sample."
+        )
+    return names if isinstance(collapse, str) else [*collapse, *names], steps
+
+
+def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:
+    """The discrete variables to sum out, or None if there are none.
+
+    Parameters
+    ----------
+    names : discrete variables without a step, or with a flow's step only, which moves them beside another
+    moved : continuous variables that NUTS moves
+    collapse : as in `sample`
+    """
+    if collapse is False:
+        return None
+    wanted = names if collapse is True else block_of(model, collapse, argument="collapse")
+    if not moved or not names:
+        if names:
+            lacks = "no continuous variable is moved by NUTS"
+        elif free(model, DISCRETE):
+            lacks = "every discrete variable has a step"
+        else:
+            lacks = "the model has no discrete free variable"
+        raise ValueError(f"There is nothing to sum out: {lacks}. Leave out collapse=.")
+    taken = [name for name in wanted if name not in names]
+    if taken:
+        raise ValueError(
+            f"{shown(taken)} cannot be summed out: a step was given for it. Leave it out of collapse= or "
+            "of step=."
+        )
+    try:
+        return Collapsed.of(model, wanted)
+    except NotImplementedError as error:
+        raise ValueError(f"{error} Without collapse= they are sampled as they are.") from error

@@ -1,0 +1,183 @@
+"""Which sites of a block interact, and therefore which may be drawn together.
+
+Sites that only sparse terms depend on are coloured: those of one colour do not interact and are drawn
+together. Sites that tables join in pairs form a graph, whose forests are drawn together. Sites of a part in
+which every site interacts with every other are scanned one at a time. Of sites that change together, whole
+sets are coloured or scanned.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_discrete.space.colours import colour_classes, links_of, neighbourhoods
+from pymc_discrete.space.forests import Forest, coverings, is_forest
+from pymc_discrete.space.space import Space
+
+
+class Sets(NamedTuple):
+    """Sets of sites that change together (see `Variable.constraint`), to be drawn in one way.
+
+    Attributes
+    ----------
+    n : the number of their variable
+    sets : (R,) int, numbers of the sets, counted within the variable; if they are coloured, sites of
+        different sets do not interact
+    inner : whether sites of the same set may interact, so that one pair of each set is drawn at a time
+    """
+
+    n: int
+    sets: np.ndarray
+    inner: bool
+
+
+class Interactions:
+    """The graph of a block's sites, in which sites that interact are linked.
+
+    Parameters
+    ----------
+    pairs : (E, 2) int
+        Sites that a table joins, the lower first.
+    apart : [(n, J) int]
+        Sites that interact otherwise, in sets of J sites, padded with -1.
+    mixed : (d,) bool
+        Sites of a part in which every site interacts with every other.
+    space : Space
+    """
+
+    def __init__(self, pairs: np.ndarray, apart: list[np.ndarray], mixed: np.ndarray, space: Space):
+        self.pairs, self.space, self._mixed = pairs, space, mixed
+        self._apart = links_of(apart, space.d)
+        self._links = links_of([pairs, *apart], space.d)
+
+    @property
+    def linked(self) -> np.ndarray:
+        """(d,) bool, the sites that interact with others."""
+        linked = self._mixed.copy()
+        linked[self._links.ravel()] = True
+        return linked
+
+    @cached_property
+    def colours(self) -> list[tuple[int, np.ndarray]]:
+        """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
+
+        Without sites that change together. [(variable number, (r,) int sites counted within it)]
+        """
+        colours = []
+        for n, (start, v) in enumerate(self.space.blocks):
+            if v.constraint is not None:
+                continue
+            members = start + np.flatnonzero(~self._mixed[start : start + v.size])
+            colours += [(n, sites - start) for sites in colour_classes(self._links, members)]
+        return colours
+
+    @cached_property
+    def scanned(self) -> list[tuple[int, np.ndarray]]:
+        """The sites of parts in which every site interacts with every other.
+
+        Without sites that change together. [(variable number, (r,) int sites counted within it)]
+        """
+        mixed = self._mixed & ~self.space.constrained
+        by_variable = [np.flatnonzero(mixed[start : start + v.size]) for start, v in self.space.blocks]
+        return [(n, sites) for n, sites in enumerate(by_variable) if len(sites)]
+
+    @cached_property
+    def coloured_sets(self) -> list[Sets]:
+        """Groups of sets that do not interact, which together hold all sets except the `scanned_sets`."""
+        coloured = []
+        for n, (start, v) in enumerate(self.space.blocks):
+            if v.constraint is None:
+                continue
+            inside = ((self._links >= start) & (self._links < start + v.size)).all(axis=1)
+            ends = v.constraint.set_of[self._links[inside] - start]
+            within = ends[:, 0] == ends[:, 1]
+            links = np.unique(ends[~within], axis=0)
+            members = np.setdiff1d(v.constraint.set_of, self._mixed_sets(n))
+            coloured += [
+                Sets(n, sets, bool(np.isin(sets, ends[within, 0]).any()))
+                for sets in colour_classes(links, members)
+            ]
+        return coloured
+
+    @cached_property
+    def scanned_sets(self) -> list[Sets]:
+        """The sets with sites of parts in which every site interacts with every other."""
+        constrained = [n for n, v in enumerate(self.space.variables) if v.constraint is not None]
+        mixed = [(n, self._mixed_sets(n)) for n in constrained]
+        return [Sets(n, sets, True) for n, sets in mixed if len(sets)]
+
+    def _mixed_sets(self, n: int) -> np.ndarray:
+        """(R,) int, the sets of variable n of which some site is `mixed`."""
+        start, v = self.space.blocks[n]
+        assert v.constraint is not None
+        return np.unique(v.constraint.set_of[self._mixed[start : start + v.size]])
+
+    @cached_property
+    def coloured_lines(self) -> list[Sets]:
+        """As `coloured_sets`, for sets of sites that lines join, without `scanned_lines`."""
+        coloured = []
+        for n in self._with_lines:
+            sets = self._sets_with_lines(n)
+            links = np.unique(sets[self._links], axis=0)
+            links = links[(links >= 0).all(axis=1) & (links[:, 0] != links[:, 1])]
+            members = np.setdiff1d(np.unique(sets[sets >= 0]), self._mixed_lines(n))
+            coloured += [Sets(n, each, True) for each in colour_classes(links, members)]
+        return coloured
+
+    @cached_property
+    def scanned_lines(self) -> list[Sets]:
+        """The sets that lines join with sites of parts in which every site interacts with every other."""
+        return [Sets(n, sets, True) for n in self._with_lines if len(sets := self._mixed_lines(n))]
+
+    @property
+    def _with_lines(self) -> list[int]:
+        """The numbers of the variables with lines."""
+        return [n for n, v in enumerate(self.space.variables) if v.lines is not None and v.lines.number.any()]
+
+    def _sets_with_lines(self, n: int) -> np.ndarray:
+        """(d,) int, the set of the lines of variable n in which a site is, -1 for none."""
+        start, v = self.space.blocks[n]
+        assert v.lines is not None
+        sets = np.full(self.space.d, -1)
+        sets[start : start + v.size] = v.lines.set_of(v.size)
+        return sets
+
+    def _mixed_lines(self, n: int) -> np.ndarray:
+        """(R,) int, the sets of the lines of variable n of which some site is `mixed`."""
+        sets = self._sets_with_lines(n)
+        return np.unique(sets[self._mixed & (sets >= 0)])
+
+    @cached_property
+    def neighbourhoods(self) -> list[np.ndarray] | None:
+        """The sites whose differences change when a site changes, or None if there are many.
+
+        For each variable (d, width) int: its sites, counted within the variable and padded with its size.
+        """
+        d = self.space.d
+        if self._mixed.any() or d < 4:
+            return None
+        if np.bincount(self._links[:, 0], minlength=d).max() >= max(d // 4, 1):
+            return None
+        return neighbourhoods(self._links, [(start, v.size) for start, v in self.space.blocks], d)
+
+    # ------------------------------------------------------------ forests
+    @property
+    def _joined(self) -> np.ndarray:
+        """(m,) int, the sites that a table joins to another, without those that are scanned."""
+        return np.setdiff1d(self.pairs, np.flatnonzero(self._mixed))
+
+    @cached_property
+    def tree(self) -> bool:
+        """Whether the sites that tables join make no cycle: `forests` is then a single forest."""
+        inside = np.isin(np.arange(self.space.d), self._joined)
+        pairs, apart = (links[inside[links].all(axis=1)] for links in (self.pairs, self._apart))
+        return len(pairs) > 0 and len(apart) == 0 and is_forest(pairs, self.space.d)
+
+    @cached_property
+    def forests(self) -> list[list[Forest]]:
+        """Coverings of the sites that tables join, without those that are scanned.
+
+        Each covering is a list of forests that together contain all of these sites.
+        """
+        return coverings(self.pairs, self._apart, self._joined, self.space.d)

@@ -1,0 +1,427 @@
+"""Sites of which integer linear combinations are known, A x = y: they change along vectors v with A v = 0."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, milp
+from scipy.optimize import LinearConstraint as Rows
+from scipy.sparse import coo_matrix, csr_matrix, hstack, identity
+from scipy.sparse.csgraph import connected_components
+
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.constraints import Constraint, Moves
+from pymc_discrete.space.lattice import basis_of, short_vectors
+
+UNLIMITED = 2**31 - 1  # a bound of at least this size is none
+LONGEST_SEARCH = 60.0  # seconds
+TIGHTENINGS = 50  # most passes over all rows in which bounds follow from one another
+REACH = 8  # random values are within this distance of a known solution, or three times the solution's size
+LISTED = 4  # most equations that a message lists
+STEEPEST = 9  # random objectives have coefficients up to here
+FARTHEST = 64  # most steps along a line of a random move
+STEPS = 8  # most steps along a line, in either direction, where all moves are made
+
+
+class Lines(NamedTuple):
+    """Directions in which the sites of some sets may change, for R sets.
+
+    Attributes
+    ----------
+    sites : (R, M, m) int
+        The sites of each direction, counted within the variable. Padding repeats the first site.
+    steps : (R, M, m) int
+        How far each site goes in one step.
+    number : (R,) int
+        The number of directions of each set; what follows is padding.
+    """
+
+    sites: np.ndarray
+    steps: np.ndarray
+    number: np.ndarray
+
+    def of(self, sets: np.ndarray) -> "Lines":
+        """The directions of some sets."""
+        return Lines(self.sites[sets], self.steps[sets], self.number[sets])
+
+    def set_of(self, n: int) -> np.ndarray:
+        """(n,) int, the set in whose directions each of the variable's n sites is, -1 for none."""
+        sets = np.full(n, -1)
+        for r, (sites, number) in enumerate(zip(self.sites, self.number, strict=True)):
+            sets[sites[:number]] = r
+        return sets
+
+    @property
+    def turns(self) -> int:
+        """The number of draws of a sweep that gives as many to each set as it has sites, one after another.
+
+        There are no more than directions.
+        """
+        sites = np.bincount((of_each := self.set_of(self.sites.max(initial=-1) + 1))[of_each >= 0])
+        return int(np.minimum(self.number[: len(sites)], sites).max(initial=0))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearConstraint(Constraint):
+    """Integer values x (n,) of the sites of one variable that are known to have A x = y.
+
+    A change of one site breaks an equation. A set of sites changes along a vector v with A v = 0 of the
+    lattice of such vectors, to x + t v for an integer t. Sites that no equation joins, directly or by way of
+    others, are in different sets.
+
+    Attributes
+    ----------
+    matrix : (m, n) int
+        A.
+    totals : (m,) int
+        y.
+    labels : tuple of m str
+        The name of each equation, for messages.
+    lower, upper : (n,) int
+        Bounds of the sites, as tight as single equations make them; -/+ UNLIMITED where there is none.
+    somewhere : (n,) int
+        Values between the bounds that have A x = y.
+    """
+
+    matrix: np.ndarray
+    totals: np.ndarray
+    labels: tuple[str, ...]
+    lower: np.ndarray
+    upper: np.ndarray
+    somewhere: np.ndarray
+    in_pairs: ClassVar[bool] = False
+    stands_still: ClassVar[str] = "no counts can change along a short vector that keeps the known sums"
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        matrix: Any,
+        totals: Any,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        labels: Sequence[str] | None = None,
+    ) -> "LinearConstraint":
+        """The constraint of the sites of a variable.
+
+        Parameters
+        ----------
+        name : of the variable, for messages
+        matrix : (m, n) int
+        totals : (m,) int
+        lower, upper : (n,) int, bounds of the sites; -/+ UNLIMITED where there is none
+        labels : the name of each equation, by default its number
+
+        Raises
+        ------
+        ValueError
+            For arrays of a wrong shape or without integers, and for equations that no values between the
+            bounds meet.
+        """
+        matrix, totals = integers(name, "coefficients", matrix), integers(name, "totals", totals)
+        if matrix.ndim != 2 or totals.shape != matrix.shape[:1] or matrix.shape[1] != len(lower):
+            raise ValueError(
+                f"The equations A x = y of {shown([name])} need A of shape (m, {len(lower)}) and y of shape "
+                f"(m,), got {matrix.shape} and {totals.shape}."
+            )
+        if labels is None:
+            labels = [f"equation {row} of {shown([name])}" for row in range(len(totals))]
+        names = tuple(labels)
+        lower, upper = tightened(matrix, totals, names, lower, upper)
+        found = solution(matrix, totals, lower, upper, np.zeros(len(lower)))
+        if isinstance(found, str):
+            listed = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
+            raise ValueError(
+                f"No values of {shown([name])} that are integers between its bounds meet all equations at "
+                f"once ({listed}): {found}. Mend what was seen, or the bounds of support=."
+            )
+        return cls(matrix, totals, names, lower, upper, found)
+
+    # ------------------------------------------------------------ sets of sites, and how they change
+    @cached_property
+    def _free(self) -> np.ndarray:
+        """(n,) bool, the sites that have more than one value."""
+        return self.lower < self.upper
+
+    @cached_property
+    def set_of(self) -> np.ndarray:
+        """(n,) int, the set that each site belongs to; a site with one value is a set of its own."""
+        m, n = self.matrix.shape
+        row, column = np.nonzero(self.matrix * self._free)
+        links = coo_matrix((np.ones(len(row)), (column, n + row)), shape=(n + m, n + m))
+        _, component = connected_components(links, directed=False)
+        return np.unique(component[:n], return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def sites(self) -> list[np.ndarray]:
+        """The sites of each set, counted within the variable."""
+        order = np.argsort(self.set_of, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.set_of))[:-1])
+
+    @cached_property
+    def bases(self) -> list[np.ndarray]:
+        """For each set a basis (k, c) of the lattice of its directions; k = 0 where it has one value."""
+        return [basis for basis, _ in self._directions]
+
+    @cached_property
+    def moving(self) -> np.ndarray:
+        """(k,) int, the sets that have more than one value."""
+        return np.array([s for s, basis in enumerate(self.bases) if len(basis)], int)
+
+    @cached_property
+    def changing(self) -> np.ndarray:
+        changing = np.zeros(len(self.set_of), bool)
+        for sites, basis in zip(self.sites, self.bases, strict=True):
+            changing[sites] = (basis != 0).any(axis=0)
+        return changing
+
+    @cached_property
+    def _directions(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each set a basis (k, c) of the lattice of its directions, and short vectors (M, c) of it."""
+        known: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # many sets may have the same equations
+        directions = []
+        for sites in self.sites:
+            part = self.matrix[:, sites]
+            part = part[(part != 0).any(axis=1)]
+            key = (part.shape, part.tobytes())
+            if key not in known and len(sites) == 1 and not self._free[sites[0]]:
+                directions.append((np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64)))
+                continue
+            if key not in known:
+                basis = basis_of(part)
+                known[key] = basis.astype(np.int64), short_vectors(basis, np.random.default_rng(0))
+            directions.append(known[key])
+        return directions
+
+    def lines(self, sets: np.ndarray) -> Lines:
+        """Short directions of some sets, which include a basis of the lattice of each."""
+        vectors = [self._directions[s][1] for s in sets]
+        widest = max((np.count_nonzero(v, axis=1).max(initial=1) for v in vectors), default=1)
+        count = np.array([len(v) for v in vectors], int)
+        shape = (len(sets), count.max(initial=1), widest)
+        lines = Lines(np.zeros(shape, np.int64), np.zeros(shape, np.int64), count)
+        for r, s in enumerate(sets):
+            for k, vector in enumerate(vectors[r]):
+                moving = np.flatnonzero(vector)
+                moving = np.pad(moving, (0, widest - len(moving)), constant_values=moving[0])
+                lines.sites[r, k], lines.steps[r, k] = self.sites[s][moving], vector[moving]
+        return lines
+
+    def lattices(self, sets: np.ndarray) -> Lines:
+        """The basis of the lattice of some sets, each direction with all sites of the set; padding is 0."""
+        widest = max((len(self.sites[s]) for s in sets), default=1)
+        count = np.array([len(self.bases[s]) for s in sets])
+        shape = (len(sets), count.max(initial=1), widest)
+        lines = Lines(np.zeros(shape, np.int64), np.zeros(shape, np.int64), count)
+        for r, s in enumerate(sets):
+            every = np.pad(np.arange(len(self.sites[s])), (0, widest - len(self.sites[s])))
+            lines.sites[r], lines.steps[r, : count[r]] = self.sites[s][every], self.bases[s][:, every]
+        return lines
+
+    # ------------------------------------------------------------ the constraint itself
+    def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds (n,) that follow from those for which the constraint was built."""
+        return self.lower, self.upper
+
+    @cached_property
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """(m, w) int, the columns of the entries of each row of A, and the entries; padding has entries 0."""
+        width = int(np.count_nonzero(self.matrix, axis=1).max(initial=0))
+        columns = np.argsort(self.matrix == 0, axis=1, kind="stable")[:, :width]
+        return columns, np.take_along_axis(self.matrix, columns, axis=1)
+
+    def sums(self, values: Any) -> Any:
+        """(m,) int, A x for values x (n,)."""
+        columns, entries = self._entries
+        return (values[columns] * entries).sum(axis=1)
+
+    def met(self, values: Any) -> Any:
+        return self.sums(values) == self.totals
+
+    def kept(self, values: Any, now: Any) -> Any:
+        return True  # along lines sites keep their sums
+
+    def refusal(self, name: str, shape: tuple[int, ...], values: np.ndarray) -> str | None:
+        for row in np.flatnonzero(~self.met(values))[:1]:
+            return (
+                f"{self.labels[row]} is {self.sums(values)[row]} at the start, and must be "
+                f"{self.totals[row]}. Leave {shown([name])} out of initvals: a start is found."
+            )
+        return None
+
+    # ------------------------------------------------------------ values on the host
+    def nearest(self, values: np.ndarray) -> np.ndarray:
+        """(n,) int, the values between the bounds with A x = y that are nearest to others, in sum."""
+        if self.met(values).all() and ((self.lower <= values) & (values <= self.upper)).all():
+            return values
+        found = solution(self.matrix, self.totals, self.lower, self.upper, np.zeros(len(values)), values)
+        return self.somewhere if isinstance(found, str) else found
+
+    def random(self, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(n,) int, random values between bounds (n,) with A x = y.
+
+        The best ones by a random linear objective, which are at a corner, and from there at random along
+        short directions.
+        """
+        reach = np.maximum(REACH, 3 * np.abs(self.somewhere))
+        lower, upper = np.maximum(lower, self.somewhere - reach), np.minimum(upper, self.somewhere + reach)
+        objective = rng.integers(-STEEPEST, STEEPEST + 1, len(lower))
+        found = solution(self.matrix, self.totals, lower, upper, objective)
+        x = self.somewhere.copy() if isinstance(found, str) else found
+        for sites, (basis, vectors) in zip(self.sites, self._directions, strict=True):
+            for v in rng.permutation(vectors)[: 2 * len(basis)]:
+                least, most = range_along(x[sites], v, lower[sites], upper[sites])
+                x[sites] += rng.integers(least, most + 1) * v
+        return x
+
+    def random_moves(
+        self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
+    ) -> Moves | None:
+        if not len(self.moving):
+            return None
+        lines = self.lines(rng.choice(self.moving, number))
+        which = np.arange(number), rng.integers(lines.number)
+        sites, steps = lines.sites[which], lines.steps[which]
+        ends = [range_along(values[i], v, lower[i], upper[i]) for i, v in zip(sites, steps, strict=True)]
+        t = [rng.integers(max(least, -FARTHEST), min(most, FARTHEST) + 1) for least, most in ends]
+        return sites, (values[sites] + np.array(t)[:, None] * steps)[:, None]
+
+    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> Moves | None:
+        lines = self.lines(self.moving)
+        real = np.arange(lines.sites.shape[1]) < lines.number[:, None]
+        sites, steps = lines.sites[real], lines.steps[real]
+        t = np.arange(-STEPS, STEPS + 1)
+        if not 0 < len(sites) * len(t) <= most:
+            return None
+        return sites, values[sites][:, None] + t[:, None] * steps[:, None]
+
+
+def longest(lines: Lines, lower: np.ndarray, upper: np.ndarray) -> int:
+    """The largest number of values along one of the lines, between bounds (n,) of the sites."""
+    span = (upper - lower)[lines.sites] // np.maximum(np.abs(lines.steps), 1)
+    span = np.where(lines.steps == 0, UNLIMITED, span).min(axis=-1)
+    return 1 + int(np.max(span, where=(lines.steps != 0).any(axis=-1), initial=0))
+
+
+def range_along(x: np.ndarray, v: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> tuple[int, int]:
+    """The smallest and the largest integer t for which x + t v is between the bounds; v is not 0."""
+    up = np.where(v > 0, upper - x, x - lower)[v != 0] // np.abs(v[v != 0])
+    down = np.where(v > 0, x - lower, upper - x)[v != 0] // np.abs(v[v != 0])
+    return -int(down.min()), int(up.min())
+
+
+def integers(name: str, what: str, values: Any) -> np.ndarray:
+    """An array of integers.
+
+    Raises
+    ------
+    ValueError
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "iufb" or not (np.isfinite(array) & (array == np.floor(array))).all():
+        raise ValueError(f"The {what} of the equations of {shown([name])} must be integers, got {array!r}.")
+    return array.astype(np.int64)
+
+
+def tightened(
+    matrix: np.ndarray, totals: np.ndarray, labels: Sequence[str], lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds (n,) of each site, given that all others are within theirs and each equation holds.
+
+    Raises
+    ------
+    ValueError
+        For the first equation that cannot hold, with what the bounds allow.
+    """
+    low, high = in_floats(lower, upper)
+    positive, used = matrix > 0, matrix != 0
+    for _ in range(TIGHTENINGS):
+        with np.errstate(invalid="ignore"):
+            least = np.where(used, matrix * np.where(positive, low, high), 0.0)
+            most = np.where(used, matrix * np.where(positive, high, low), 0.0)
+        for row in np.flatnonzero((totals < least.sum(axis=1)) | (totals > most.sum(axis=1)))[:1]:
+            ends = (least[row].sum(), most[row].sum())
+            span = " to ".join(f"{end:.0f}" if np.isfinite(end) else f"{end:g}" for end in ends)
+            raise ValueError(
+                f"{labels[row]} cannot be {totals[row]}: the bounds of its counts allow {span}. Mend what "
+                "was seen, or the bounds of support=."
+            )
+        # what the others of a row leave to each of its elements, at most and at least
+        room_above = totals[:, None] - without_own(least)
+        room_below = totals[:, None] - without_own(most)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            top = np.floor(np.where(positive, room_above, room_below) / matrix)
+            bottom = np.ceil(np.where(positive, room_below, room_above) / matrix)
+        new_high = np.minimum(high, np.where(used, top, np.inf).min(axis=0, initial=np.inf))
+        new_low = np.maximum(low, np.where(used, bottom, -np.inf).max(axis=0, initial=-np.inf))
+        for row in np.flatnonzero((used & (new_low > new_high)).any(axis=1))[:1]:
+            raise ValueError(
+                f"{labels[row]} cannot be {totals[row]} together with the other equations of its counts. "
+                "Mend what was seen, or the bounds of support=."
+            )
+        if (new_low == low).all() and (new_high == high).all():
+            break
+        low, high = new_low, new_high
+    return (
+        np.where(np.isinf(low), lower, low).astype(np.int64),
+        np.where(np.isinf(high), upper, high).astype(np.int64),
+    )
+
+
+def in_floats(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds as floats, infinite where there is none."""
+    return np.where(lower <= -UNLIMITED, -np.inf, lower), np.where(upper >= UNLIMITED, np.inf, upper)
+
+
+def without_own(terms: np.ndarray) -> np.ndarray:
+    """(m, n), for each element the sum of the others in its row.
+
+    Where another element of the row is infinite the sum is, too; all infinite elements have the same sign.
+    """
+    infinite = np.isinf(terms)
+    finite = np.where(infinite, 0.0, terms)
+    others = finite.sum(axis=1, keepdims=True) - finite
+    sign = np.where(terms.min(initial=0.0) == -np.inf, -np.inf, np.inf)
+    return np.where(infinite.sum(axis=1, keepdims=True) > infinite, sign, others)
+
+
+def solution(
+    matrix: np.ndarray,
+    totals: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    objective: np.ndarray,
+    near: np.ndarray | None = None,
+) -> np.ndarray | str:
+    """(n,) int, values between bounds with A x = y and the smallest objective; why there are none otherwise.
+
+    Parameters
+    ----------
+    objective : (n,) float, the coefficients of what is made small
+    near : (n,) int, values from which the sum of the distances is made small besides
+    """
+    n, equations = len(lower), csr_matrix(matrix.astype(float))
+    low, high = in_floats(lower, upper)
+    rows = [Rows(equations, totals, totals)]
+    if near is not None:  # n more unknowns d, the distances from `near`: x - d <= near and x + d >= near
+        one = identity(n, format="csr")
+        rows = [Rows(hstack([equations, csr_matrix(equations.shape)]), totals, totals)]
+        rows.append(Rows(hstack([one, -one]), -np.inf, near))
+        rows.append(Rows(hstack([one, one]), near, np.inf))
+        objective = np.concatenate([objective, np.ones(n)])
+        low, high = np.concatenate([low, np.zeros(n)]), np.concatenate([high, np.full(n, np.inf)])
+    result = milp(
+        objective,
+        integrality=np.ones(len(objective)),
+        bounds=Bounds(low, high),
+        constraints=rows,
+        options={"time_limit": LONGEST_SEARCH},
+    )
+    if result.x is None:
+        searched = f"none was found within {LONGEST_SEARCH:.0f} seconds"
+        return "there are none" if result.status == 2 else searched
+    x = np.rint(result.x[:n]).astype(np.int64)
+    exact = (matrix @ x == totals).all() and ((x >= lower) & (x <= upper)).all()
+    return x if exact else "their numbers are too large for floating point"

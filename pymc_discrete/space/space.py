@@ -1,0 +1,703 @@
+"""The discrete space of a block: its sites, their supports and their neighbours."""
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from pymc_discrete.runtime.names import made_name
+from pymc_discrete.space.constraints import Constraint, FixedSums, Permutations
+from pymc_discrete.space.indexing import picked
+from pymc_discrete.space.linear_constraint import LinearConstraint, Lines
+
+# In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
+# by offsets from the current value, except for variables in the argument `whole` of `Space.build`.
+LARGEST_SUPPORT = 256
+# takes the place of a missing bound; a bound that the user gives may be larger, up to LARGEST_BOUND
+UNBOUNDED = np.iinfo(np.int32).max
+LARGEST_BOUND = 2**62
+WIDTH = 8  # default of `Variable.width`
+SMALLEST = 8.0  # the offsets of a window "auto" reach at least so far
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """The sites of one variable.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+    lower, upper : (n,) int
+        Bounds of every site, inclusive; -/+ UNBOUNDED where there is none.
+    offsets : (K,) int
+        Neighbours relative to the current value, symmetric, without 0; None if every value of the support is
+        a neighbour.
+    nominal : bool
+        Whether values are labels without an order.
+    width : int
+        Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
+        of which one is the current value. For labels without an order they are from anywhere.
+    constraint : Constraint, optional
+        Sets of sites that change together; None where every site may change alone.
+    lines : Lines, optional
+        Directions in which some sites change together, of sites that may also change alone.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    lower: np.ndarray
+    upper: np.ndarray
+    offsets: np.ndarray | None
+    nominal: bool = False
+    width: int = WIDTH
+    constraint: Constraint | None = None
+    lines: Lines | None = None
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def kind(self) -> Hashable:
+        """A key that is equal for variables that can be joined into one: K, the order and the offsets."""
+        return (self.K, self.nominal, None if self.offsets is None else self.offsets.tobytes())
+
+    @property
+    def stretches(self) -> tuple[int, np.ndarray]:
+        """(w, strides): stretches of w + 1 equally spaced values that reach as far as the offsets.
+
+        One of the values is the current one; each stride gives one spacing.
+        """
+        offsets = np.asarray(self.offsets)
+        steps = offsets[offsets > 0]
+        if len(steps) == steps[-1]:  # the steps are 1, 2, ..., w
+            return len(steps), np.ones(1, int)
+        return self.width, steps[steps * self.width <= max(steps[-1], self.width)]
+
+    @property
+    def finite(self) -> bool:
+        """Whether every value of the support is a neighbour."""
+        return self.offsets is None
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(n,) int, the number of values in the support of each site of a finite variable."""
+        return self.upper - self.lower + 1
+
+    @property
+    def K(self) -> int:
+        """Neighbours per site."""
+        return int(self.counts.max(initial=1)) if self.offsets is None else len(self.offsets)
+
+    @property
+    def moves(self) -> int:
+        """Neighbours per site other than the current value."""
+        return self.K - 1 if self.finite else self.K
+
+    @property
+    def swaps(self) -> bool:
+        """Whether two sites can only exchange their values."""
+        return self.constraint is not None and self.constraint.swaps
+
+    @property
+    def drawn_among(self) -> int:
+        """How many values of a site, other than the current one, Gibbs sampling looks at in one draw."""
+        if self.swaps:
+            return 1
+        return self.moves if self.finite else self.stretches[0]
+
+
+class Member(NamedTuple):
+    """A named array of a space: its sites are `start`, `start + 1`, ..."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+class Linear(NamedTuple):
+    """A linear map of sites, which replaces some of them.
+
+    Attributes
+    ----------
+    sites : (n,) int, those that it replaces
+    read : (n, m) int, the sites that each is computed from
+    coefficients : (n, m) int
+    """
+
+    sites: np.ndarray
+    read: np.ndarray
+    coefficients: np.ndarray
+
+    @classmethod
+    def of_arrays(cls, forms: Mapping[str, Mapping[str, int]], members: Collection[Member]) -> "Linear":
+        """The map that replaces each element of arrays by a sum of the elements in the same place of others.
+
+        Parameters
+        ----------
+        forms : {array that is replaced: {array: coefficient}}, arrays of the same shape
+        members : the arrays
+        """
+        start = {m.name: m.start for m in members}
+        size = {m.name: m.size for m in members}
+        most = max(len(form) for form in forms.values())
+        sites, read, coefficients = [], [], []
+        for name, form in forms.items():
+            own = start[name] + np.arange(size[name])
+            padded = [*form.items(), *[(name, 0)] * (most - len(form))]
+            sites.append(own)
+            read.append(np.stack([own - start[name] + start[n] for n, _ in padded], axis=1))
+            coefficients.append(np.broadcast_to([c for _, c in padded], read[-1].shape))
+        return cls(np.concatenate(sites), np.concatenate(read), np.concatenate(coefficients))
+
+    def of(self, x: Any, xp: Any = np) -> Any:
+        """(..., d) int, the sites x (..., d) after it; `xp` is the array library."""
+        new = (x[..., self.read] * self.coefficients).sum(-1).astype(x.dtype)
+        if xp is not np:
+            return x.at[..., self.sites].set(new)
+        x = np.array(x)
+        x[..., self.sites] = new
+        return x
+
+
+class ByTotals(NamedTuple):
+    """How the sites of a space, some of which are totals, go with the values of a model.
+
+    Attributes
+    ----------
+    to_sites, to_values : maps from the values to the sites, and back
+    lower, upper : (d,) int, bounds of the values, one array after another
+    """
+
+    to_sites: Linear
+    to_values: Linear
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class Space:
+    """The product space of a block of discrete variables, ravelled into `d` sites.
+
+    Parameters
+    ----------
+    variables : list of Variable
+    members : list of Member, optional
+        The named arrays in the order of their sites, if some variables are made of several arrays; by default
+        one for each variable.
+
+    Attributes
+    ----------
+    d : int
+        The number of sites.
+    K : int
+        The largest number of neighbours of a site.
+    sites : list of (value variable name, flat index), length d
+    lower, upper : (d,) int
+        Bounds of each site, inclusive.
+    windowed : (d,) bool
+        Sites whose neighbours are given by offsets.
+    nominal : (d,) bool
+        Sites whose values have no order.
+    constrained : (d,) bool
+        Sites that change only together with another one, see `Variable.constraint`. Of their own values only
+        the current one is inside the support.
+    column : (d, K) int
+        For each neighbour its offset, or its value less the lower bound where the variable is finite.
+    exists : (d, K) bool
+        Whether the site has a neighbour in this column.
+    opposite : (d, K) int
+        The column of the negated offset.
+    totals : ByTotals, optional
+        Where some sites are totals, and not the values of a model.
+    """
+
+    totals: ByTotals | None = None
+
+    def __init__(self, variables: list[Variable], members: list[Member] | None = None):
+        self.variables = list(variables)
+        if not self.variables:
+            raise ValueError("A space needs at least one variable: pmd.Space.build({name: (lower, upper)}).")
+        sizes = [v.size for v in variables]
+        self.d = sum(sizes)
+        self.starts = [sum(sizes[:n]) for n in range(len(sizes))]
+        self.K = max((v.K for v in variables), default=0)
+        self.members = (
+            [Member(v.name, v.shape, start) for start, v in self.blocks] if members is None else list(members)
+        )
+        self.sites = [(m.name, i) for m in self.members for i in range(m.size)]
+        self.lower = np.concatenate([v.lower for v in variables]).astype(np.int64)
+        self.upper = np.concatenate([v.upper for v in variables]).astype(np.int64)
+        self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
+        self.nominal = np.concatenate([np.full(v.size, v.nominal) for v in variables])
+        self.constrained = np.concatenate([np.full(v.size, v.constraint is not None) for v in variables])
+        self.column = np.zeros((self.d, self.K), np.int64)
+        self.exists = np.zeros((self.d, self.K), bool)
+        self.opposite = np.zeros((self.d, self.K), np.int64)
+        for a, v in self.blocks:
+            b = a + v.size
+            if v.offsets is None:
+                self.column[a:b, : v.K] = np.arange(v.K)
+                self.exists[a:b, : v.K] = np.arange(v.K) < v.counts[:, None]
+            else:
+                self.column[a:b, : v.K] = v.offsets
+                self.exists[a:b, : v.K] = True
+                self.opposite[a:b, : v.K] = [int(np.flatnonzero(v.offsets == -o)[0]) for o in v.offsets]
+
+    @classmethod
+    def build(
+        cls,
+        supports: dict[str, tuple[Any, Any]],
+        shapes: Mapping[str, tuple[int, ...] | int] | None = None,
+        window: Any = "auto",
+        scale: dict[str, float] | None = None,
+        nominal: Collection[str] = (),
+        whole: Collection[str] = (),
+        widths: Mapping[str, int] | None = None,
+        sums: Mapping[str, Any] | None = None,
+        permutations: Collection[str] = (),
+        equations: Mapping[tuple[str, ...], tuple[Any, ...]] | None = None,
+        lines: Mapping[tuple[str, ...], Lines] | None = None,
+    ) -> "Space":
+        """A space from supports.
+
+        Parameters
+        ----------
+        supports : {name: (lower, upper)}
+            Inclusive bounds, scalars or arrays of the variable's shape; None or +-inf where unbounded.
+        shapes : {name: shape}, optional
+            () for names that are left out; by default the shapes of the bounds.
+        window : "auto", "geometric", int or {name: one of these}
+            The neighbours of sites with more than 256 values: the offsets ±1, ±2, ±4, ..., or -w, ..., w for
+            an integer w.
+        scale : {name: float}, optional
+            The standard deviation of a variable, or a similar scale: the offsets of an unbounded variable
+            reach twice as far.
+        nominal : collection of str
+            Names of variables whose values have no order.
+        whole : collection of str
+            Names of variables with a bounded support of which every value is a neighbour, however many.
+        widths : {name: int}, optional
+            See `Variable.width`.
+        sums : {name: int or array}, optional
+            Variables whose vectors, along the last axis, have fixed sums: one for all vectors, or an array of
+            the variable's shape without its last axis.
+        permutations : collection of str
+            Names of variables whose vectors, along the last axis, are permutations of 0, ..., n - 1, the
+            values of their support.
+        equations : {names: (A, y)}, optional
+            Linear equations A x = y between the elements x (n,) of some variables, one after another in the
+            order of the names: A (m, n) and y (m,), integers. Names for messages, one for each equation, may
+            follow. The variables become one variable of the space.
+        lines : {names: Lines}, optional
+            See `Variable.lines`; of variables that are in no equation, and become one variable of the space.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For arguments that do not fit together, with the name of the variable.
+        """
+        variables: list[Variable] = []
+        # {name: (shape, lower, upper, whether a bound is missing)}
+        arrays: dict[str, tuple[tuple[int, ...], np.ndarray, np.ndarray, bool]] = {}
+        if not isinstance(supports, Mapping):
+            raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
+        named: dict[str, Collection[str]] = {"nominal": nominal, "permutations": permutations}
+        for argument, names in named.items():
+            if isinstance(names, str):
+                raise TypeError(
+                    f"{argument} must be a list of names, got {names!r}. One name is [{names!r}]."
+                )
+        named["equations"] = [name for names in equations or () for name in names]
+        arguments = {"window": window, "shapes": shapes, "sums": sums}
+        given = [(argument, value) for argument, value in arguments.items() if isinstance(value, Mapping)]
+        for argument, names in [*given, *named.items()]:
+            for name in names:
+                if name not in supports:
+                    raise ValueError(
+                        f"{argument} names {name!r}, which is no variable of the block: "
+                        f"{', '.join(supports)}."
+                    )
+        for name, support in supports.items():
+            if not (isinstance(support, tuple | list) and len(support) == 2):
+                raise ValueError(
+                    f"The support of {name!r} must be (lower, upper), both inclusive, got {support!r}."
+                )
+            low, high = support
+            unbounded = any(
+                b is None or (np.asarray(b).dtype.kind == "f" and np.isinf(b).any()) for b in (low, high)
+            )
+            low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
+            shape = (
+                np.broadcast_shapes(low.shape, high.shape)
+                if shapes is None
+                else shape_of(name, shapes.get(name, ()))
+            )
+            try:
+                np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+            except ValueError:
+                raise ValueError(
+                    f"The support of {name!r} has bounds of shapes {low.shape} and {high.shape}, which do "
+                    f"not fit its shape {shape}."
+                ) from None
+            lower = np.broadcast_to(low, shape).reshape(-1).astype(np.int64)
+            upper = np.broadcast_to(high, shape).reshape(-1).astype(np.int64)
+            if (lower > upper).any():
+                bad = int(np.flatnonzero(lower > upper)[0])
+                raise ValueError(
+                    f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
+                    f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
+                )
+            arrays[name] = (shape, lower, upper, unbounded)
+        joined = {name: names for names in [*(equations or ()), *(lines or ())] for name in names}
+        members: list[Member] = []
+        start = 0
+        for names in dict.fromkeys(joined.get(name, (name,)) for name in arrays):
+            for name in names:
+                members.append(Member(name, arrays[name][0], start))
+                start += members[-1].size
+            lower, upper = (np.concatenate([arrays[name][end] for name in names]) for end in (1, 2))
+            name, shape = names[0], arrays[names[0]][0] if len(names) == 1 else lower.shape
+            unbounded = any(arrays[n][3] for n in names)
+            constraint: Constraint | None = None
+            if equations is not None and names in equations:
+                matrix, totals, *labels = equations[names]
+                constraint = LinearConstraint.build(made_name(names), matrix, totals, lower, upper, *labels)
+                unbounded = bool((np.maximum(-constraint.lower, constraint.upper) >= UNBOUNDED).any())
+            elif sums is not None and name in sums:
+                constraint = FixedSums.build(name, sums[name], shape, lower, upper)
+            elif name in permutations:
+                constraint = Permutations.build(name, shape, lower, upper)
+            if constraint is not None:
+                lower, upper = constraint.tightened(lower, upper)
+            widest = int((upper - lower).max(initial=0)) + 1
+            window_of_name = window.get(name, "auto") if isinstance(window, dict) else window
+            reach = 2.0 * max((scale or {}).get(n, 0.0) for n in names) if unbounded else widest / 4
+            # computed for finite variables too, so that an invalid window is always an error
+            offsets = offsets_of(name, window_of_name, max(SMALLEST, reach))
+            all_values = name in permutations or (all(n in whole for n in names) and not unbounded)
+            finite = widest <= LARGEST_SUPPORT or all_values
+            variables.append(
+                Variable(
+                    made_name(names),
+                    shape,
+                    lower,
+                    upper,
+                    None if finite else offsets,
+                    any(n in nominal for n in names),
+                    max((widths or {}).get(n, WIDTH) for n in names),
+                    constraint,
+                    (lines or {}).get(names),
+                )
+            )
+        return cls(variables, members)
+
+    def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
+        """The same sites, where variables of one kind are joined.
+
+        Parameters
+        ----------
+        groups : list of lists of str
+            The names of the arrays in each group. They are those of one variable with a constraint, or those
+            of variables with the same `Variable.kind`.
+        names : list of str
+            The name of the variable that takes the place of each group.
+        """
+        by_name, shapes = {v.name: v for v in self.variables}, {m.name: m.shape for m in self.members}
+        variables, members, start = [], [], 0
+        for group, name in zip(groups, names, strict=True):
+            whole = by_name.get(made_name(group))
+            parts = [by_name[n] for n in group] if whole is None else [whole]
+            for n in group:
+                members.append(Member(n, shapes[n], start))
+                start += members[-1].size
+            lower, upper = (np.concatenate([getattr(v, end) for v in parts]) for end in ("lower", "upper"))
+            first = replace(parts[0], name=name)
+            alone = len(parts) == 1
+            variables.append(
+                first if alone else replace(first, shape=(len(lower),), lower=lower, upper=upper)
+            )
+        return Space(variables, members)
+
+    def ravel(self, point: Mapping[str, Any], xp: Any = np) -> Any:
+        """(d,) int, the sites at a point {name: array}; `xp` is the array library."""
+        values = [xp.asarray(point[m.name]).reshape(-1).astype(int) for m in self.members]
+        return self.of_values(xp.concatenate(values), xp)
+
+    def of_values(self, values: Any, xp: Any = np) -> Any:
+        """(..., d) int, the sites, of the values (..., d) of the arrays one after another."""
+        return values if self.totals is None else self.totals.to_sites.of(values, xp)
+
+    def values_at(self, x: Any, xp: Any = np) -> Any:
+        """(..., d) int, the values of the arrays one after another, at the sites x (..., d)."""
+        return x if self.totals is None else self.totals.to_values.of(x, xp)
+
+    def names_at(self, sites: np.ndarray) -> list[str]:
+        """The names of the arrays that hold some of these sites, (n,) int."""
+        return list(dict.fromkeys(self.sites[i][0] for i in sites))
+
+    def unravel(self, x: Any) -> dict[str, Any]:
+        """{name: array} of the sites x (d,)."""
+        values = self.values_at(x, np if isinstance(x, np.ndarray) else jnp)
+        return {m.name: values[m.start : m.start + m.size].reshape(m.shape) for m in self.members}
+
+    @property
+    def blocks(self) -> list[tuple[int, Variable]]:
+        """(first site, variable) of every variable."""
+        return list(zip(self.starts, self.variables, strict=True))
+
+    def numbers(self, name: str) -> np.ndarray:
+        """The numbers of the sites of a named array, int, in the shape of the array."""
+        for m in self.members:
+            if m.name == name:
+                return m.start + np.arange(m.size).reshape(m.shape)
+        raise ValueError(
+            f"The space has no variable {name!r}; it has {', '.join(m.name for m in self.members)}."
+        )
+
+    def values_of(self, x: Array, start: int, v: Variable, rows: Any = None) -> Array:
+        """(r, moves) int, the values that sites of one variable take after each of their moves.
+
+        On finite sites the moves are cyclic shifts by 1, ..., K - 1, else they are the offsets.
+        """
+        lower, counts = v.lower, v.counts
+        if rows is not None:
+            lower, counts = picked(lower, rows), picked(counts, rows)
+            now = x[start + rows]
+        else:
+            now = x[start : start + v.size]
+        if v.offsets is not None:
+            return now[:, None] + jnp.asarray(v.offsets, x.dtype)
+        if v.K == 2:  # a flip
+            return (2 * lower + 1 - now)[:, None]
+        shift = np.arange(1, v.K)
+        return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])
+
+    def by_value(self, x: Array, n: int, moves: Array, rows: Any = None) -> Array:
+        """Differences (r, K) with a column for each neighbour, from those with a column for each move.
+
+        The column of the current value is 0.
+
+        Parameters
+        ----------
+        x : (d,) int
+        n : int
+            The number of the variable.
+        moves : (r, moves) float
+            Differences in the order of `values_of`.
+        rows : (r,) int
+            Sites, counted within the variable; None means all.
+        """
+        start, v = self.blocks[n]
+        if not v.finite:
+            return moves
+        lower, counts = picked(v.lower, rows), picked(v.counts, rows)
+        now = x[start : start + v.size] if rows is None else x[start + rows]
+        index = (now - lower)[:, None]
+        if v.K == 2:
+            return jnp.where(np.arange(2) == index, 0.0, moves)
+        shift = jnp.remainder(np.arange(v.K) - index, counts[:, None])
+        padded = jnp.concatenate([jnp.zeros_like(moves[:, :1]), moves], axis=1)
+        return jnp.take_along_axis(padded, shift, axis=1, mode="clip")
+
+    def neighbours(self, x: Array | np.ndarray, sites: Any = None, alone: bool = False) -> tuple[Any, Any]:
+        """The neighbours of sites.
+
+        Parameters
+        ----------
+        x : (d,) int
+        sites : (m,) int
+            Numbers of sites; None means all.
+        alone : bool
+            Whether to ignore that some sites change only together.
+
+        Returns
+        -------
+        values : (m, K) int
+        inside : (m, K) bool
+            False beyond the support and in columns that a site does not have.
+        """
+        # on the host NumPy is faster than JAX, which compiles each operation
+        xp = np if isinstance(x, np.ndarray) and sites is None else jnp
+        arrays = (self.column, self.exists, self.lower, self.upper, self.windowed, self.constrained)
+        if sites is not None:
+            x = jnp.asarray(x)[sites]
+            arrays = tuple(jnp.asarray(a)[sites] for a in arrays)
+        column, exists, lower, upper, windowed, constrained = arrays
+        values = xp.where(windowed[:, None], x[:, None], lower[:, None]) + column
+        inside = exists & (values >= lower[:, None]) & (values <= upper[:, None])
+        if self.constrained.any() and not alone:
+            inside = inside & (~constrained[:, None] | (values == x[:, None]))
+        return values, inside
+
+    def neighbours_of(
+        self, x: Array, n: int, rows: Any = None, candidates: Array | None = None
+    ) -> tuple[Any, Any, Array]:
+        """As `neighbours`, for sites of one variable and with as many columns as the variable has.
+
+        Parameters
+        ----------
+        x : (d,) int
+        n : int
+            The number of the variable.
+        rows : (r,) int
+            Sites, counted within the variable; None means all.
+        candidates : (r, K) int
+            Values that take the place of those that offsets give.
+
+        Returns
+        -------
+        values : (r, K) int
+        inside : (r, K) bool
+        now : (r,) int
+            The current values.
+        """
+        start, v = self.blocks[n]
+        now = x[start : start + v.size] if rows is None else x[start + rows]
+        lower, upper = picked(v.lower, rows)[:, None], picked(v.upper, rows)[:, None]
+        if v.finite:
+            values = lower + np.arange(v.K)
+        else:
+            values = now[:, None] + jnp.asarray(v.offsets, x.dtype) if candidates is None else candidates
+        inside = (values >= lower) & (values <= upper)
+        return values, inside if v.constraint is None else inside & (values == now[:, None]), now
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """(d,) bool, which sites of x are between their bounds."""
+        return (x >= self.lower) & (x <= self.upper)
+
+    # ------------------------------------------------------------ sites that change together
+    @cached_property
+    def set_of(self) -> np.ndarray:
+        """(d,) int, a number for the set that each constrained site belongs to, -1 for the other sites."""
+        sets = np.full(self.d, -1)
+        for start, v in self.blocks:
+            if v.constraint is not None:
+                sets[start : start + v.size] = sets.max(initial=-1) + 1 + v.constraint.set_of
+        return sets
+
+    @cached_property
+    def drawn_with(self) -> np.ndarray:
+        """(d,) int, as `set_of`, where sites that lines join are also a set."""
+        sets, last = self.set_of.copy(), self.set_of.max(initial=-1) + 1
+        for start, v in self.blocks:
+            if v.lines is not None:
+                of_lines = v.lines.set_of(v.size)
+                sets[start : start + v.size][of_lines >= 0] = last + of_lines[of_lines >= 0]
+                last += len(v.lines.number)
+        return sets
+
+    @cached_property
+    def swapped(self) -> np.ndarray:
+        """(m,) int, the sites that can only exchange their values with others."""
+        return self._sites_of(lambda v: v.swaps)
+
+    @cached_property
+    def tied(self) -> np.ndarray:
+        """(m,) int, the sites that linear equations tie: two may be too few to change."""
+        return self._sites_of(lambda v: v.constraint is not None and not v.constraint.in_pairs)
+
+    def _sites_of(self, which: Callable[[Variable], bool]) -> np.ndarray:
+        """(m,) int, the sites of some variables."""
+        return np.flatnonzero(np.repeat([which(v) for v in self.variables], [v.size for v in self.variables]))
+
+    def meets_constraints(self, x: Any) -> Any:
+        """() bool, whether all sets of sites meet their constraints."""
+        met = [v.constraint.met(x[a : a + v.size]).all() for a, v in self.blocks if v.constraint is not None]
+        return functools.reduce(operator.and_, met, True)
+
+    def inside_jointly(self, n: int, sites: Any, values: Any, now: Any) -> Any:
+        """(r, C) bool, whether all sites of a row are between their bounds, at values that they can take.
+
+        Parameters
+        ----------
+        n : int
+            The number of the variable.
+        sites : (r, m) int
+            Sites of one set in each row, counted within the variable.
+        values : (r, C, m) int
+            The values that they would take.
+        now : (r, m) int
+            Their current values.
+        """
+        v = self.variables[n]
+        lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
+        inside = ((values >= lower) & (values <= upper)).all(axis=-1)
+        return inside if v.constraint is None else inside & v.constraint.kept(values, now)
+
+
+def masked(d: Array, values: Array, inside: Array, now: Array) -> Array:
+    """(r, K) differences, 0 at the current values and -inf where they are nan or outside the support.
+
+    Parameters
+    ----------
+    d : (r, K) float
+        Differences, nats.
+    values : (r, K) int
+        The values that the sites would take.
+    inside : (r, K) bool
+        Whether these are in the support.
+    now : (r,) int
+        The current values.
+    """
+    d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
+    return jnp.where(inside & (values == now[:, None]), 0.0, d)
+
+
+def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; raises ValueError for one that is invalid."""
+    sizes = (shape,) if np.ndim(shape) == 0 else tuple(shape)
+    if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
+        raise ValueError(f"The shape of {name!r} must be integers that are not negative, got {shape!r}.")
+    return tuple(int(n) for n in sizes)
+
+
+def bound(name: str, value: Any, missing: int) -> np.ndarray:
+    """A bound as an integer array, with `missing` for None and UNBOUNDED for infinite values."""
+    array = np.asarray(missing if value is None else value)
+    if array.dtype.kind == "f":
+        if np.isnan(array).any():
+            raise ValueError(
+                f"The support of {name!r} has a bound that is nan. Give integers, or None where there is no "
+                "bound."
+            )
+        array = np.clip(
+            np.where(np.isinf(array), np.sign(array) * UNBOUNDED, array), -LARGEST_BOUND, LARGEST_BOUND
+        )
+        if (array != np.floor(array)).any():
+            raise ValueError(f"The support of {name!r} has a bound that is no integer: {value!r}.")
+    elif array.dtype.kind not in "iu":
+        raise ValueError(
+            f"The support of {name!r} has a bound that is no number: {value!r}. Give (lower, upper), both "
+            "inclusive."
+        )
+    return array.astype(np.int64)
+
+
+def offsets_of(name: str, window: Any, reach: float) -> np.ndarray:
+    """(K,) int, the symmetric offsets of a window.
+
+    A generalisation of the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1.
+    """
+    if isinstance(window, str) and window in ("auto", "geometric"):
+        # short steps explore locally, long ones cross the support
+        steps = 2 ** np.arange(int(np.log2(reach)) + 1)
+    elif isinstance(window, int | np.integer) and not isinstance(window, bool) and window >= 1:
+        steps = np.arange(1, int(window) + 1)
+    else:
+        raise ValueError(
+            f"window for {name!r} must be 'auto', 'geometric' or an integer of at least 1 (neighbours "
+            f"x-w..x+w), got {window!r}."
+        )
+    return np.concatenate([-steps[::-1], steps]).astype(np.int64)

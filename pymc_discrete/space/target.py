@@ -1,0 +1,498 @@
+"""The target of a sampler: a log density over a discrete space, with its local differences."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, is_traced, jitted
+from pymc_discrete.space.forests import Forest
+from pymc_discrete.space.interactions import Interactions, Sets
+from pymc_discrete.space.space import Space
+
+# up to this number of sites, starts are checked by a program that is compiled fast and runs slowly
+FEW_SITES = 100_000
+
+
+class Density(ABC):
+    """A log density as pure JAX functions of x and of a prepared context.
+
+    Functions without a docstring are described in `Target`, under the same name.
+    """
+
+    space: Space
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Callable[..., Any]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same function of x and of a context, and share their compiled programs."""
+        return isinstance(other, Density) and self._programs is other._programs
+
+    def __hash__(self) -> int:
+        return id(self._programs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_programs": {}}
+
+    def __copy__(self) -> "Density":
+        """A copy shares the compiled programs; one in another process (`__getstate__`) has none."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def compiled(self, name: str) -> Callable[..., Any]:
+        """The method of this name, compiled at the first call for all targets with this density."""
+        if name not in self._programs:
+            on_host = name in ("evaluated", "evaluated_jointly")
+            level = SELDOM if on_host and self.space.d <= FEW_SITES else REPEATED
+            self._programs[name] = jitted(getattr(self, name), level)
+        return self._programs[name]
+
+    # ------------------------------------------------------------ points and contexts
+    @abstractmethod
+    def running(self, traced: bool) -> AbstractContextManager[Any]:
+        """JAX's settings for the functions below.
+
+        Parameters
+        ----------
+        traced : bool
+            Whether they are called inside a program that JAX traces.
+        """
+
+    @abstractmethod
+    def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
+        """x, the inputs of the context, and the point with its values as arrays, from a full point."""
+
+    @abstractmethod
+    def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
+        """The full point with the block at x."""
+
+    @abstractmethod
+    def default_inputs(self) -> Any:
+        """The inputs of the context of a target that is created without one."""
+
+    @abstractmethod
+    def prepare(self, inputs: Any) -> Any:
+        """The context from its inputs: everything that does not depend on x."""
+
+    # ------------------------------------------------------------ the log density and its differences
+    @property
+    @abstractmethod
+    def exact(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def local(self) -> bool: ...
+
+    @abstractmethod
+    def logdensity(self, x: Array, context: Any) -> Array: ...
+
+    @abstractmethod
+    def centred(self, x: Array, context: Any) -> Any:
+        """A context in which `logdensity` is the difference from that at x, a sum of changes of summands."""
+
+    @abstractmethod
+    def differences(self, x: Array, context: Any) -> Array: ...
+
+    def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
+        return self.logdensity(x, context), self.differences(x, context)
+
+    @abstractmethod
+    def update(self, x: Array, differences: Array, sites: Array, context: Any) -> Array: ...
+
+    @abstractmethod
+    def touched(self, sites: Array) -> Array: ...
+
+    # ------------------------------------------------------------ conditionals
+    @property
+    @abstractmethod
+    def interactions(self) -> Interactions:
+        """Which sites may be drawn together."""
+
+    @abstractmethod
+    def rows(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]: ...
+
+    @abstractmethod
+    def logits(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]: ...
+
+    @abstractmethod
+    def joint(self, context: Any) -> Array: ...
+
+    @abstractmethod
+    def unaries(self, n: int, x: Array, inside: ArrayLike, context: Any) -> Array: ...
+
+    @abstractmethod
+    def carried(self, x: Array, context: Any) -> Any: ...
+
+    @abstractmethod
+    def row(
+        self, n: int, site: Array, x: Array, carried: Any, context: Any, candidates: Array | None = None
+    ) -> Array: ...
+
+    @abstractmethod
+    def carried_after(
+        self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
+    ) -> Any: ...
+
+    def differences_alone(self, x: Array, context: Any) -> Array:
+        raise TypeError(f"A {type(self).__name__} has no sites that change only together.")
+
+    def joint_differences(
+        self, n: int, sites: Array, values: Array, x: Array, context: Any, carried: Any = None
+    ) -> Array:
+        raise TypeError(f"A {type(self).__name__} has no differences of sites that move together.")
+
+    @abstractmethod
+    def describe(self) -> dict[str, dict[str, Any]]: ...
+
+    # ------------------------------------------------------------ on the host
+    def rest(self, context: Any) -> Array:
+        """() nats, the part of the log density that does not depend on x."""
+        return jnp.zeros(())
+
+    def evaluated(self, inputs: Any, x: Array, with_differences: ArrayLike) -> tuple[Array, Array, Array]:
+        """The log density at x, the differences there, and `rest`: all that is read on the host.
+
+        One program, because to compile several would take longer. The differences are 0 unless
+        `with_differences`, and then take no time.
+        """
+        context = self.prepare(inputs)
+        zeros = jnp.zeros((self.space.d, self.space.K))
+        differences = jax.lax.cond(
+            with_differences, lambda: jnp.asarray(self.differences(x, context), zeros.dtype), lambda: zeros
+        )
+        return self.logdensity(x, context), differences, self.rest(context)
+
+    def evaluated_jointly(
+        self, inputs: Any, x: Array, moves: dict[int, tuple[Array, Array]]
+    ) -> dict[int, Array]:
+        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}."""
+        context = self.prepare(inputs)
+        carried = self.carried(x, context)
+        return {n: self.joint_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
+
+
+@jax.tree_util.register_pytree_node_class
+class Target:
+    """A log density of integer vectors, given a context; a pytree whose leaves are the context.
+
+    Attributes
+    ----------
+    space : Space
+        The sites, their supports and their neighbours.
+    context : pytree of arrays
+        All that the density needs besides x (other variables, data, weights), prepared once.
+    """
+
+    def __init__(self, density: Density, context: Any = None):
+        self.density, self.context = density, context
+        self._point: dict[str, Any] | None = None
+        self._inputs: Any = None  # of the context, until it is prepared
+
+    def tree_flatten(self) -> tuple[tuple[Any], Density]:
+        return (self.context if self._inputs is None else self.ready(),), self.density
+
+    @classmethod
+    def tree_unflatten(cls, density: Density, children: tuple[Any]) -> "Target":
+        return cls(density, children[0])
+
+    @property
+    def space(self) -> Space:
+        return self.density.space
+
+    def ready(self) -> Any:
+        """The context, prepared from the density's default inputs where there is none yet."""
+        if self.context is None:
+            self.context = self._prepared(self._inputs_of_context())
+        return self.context
+
+    def _prepared(self, inputs: Any) -> Any:
+        """The context of inputs of which none is traced."""
+        # This may be called while JAX traces a program. The context may outlive that program, so it is
+        # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
+        with self.density.running(traced=False), jax.core.eval_context():
+            return self.density.compiled("prepare")(inputs)
+
+    def _inputs_of_context(self) -> Any:
+        return self.density.default_inputs() if self._inputs is None else self._inputs
+
+    def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
+        """`Density.evaluated` at x, for a target without a context."""
+        with self.density.running(traced=False):
+            function = self.density.compiled("evaluated")
+            return function(self._inputs_of_context(), jnp.asarray(x), with_differences)
+
+    def _run(self, name: str, *arguments: Any) -> Any:
+        """The density's method of this name: compiled, or as it is inside a program that JAX traces."""
+        traced = is_traced(arguments)
+        with self.density.running(traced):
+            if traced:
+                return getattr(self.density, name)(*arguments)
+            # JAX refuses a function with options of the compiler in a program that it traces; what depends on
+            # nothing of that program is computed outside of it
+            with jax.core.eval_context():
+                return self.density.compiled(name)(*arguments)
+
+    def _run_at(self, name: str, x: ArrayLike) -> Any:
+        """The density's method of this name at x in the target's context."""
+        context = self.ready()
+        with self.density.running(is_traced((x, context))):
+            return self._run(name, jnp.asarray(x), context)
+
+    def with_inputs(self, inputs: Any) -> "Target":
+        """The same density in the context of other inputs; may be called inside a traced program."""
+        # a density without other variables has no inputs, and none is traced within a program either
+        prepared = self._run("prepare", inputs) if is_traced(inputs) else self._prepared(inputs)
+        return Target(self.density, prepared)
+
+    def centred(self, x: ArrayLike) -> "Target":
+        """The same target, whose log density is the difference from that at x, a sum of changes of summands.
+
+        In float32 this keeps small differences of large log densities. May be called inside a traced program.
+        """
+        # Outside of a traced program this is not compiled. The summands here are subtracted from those that
+        # `logdensity` computes. If XLA fused the two computations differently, their rounding would differ,
+        # and summands that do not change would not cancel exactly.
+        context = self.ready()
+        with self.density.running(is_traced((x, context))):
+            return Target(self.density, self.density.centred(jnp.asarray(x), context))
+
+    def at(self, point: dict[str, Any]) -> tuple[np.ndarray, "Target"]:
+        """Split a point of the model.
+
+        Parameters
+        ----------
+        point : {value variable name: array}, as `model.initial_point()`
+
+        Returns
+        -------
+        x : (d,) int, the block's sites
+        target : Target, in the context of the point's other values
+        """
+        x, inputs, full = self.density.split(point)
+        target = self.with_inputs(inputs) if is_traced(inputs) else self.given(inputs)
+        target._point = full
+        return x, target
+
+    def given(self, inputs: Any) -> "Target":
+        """The same density in the context of other inputs, not traced, prepared once it is needed."""
+        target = Target(self.density)
+        target._inputs = inputs
+        return target
+
+    def point(self, x: ArrayLike) -> dict[str, np.ndarray]:
+        """The full point {value variable name: array} with the block at x and the rest as passed to `at`."""
+        return self.density.join(np.asarray(x), self._point)
+
+    def logdensity(self, x: ArrayLike) -> Array:
+        """() float, nats: log density at x, without the terms that do not depend on the block."""
+        if self.context is None and not is_traced(x):
+            return self._on_host(x)[0]
+        return self._run_at("logdensity", x)
+
+    def total(self, x: ArrayLike) -> float:
+        """The log density at x in nats, with the terms that do not depend on the block; on the host."""
+        logdensity, _, rest = self._on_host(x)
+        return float(logdensity + rest)
+
+    def differences(self, x: ArrayLike) -> Array:
+        """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
+
+        0 at the current value, -inf outside the support.
+        """
+        if self.context is None and not is_traced(x):
+            return self._on_host(x, with_differences=True)[1]
+        return self._run_at("differences", x)
+
+    def logdensity_and_differences(self, x: ArrayLike) -> tuple[Array, Array]:
+        """`logdensity(x)` and `differences(x)`, in one pass where a gradient gives both."""
+        if self.context is None and not is_traced(x):
+            return self._on_host(x, with_differences=True)[:2]
+        return self._run_at("logdensity_and_differences", x)
+
+    def differences_alone(self, x: ArrayLike) -> Array:
+        """(d, K) float, nats: `differences`, as if every site could change alone, constraints left out."""
+        return self._run_at("differences_alone", x)
+
+    @property
+    def local(self) -> bool:
+        """Whether a change of one site leaves most differences unchanged, see `update`."""
+        return self.density.local
+
+    @property
+    def exact(self) -> bool:
+        """Whether every difference is exact."""
+        return self.density.exact
+
+    def update(self, x: Array, differences: Array, sites: Array) -> Array:
+        """`differences(x)` after x has changed at some sites, where only those that change are computed.
+
+        Parameters
+        ----------
+        x : (d,) int
+            The new state.
+        differences : (d, K) float
+            The differences before the change.
+        sites : (L,) int
+            The sites that have changed; d is ignored.
+        """
+        return self.density.update(x, differences, sites, self.ready())
+
+    def touched(self, sites: Array) -> Array:
+        """(L, m) int, the sites whose differences `update` computes for each of `sites`, padded with d."""
+        return self.density.touched(sites)
+
+    @property
+    def colours(self) -> list[tuple[int, np.ndarray]]:
+        """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
+
+        [(variable number, (r,) int sites counted within it)]
+        """
+        return self.density.interactions.colours
+
+    @property
+    def scanned(self) -> list[tuple[int, np.ndarray]]:
+        """The sites of dense terms, in which every site interacts with every other.
+
+        [(variable number, (r,) int sites counted within it)]
+        """
+        return self.density.interactions.scanned
+
+    @property
+    def coloured_sets(self) -> list[Sets]:
+        """Groups of sets of sites that change together, whose sites interact within their set at most."""
+        return self.density.interactions.coloured_sets
+
+    @property
+    def scanned_sets(self) -> list[Sets]:
+        """Sets of sites that change together, of which some are in dense terms."""
+        return self.density.interactions.scanned_sets
+
+    @property
+    def coloured_lines(self) -> list[Sets]:
+        """Groups of sets of sites that lines join, whose sites interact within their set only."""
+        return self.density.interactions.coloured_lines
+
+    @property
+    def scanned_lines(self) -> list[Sets]:
+        """Sets of sites that lines join, of which some are in dense terms."""
+        return self.density.interactions.scanned_lines
+
+    @property
+    def forests(self) -> list[list[Forest]]:
+        """Coverings of the sites that tables of pairs join.
+
+        Each covering is a list of forests, see `Forest`, which together contain all of these sites.
+        """
+        return self.density.interactions.forests
+
+    @property
+    def tree(self) -> bool:
+        """Whether the sites that tables of pairs join make no cycle: `forests` is then one forest."""
+        return self.density.interactions.tree
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """(E, 2) int, the pairs of sites that have a table, the lower site first."""
+        return self.density.interactions.pairs
+
+    def joint(self) -> Array:
+        """(E, K, K) nats, the tables of `pairs`, to which the edges of forests refer.
+
+        Entries beyond a site's own values are -inf.
+        """
+        return self._run("joint", self.ready())
+
+    def unaries(self, n: int, x: Array, inside: ArrayLike) -> Array:
+        """(size, K) log conditional probabilities of the sites of finite variable n.
+
+        Up to a constant for each site. Tables of pairs of which both sites are `inside` (d,) bool are left
+        out.
+        """
+        return self.density.unaries(n, x, inside, self.ready())
+
+    def rows(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
+        """The differences of some sites as a function of x, which evaluates only the terms of these sites.
+
+        Parameters
+        ----------
+        n : int
+            The number of the variable.
+        rows : (r,) int
+            Its sites, counted within the variable.
+
+        Returns
+        -------
+        callable
+            (x, candidates=None) -> (r, K) nats. Sites with a window are evaluated at the `candidates` (r, K),
+            if given, instead of the neighbours. What does not depend on x is computed when `rows` is called
+            and not in each call of the result.
+        """
+        return self.density.rows(n, rows, self.ready())
+
+    def logits(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
+        """The log conditional probabilities of some sites of a finite variable as a function of x.
+
+        Parameters as for `rows`, than which this is cheaper.
+
+        Returns
+        -------
+        callable
+            (x) -> (r, K), up to a constant for each site, or (r, 1), the log odds of the upper value, where
+            every site has two values.
+        """
+        return self.density.logits(n, rows, self.ready())
+
+    def carried(self, x: Array) -> Any:
+        """What a scan of single sites carries along: the tensors in which sites are joined, at x."""
+        return self.density.carried(x, self.ready())
+
+    def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:
+        """(1, K) float, nats: the differences of the scanned site `site` () of variable n.
+
+        A site with a window is evaluated at the `candidates` (1, K), if given, instead of the neighbours.
+        """
+        return self.density.row(n, site, x, carried, self.ready(), candidates)
+
+    def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any) -> Any:
+        """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
+        return self.density.carried_after(n, site, value, x, carried, self.ready())
+
+    def joint_differences(self, n: int, sites: Array, values: Array, x: Array, carried: Any = None) -> Array:
+        """(r, C) nats: log density with all sites of each row at a candidate, less that at x.
+
+        0 at the current values, -inf where the values are outside the support or break the constraint.
+
+        Parameters
+        ----------
+        n : int
+            The number of a variable whose sites change together.
+        sites : (r, m) int
+            Sites of one set in each row, counted within the variable; one may stand in a row several times.
+        values : (r, C, m) int
+            The candidates.
+        x : (d,) int
+        carried : as `carried(x)` returns it, optional
+            Without it the terms in which every site interacts with every other are left out.
+        """
+        return self.density.joint_differences(n, sites, values, x, self.ready(), carried)
+
+    def differences_jointly(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
+        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}.
+
+        Computed on the host, with all terms.
+        """
+        with self.density.running(traced=False):
+            function = self.density.compiled("evaluated_jointly")
+            return function(self._inputs_of_context(), jnp.asarray(x), moves)
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """{variable: {"way", "exact", "K", "reason"}}, how the differences are computed."""
+        return self.density.describe()

@@ -1,0 +1,193 @@
+"""Log densities that are nan or infinite: errors that name the term responsible, and the remedy."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+from pymc.blocking import PointType
+from pymc.exceptions import SamplingError
+from pymc.logprob.utils import ParameterValueError
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.model.support import bounds_of, is_constrained, is_nominal
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.logp_graph import LogpGraph
+
+# A term that is impossible at the start is tried again with all discrete variables at each of these values,
+# to see whether the start is to blame. Where an element of the term depends on one variable of at most 16
+# values from 0, all of them are tried. Vectors whose elements cannot change alone are put in another order.
+LEVELS = [*range(16), *(2**k for k in range(4, 21, 2))]
+NOT_LEFT = "tuning found nothing possible near it"
+NOT_FOUND = "no possible one was found"  # what a search for a start has come to
+NAMED = 3  # largest number of elements that a message lists
+
+
+def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
+    """{value as in a message: names of terms} of the terms of a graph that are not finite at a point."""
+    inputs = [*graph.values, *graph.others]
+    terms = [*graph.terms, *graph.untouched]
+    f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
+    with np.errstate(all="ignore"):
+        values = f(*graph.arguments(point))
+    return by_value(zip([name for name, _ in terms], values, strict=True))
+
+
+def of_model_at(model: pm.Model, point: PointType) -> dict[str, list[str]]:
+    """{value as in a message: names of terms} of a model's terms that are not finite at a point."""
+    return by_value((term.name, term.at(point).sum()) for term in terms_of(model))
+
+
+def by_value(values: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
+    """{value as in a message: names} of those (name, value) that are not finite."""
+    found: dict[str, list[str]] = {}
+    for name, value in values:
+        if not np.isfinite(value) and name not in found.setdefault(f"{float(value):g}", []):
+            found[f"{float(value):g}"].append(str(name))
+    return found
+
+
+def impossible(
+    model: pm.Model,
+    point: PointType,
+    names: list[str],
+    searched: str = NOT_LEFT,
+) -> str:
+    """The error message for a log density of -inf that a chain cannot leave.
+
+    Parameters
+    ----------
+    point : {value variable: value}, where the chain is
+    names : the variables that are sampled from there
+    searched : what was done to find another start
+    """
+    discrete = {
+        str(v.name): bounds_of(model.values_to_rvs[v]) or (None, None) for v in model.discrete_value_vars
+    }
+    vectors = {str(v.name) for v in model.discrete_value_vars if is_constrained(model.values_to_rvs[v])}
+    trials = [
+        {
+            name: np.random.default_rng(level).permuted(point[name], axis=-1)
+            if name in vectors
+            else np.clip(np.full_like(point[name], level), low, high)
+            for name, (low, high) in discrete.items()
+        }
+        for level in LEVELS
+    ]
+    at_start, always = [], []
+    for term in terms_of(model):
+        here = np.isneginf(term.at(point))
+        if here.any():
+            at_start.append(term.named(here))
+            throughout = here
+            for trial in trials:  # where an index is out of bounds, a term has no elements
+                throughout = throughout & np.isneginf(term.at({**point, **trial}))
+            if throughout.any():
+                always.append(term.named(throughout))
+    what = f"The log density is -inf, through {', '.join(always or at_start) or 'one of its terms'}"
+    said = f"{what}: the start of {shown(names)} is impossible, and {searched}."
+    of_term = (
+        "observed values outside their distribution's support, a parameter outside its domain, a p that does "
+        "not sum to 1. model.debug() says which."
+    )
+    if always and discrete:
+        remedy = " Where the start of a continuous variable is to blame, pass initvals= for it."
+        return (
+            f"{said} That is so at every other value of {shown(discrete)} that was tried, too. Look for "
+            f"{of_term}{remedy if model.continuous_value_vars else ''}"
+        )
+    examples = []
+    counts = any(name not in vectors and not is_nominal(model, name) for name in discrete)
+    if counts:
+        examples.append("a latent count smaller than what was counted")
+    if model.continuous_value_vars:
+        examples.append("a continuous unknown at which a probability is 0 or 1")
+    start = (
+        f"Either the start contradicts the data{f' ({", or ".join(examples)})' if examples else ''}: pass "
+    )
+    start += "initvals= that they allow"
+    if counts:
+        start += ", or let pmd.sample sum such counts out, which needs no start (collapse=[...], in float64)"
+    start += "."
+    return f"{said} {start} Or the term is impossible whatever the start: {of_term}"
+
+
+class Term:
+    """The elements of a term of a model's log density, and what was observed there.
+
+    Parameters
+    ----------
+    variable : a random variable or a potential
+    logp : its elements, nats
+    """
+
+    def __init__(self, model: pm.Model, variable: Variable, logp: Variable):
+        self.name, self._values = str(variable.name), model.value_vars
+        observed = [model.rvs_to_values[variable]] if variable in model.observed_RVs else []
+        self._function = pytensor.function(
+            self._values, [logp, *observed], mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+        self._observed: np.ndarray | None = None
+        self._why = ""
+
+    def at(self, point: PointType) -> np.ndarray:
+        """The elements at a point, nats.
+
+        They are -inf alone where one is taken from beyond the end of a table, or a check of the parameters of
+        the distribution fails.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                logp, *observed = self._function(*(np.asarray(point[v.name], v.dtype) for v in self._values))
+        except IndexError:
+            self._why = "an index into a table is out of bounds"
+            return np.array(-np.inf)
+        except ParameterValueError as error:
+            self._why = f"its parameters must meet {str(error).splitlines()[0]}"
+            return np.array(-np.inf)
+        for values in observed:
+            self._observed = values if values.shape == logp.shape else None
+        return logp
+
+    def named(self, elements: np.ndarray) -> str:
+        """The term and some of its elements (bool) for a message, with what was observed there."""
+        where = np.argwhere(elements)
+        values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:NAMED]]
+        observed = [f"observed as {', '.join(values)}"] if values else []
+        if not elements.ndim:
+            places = [self._why] if self._why else []
+        elif len(where) > NAMED and elements.all():
+            places = [f"all {len(where)} elements"]
+        else:
+            more = f" and {len(where) - NAMED} more" if len(where) > NAMED else ""
+            listed = ", ".join(str(index.tolist()) for index in where[:NAMED])
+            places = [f"element{'s' * (len(where) > 1)} {listed}{more}"]
+        details = ", ".join([*places, *observed])
+        return f"{self.name!r} ({details})" if details else repr(self.name)
+
+
+def terms_of(model: pm.Model) -> Iterator[Term]:
+    """The terms of the log density, as the model has them."""
+    variables = [*model.basic_RVs, *model.potentials]
+    for variable, logp in zip(variables, model.logp(variables, sum=False), strict=True):
+        yield Term(model, variable, logp)
+
+
+def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
+    """Raise an error that names the terms of the log density that are nan or +inf at a point.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+    """
+    raise SamplingError(not_finite(terms_at(graph, point), logp))
+
+
+def not_finite(terms: dict[str, list[str]], logp: float) -> str:
+    """The error message for a log density that is nan or +inf through these terms, `{value: names}`."""
+    bad = ", ".join(f"{shown(names)} ({value})" for value, names in terms.items() if value != "-inf")
+    return (
+        f"The log density is {logp:g}, through {bad or 'its sum'}. Look for nan in the data and for "
+        "parameters outside their domain; a density must be finite, or -inf where it is impossible."
+    )

@@ -1,0 +1,109 @@
+"""A possible start of a chain, where the one that was given or drawn is impossible."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from jax import Array
+from pymc.exceptions import SamplingError
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_discrete.collapse.at_once import affordable_sums
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.kernels.search import search
+from pymc_discrete.runtime.compiling import announcing
+from pymc_discrete.runtime.jax_settings import SELDOM, jitted
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import PROGRAMS, Kept
+from pymc_discrete.space.target import Target
+from pymc_discrete.starts.softened import softened
+from pymc_discrete.structure.numbers import NeedsValues
+
+_log = logging.getLogger("pymc.discrete")
+
+DEAREST = 1e8  # counted operations of a sweep, beyond which no search is made
+
+_kept: Kept[Callable[..., Any] | None] = Kept(PROGRAMS)
+
+
+def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.random.Generator) -> np.ndarray:
+    """(d,) int, the sites x if they are possible, else a possible state, or x where none is found.
+
+    A count below what was observed of it is the usual case: its prior says nothing of the data, and a chain
+    that starts near the prior's mean may find nothing possible within reach of its steps.
+
+    Parameters
+    ----------
+    density : of the block
+    x : (d,) int
+    inputs : those of the density's context
+    rng : is drawn from only where x is impossible
+    """
+    target = Target(density)
+    target._inputs = inputs
+    if float(target.logdensity(x)) != -np.inf:
+        return x
+    search_of = _kept.get(("search", density), lambda: searching(density))
+    if search_of is None:
+        return x
+    y, found = search_of(rng.integers(2**32, size=2, dtype=np.uint32), x, inputs)
+    y = np.asarray(y).astype(x.dtype)
+    if not found or not float(target.logdensity(y)) > -np.inf:
+        return x
+    return y
+
+
+def say_moved(names: list[str]) -> None:
+    """Log which variables did not stay where they were to start."""
+    if names:
+        _log.info(f"The start of {shown(names)} was impossible, and was moved to a possible one.")
+
+
+def refuse_nan(model: pm.Model) -> None:
+    """Raise an error if a model that cannot start reads nan from its data or constants.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+    """
+    for v in graph_inputs([*model.basic_RVs, *model.potentials]):
+        constant = v.data if isinstance(v, Constant) else None
+        held = np.asarray(v.get_value(borrow=True) if isinstance(v, SharedVariable) else constant)
+        if held.dtype.kind == "f" and np.isnan(held).any():
+            what = repr(v.name) if v.name else "an array"
+            raise SamplingError(
+                f"The model cannot start: {what} of shape {held.shape} that it reads holds nan. Look for it "
+                "in the data, above all in covariates, and leave these rows out or fill them in."
+            )
+
+
+def searching(density: ModelDensity) -> Callable[..., Any] | None:
+    """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it is too dear.
+
+    Where all sites can be drawn at once, it is such a draw, which is possible if any state is.
+    """
+    what = f"the search for a possible start of {shown(density.names)}"
+    if sums := affordable_sums(density):
+
+        def drawn(seed: Array, x: Array, inputs: Any) -> tuple[Array, Array]:
+            total, y = sums.total_and_draw(key_of_words(seed), density.without_parts(inputs))
+            return y, total > -jnp.inf
+
+        return announcing(jitted(drawn, SELDOM), what)
+    try:
+        soft = softened(density)
+    except (NeedsValues, NotImplementedError, ValueError):
+        return None
+    if soft.cost(False) > DEAREST:
+        return None
+
+    def searched(seed: Array, x: Array, inputs: Any) -> tuple[Array, Array]:
+        return search(key_of_words(seed), x, lambda *levels: Target(soft).with_inputs([*inputs, *levels]))
+
+    return announcing(jitted(searched, SELDOM), what)

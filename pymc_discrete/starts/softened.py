@@ -1,0 +1,87 @@
+"""A log density without impossible states, in which a search finds one that is possible in the original."""
+
+import copy
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.plan import Plan
+from pymc_discrete.model.untouched import Untouched
+from pymc_discrete.runtime.model_settings import width_of_models
+from pymc_discrete.space.space import Space
+from pymc_discrete.space.space import Variable as Sites
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.sums import all_summands
+
+SHARE, PENALTY = "/share", "/penalty"  # the inputs of a softened density, which follow those of the density
+# what a density computes at first use from its own terms, and its copy must not inherit
+COMPUTED = {name for name, a in vars(ModelDensity).items() if isinstance(a, cached_property)}
+NEAR = 16  # all values up to this distance are neighbours, since a state may be possible at one value only
+FARTHEST = 2**30  # the largest offset to a neighbour; the square root of it, where integers have 32 bits
+
+
+def softened(density: ModelDensity) -> ModelDensity:
+    r"""A log density in which everything that is impossible costs a penalty instead.
+
+    The log density is a sum of elements :math:`e_j(x)`, and it is :math:`-\infty` where one of them is. Here
+    it is
+
+    .. math:: \sum_j \begin{cases} s \, e_j(x) & \text{where } e_j(x) \text{ is finite} \\
+        -p & \text{elsewhere} \end{cases}
+
+    with two more inputs, the share s and the penalty p. With s = 0 and p = 1 it is minus the number of
+    impossible elements, which says how far from possible a state is. Its differences are exact, and the
+    neighbours of a site with a window are at distances 1, 2, ..., `NEAR`, and 1, 2, 4, ... up to `FARTHEST`,
+    to both sides.
+
+    Raises
+    ------
+    pymc_discrete.structure.numbers.NeedsValues, NotImplementedError, ValueError
+        Where the differences cannot be computed exactly.
+    """
+    share, penalty = (pt.scalar(name, dtype=pytensor.config.floatX) for name in (SHARE, PENALTY))
+    graph = density.graph
+    parts = [(name, part) for name, term in graph.terms for part in all_summands(term, graph)]
+    terms = [(name, without_impossible(part, share, penalty)) for name, part in parts if is_float(part)]
+    soft = copy.copy(density)
+    soft.__dict__ = {k: a for k, a in soft.__dict__.items() if k not in COMPUTED} | {"_programs": {}}
+    soft.graph = replace(
+        graph,
+        others=[*graph.others, share, penalty],
+        groups={**graph.groups, share: [SHARE], penalty: [PENALTY]},
+        terms=terms,
+        untouched=[],
+        start={**graph.start, SHARE: np.zeros(()), PENALTY: np.ones(())},
+    )
+    space = density.space
+    soft.space = Space([with_far_neighbours(v) for v in space.variables], space.members)
+    soft.plan = Plan(Dependence(soft.graph, soft.space.starts, soft.space.d), soft.space, "exact")
+    soft.parts = soft.plan.parts
+    soft.untouched = Untouched(soft.graph)
+    soft._compile()
+    return soft
+
+
+def without_impossible(part: Variable, share: Variable, penalty: Variable) -> Variable:
+    """The share of the finite elements of a tensor, and minus the penalty in place of the others."""
+    return pt.switch(pt.isnan(part) | pt.isinf(part), -penalty, share * part)
+
+
+def is_float(part: Variable) -> bool:
+    """Whether a tensor has floats, which can be infinite."""
+    return part.type.dtype.startswith("float")
+
+
+def with_far_neighbours(v: Sites) -> Sites:
+    """The sites of a variable, where those with a window have neighbours at all scales."""
+    if v.finite or not v.size:
+        return v
+    farthest = FARTHEST if width_of_models() else int(FARTHEST**0.5)
+    widest = min(int((v.upper - v.lower).max()), farthest)
+    steps = np.union1d(np.arange(1, min(NEAR, widest) + 1), 2 ** np.arange(int(np.log2(widest)) + 1))
+    return replace(v, offsets=np.concatenate([-steps[::-1], steps]).astype(np.int64))

@@ -1,0 +1,291 @@
+"""The start of a chain: checks of its support, its density and the differences there; dispersed starts."""
+
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, cast
+
+import numpy as np
+from pymc.blocking import PointType
+from pymc.exceptions import SamplingError
+
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.model.without_jax import no_jax_version
+from pymc_discrete.space.space import UNBOUNDED, Space
+from pymc_discrete.space.target import Target
+from pymc_discrete.starts.not_finite import raise_not_finite
+from pymc_discrete.structure.rounding import NOT_WORTH_IT, room
+
+CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
+BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
+STARTS = ("point", "dispersed")
+ATTEMPTS = 5  # number of states, drawn from the whole support, that are tried for a dispersed start
+
+
+def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
+    """Check the support, the density and the differences at the start x (d,) of a chain.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        If x is outside the support, if the log density is nan or +inf, or if differences that are called
+        exact are not.
+    NotImplementedError
+        Where the model has an Op without a JAX version.
+    """
+    space = target.space
+    check_support(space, x)
+    cast(ModelDensity, target.density).check_integral(point)
+    values, inside = (np.asarray(a) for a in space.neighbours(x))
+    site, column = np.nonzero(inside & (values != x[:, None]))
+    rng = np.random.default_rng(0)
+    pick = rng.permutation(len(site))[:CHECKED_NEIGHBOURS]
+    site, value = site[pick], values[site[pick], column[pick]]
+    names = [space.sites[s][0] for s in site]
+    neighbours = [with_value(x, s, v) for s, v in zip(site, value, strict=True)]
+    moves = random_moves(space, x, rng) if target.exact else {}
+    for n, (sites, values_of_sites) in moves.items():
+        names += [space.sites[space.starts[n] + row[0]][0] for row in sites]
+        neighbours += [
+            with_value(x, space.starts[n] + row, v)
+            for row, v in zip(sites, values_of_sites[:, 0], strict=True)
+        ]
+    try:
+        _, target = target.at(point)
+        logp = float(target.logdensity(x))
+        claimed = np.asarray(target.differences(x))[site, column[pick]]
+        if moves:
+            jointly = [np.asarray(d)[:, 0] for d in target.differences_jointly(x, moves).values()]
+            claimed = np.concatenate([claimed, *jointly])
+        # These are separate calls of a function that is compiled already. One call for all of them would be
+        # another program to compile.
+        logp_at_neighbours = np.array([float(target.logdensity(y)) for y in neighbours])
+    except NotImplementedError as e:
+        raise no_jax_version([m.name for m in space.members], e) from e
+    if not logp < np.inf:
+        density = cast(ModelDensity, target.density)
+        raise_not_finite(density.graph, density.numbers | target.point(x), logp)
+    if logp > -np.inf:
+        actual = logp_at_neighbours - logp
+        check_differences(target, x, logp, claimed, actual, np.array(names, str), neighbours)
+
+
+def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = None) -> None:
+    """Refuse a state x (d,) outside the support.
+
+    Parameters
+    ----------
+    names : the variables that are looked at; all by default
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        For the first vector that breaks its constraint, and the first site outside its support.
+    """
+    looked_at = np.zeros(len(x), bool)
+    for m in space.members:
+        looked_at[m.start : m.start + m.size] = names is None or m.name in names
+    for start, v in space.blocks:
+        of_variable = slice(start, start + v.size)
+        if v.constraint is None or not looked_at[of_variable].all():
+            continue
+        refusal = v.constraint.refusal(v.name, v.shape, x[of_variable])
+        if refusal is not None:
+            raise SamplingError(refusal)
+    bounds = space if space.totals is None else space.totals
+    lower, upper, values = bounds.lower, bounds.upper, space.values_at(x)
+    for site in np.flatnonzero(looked_at & ((values < lower) | (values > upper)))[:1]:
+        name, flat = space.sites[site]
+        beyond = abs(values[site]) > UNBOUNDED and UNBOUNDED in (upper[site], -lower[site])
+        most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
+        raise SamplingError(
+            f"{name!r} starts outside its support: element {flat} is {values[site]}, the support is "
+            f"{interval(lower[site], upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
+        )
+
+
+def solved(space: Space, x: np.ndarray) -> np.ndarray:
+    """(d,) int, the state x, or the nearest one at which all linear equations hold and bounds are kept."""
+    y = x.copy()
+    for start, v in space.blocks:
+        if v.constraint is not None:
+            y[start : start + v.size] = v.constraint.nearest(x[start : start + v.size])
+    return y
+
+
+def random_moves(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[int, tuple[Any, Any]]:
+    """{variable number: (sites (r, m), values (r, 1, m))}, random changes of sites that keep constraints.
+
+    `CHECKED_NEIGHBOURS` of each variable with a constraint.
+    """
+    moves = {}
+    for n, (start, v) in enumerate(space.blocks):
+        if v.constraint is not None:
+            now = x[start : start + v.size]
+            found = v.constraint.random_moves(now, v.lower, v.upper, CHECKED_NEIGHBOURS, rng)
+            if found is not None:
+                moves[n] = found
+    return moves
+
+
+def check_differences(
+    target: Target,
+    x: np.ndarray,
+    logp: float,
+    claimed: np.ndarray,
+    actual: np.ndarray,
+    names: np.ndarray,
+    neighbours: list[np.ndarray],
+) -> None:
+    """Compare differences with log densities: exact ones must agree, and gradients must be correlated.
+
+    Parameters
+    ----------
+    x : (d,) int, a state
+    logp : its log density
+    claimed : (n,) nats, differences of the target between x and `neighbours`
+    actual : (n,) nats, the same differences computed from log densities
+    names : (n,) str, the variable that changes
+    neighbours : list of n states (d,) int
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        If differences that are called exact are not.
+    """
+    actual = np.where(np.isnan(actual), -np.inf, actual)
+    eps = np.finfo(claimed.dtype if claimed.size else float).eps
+    for name, description in target.describe().items():
+        of_variable = names == name
+        a, b = claimed[of_variable], actual[of_variable]
+        if description["exact"]:
+            with np.errstate(invalid="ignore"):
+                error = np.where(a == b, 0.0, np.abs(a - b))
+            usual = np.maximum(
+                1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1), NOT_WORTH_IT
+            )
+            # Larger errors may come from the rounding of large terms that cancel in the log density, so they
+            # are compared with a bound that takes the size of each term into account.
+            large = np.flatnonzero(~(error <= usual))
+            far = {n: neighbours[np.flatnonzero(of_variable)[n]] for n in large}
+            if not all(error[n] <= rounding_room(target, x, y, eps) for n, y in far.items()):
+                raise SamplingError(
+                    f"The differences of {name!r} were taken for exact ({description['way']}: "
+                    f"{description['reason']}) and miss the log density by {error.max():.2g} nats. This is a "
+                    "bug in pymc_discrete: please report the model. differences='gradient' avoids it."
+                )
+            blurred = max((blur(target, x, y, a[n]) for n, y in far.items()), default=0.0)
+            if blurred > BLURRED:
+                warnings.warn(
+                    f"Floats of {np.finfo(claimed.dtype).bits} bits are too short for the log density of "
+                    f"{name!r}: terms that cancel leave it off by {blurred:.2g} nats, and the draws are off "
+                    "with it. Pass dtype='float64' to pmd.sample, or leave pytensor.config.floatX at "
+                    "'float64'.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            continue
+        both = np.isfinite(a) & np.isfinite(b)
+        if both.sum() > 4 and np.ptp(b[both]) > 1e-9:
+            corr = np.corrcoef(a[both], b[both])[0, 1] if np.ptp(a[both]) > 0 else 0.0
+            if not corr >= 0.2:
+                warnings.warn(
+                    f"The gradient says little about {name!r}: its correlation with the true differences is "
+                    f"{corr:.2f}. The chain is right but slow; differences='exact' may pay.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+
+def blur(target: Target, x: np.ndarray, y: np.ndarray, claimed: float) -> float:
+    """Error of the claimed difference by rounding, in nats.
+
+    It is measured against a log density that adds up its change summand by summand, as the samplers do.
+    """
+    return abs(float(target.centred(x).logdensity(y)) - claimed)
+
+
+def rounding_room(target: Target, x: np.ndarray, y: np.ndarray, eps: float) -> float:
+    """Largest error by rounding, in nats, of the difference of two states.
+
+    It is computed from the terms of the density, which may be far larger than their sum.
+    """
+    density = cast(ModelDensity, target.density)
+    return sum(float(room(density.rounding(target.point(state)), eps)) for state in (x, y))
+
+
+def with_value(x: np.ndarray, site: Any, value: Any) -> np.ndarray:
+    """A copy of x (d,) with one site, or several, at another value."""
+    y = x.copy()
+    y[site] = value
+    return y
+
+
+def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
+    """A random state (d,) of positive density.
+
+    Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours, and
+    vectors with a constraint as wholes. If `ATTEMPTS` such states have density zero, sites are drawn from
+    those values that have positive density while all other sites are as in x: all of them, and then random
+    sets of half as many, until the state is possible or no site is left. If x has density zero too, the state
+    is x.
+    """
+    for drawn, share in attempts(x, target):
+        chosen = together(rng.random(len(x)), target.space) < share
+        y = np.where(chosen, drawn(x, target.space, rng), x)
+        if float(target.logdensity(y)) > -np.inf:
+            return y
+    return x
+
+
+def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable[..., Any], float]]:
+    """How the attempts of `dispersed` draw sites, and what share of them."""
+    yield from [(anywhere, 1.0)] * ATTEMPTS
+    if float(target.logdensity(x)) > -np.inf:
+        drawn, share = anywhere_possible(x, target), 1.0
+        while share * len(x) >= 1:
+            yield drawn, share
+            share /= 2
+
+
+def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarray:
+    """(d,) int, each site drawn uniformly: from its support, or from its neighbours if it is windowed."""
+    y, free = x.copy(), ~space.constrained
+    finite, windowed = free & ~space.windowed, np.flatnonzero(free & space.windowed)
+    y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
+    if len(windowed):
+        new = x[windowed] + space.column[windowed, one_of(space.exists[windowed], rng)]
+        y[windowed] = np.clip(new, space.lower[windowed], space.upper[windowed])
+    for start, v in space.blocks:
+        if v.constraint is not None:
+            y[start : start + v.size] = v.constraint.random(v.lower, v.upper, rng)
+    return y
+
+
+def together(uniforms: np.ndarray, space: Space) -> np.ndarray:
+    """Uniforms (d,), in which all sites of a vector with a constraint have that of its first site."""
+    if not space.constrained.any():
+        return uniforms
+    _, first, of_site = np.unique(space.set_of, return_index=True, return_inverse=True)
+    return np.where(space.constrained, uniforms[first[of_site]], uniforms)
+
+
+def anywhere_possible(x: np.ndarray, target: Target) -> Callable[..., Any]:
+    """As `anywhere`, from those values only that a site can take while the others are as in x."""
+    values, inside = target.space.neighbours(x)
+    possible = inside & (np.asarray(target.differences(x)) > -np.inf)
+
+    def drawn(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarray:
+        return np.where(possible.any(axis=1), values[np.arange(space.d), one_of(possible, rng)], x)
+
+    return drawn
+
+
+def one_of(exists: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(n,) int, one of the columns where `exists` (n, K) holds, uniformly; the first where there is none."""
+    return np.where(exists, rng.random(exists.shape), -1.0).argmax(axis=1)
+
+
+def interval(lower: int, upper: int) -> str:
+    """Bounds in mathematical notation, such as [0, inf)."""
+    low = "(-inf" if lower == -UNBOUNDED else f"[{lower}"
+    return f"{low}, inf)" if upper == UNBOUNDED else f"{low}, {upper}]"

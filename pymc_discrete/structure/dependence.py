@@ -1,0 +1,99 @@
+"""Which sites each element of the log density graph depends on."""
+
+import numpy as np
+from pytensor.graph.basic import Apply, Variable
+
+from pymc_discrete.structure.analysis import Analysis
+from pymc_discrete.structure.logp_graph import LogpGraph
+from pymc_discrete.structure.reads import LARGEST_TABLE, Elements, Entries, elements_of
+
+
+class Dependence(Analysis[np.ndarray | None]):
+    """Sites of each element of the variables between a block's values and the log density.
+
+    The value of a variable with n elements is (n, J) int: the sites of each element in increasing order,
+    padded with -1 on the right. It is None where the variable is *dense*: where an element depends on more
+    than `largest` sites, or where the sites are not known.
+
+    Parameters
+    ----------
+    starts : the number of the first site of each variable of the block
+    d : the number of sites
+    """
+
+    def __init__(self, graph: LogpGraph, starts: list[int], d: int):
+        sizes = [graph.size(var) for var in graph.values]
+        blocks = zip(graph.values, starts, sizes, strict=True)
+        super().__init__({var: np.arange(start, start + n)[:, None] for var, start, n in blocks})
+        self.graph, self.d = graph, d
+        self._rules: dict[Apply, Elements | Entries | None] = {}
+
+    @property
+    def largest(self) -> int:
+        """The largest number of sites per element; with more of them a variable counts as dense."""
+        return max(4, min(16, self.d // 4))
+
+    def rule(self, node: Apply) -> Elements | Entries | None:
+        """What the outputs of a node read (see `elements_of`), found once per node."""
+        if node not in self._rules:
+            self._rules[node] = elements_of(node.op, node, self.graph)
+        return self._rules[node]
+
+    def sparse(self, var: Variable) -> np.ndarray:
+        """The sites of a variable that is known not to be dense."""
+        sites = self.of(var)
+        assert sites is not None
+        return sites
+
+    def is_leaf(self, var: Variable) -> bool:
+        return not self.graph.depends(var)
+
+    def at_leaf(self, var: Variable) -> np.ndarray:
+        return np.zeros((self.graph.size(var) if hasattr(var.type, "ndim") else 1, 0), int)
+
+    def after(self, node: Apply, values: list[np.ndarray | None]) -> list[np.ndarray | None]:
+        sites, rule = self._merged(node, values), self.rule(node)
+        if sites is None or not isinstance(rule, Entries):
+            return [sites] * len(node.outputs)
+        return [sites[rule.entry[n]] for n in range(len(node.outputs))]
+
+    def _merged(self, node: Apply, values: list[np.ndarray | None]) -> np.ndarray | None:
+        """For each element (or entry, see `Entries`) of a node's outputs, the sites of all that it reads."""
+        moving = [(j, values[j]) for j, i in enumerate(node.inputs) if self.graph.depends(i)]
+        if any(sites is None for _, sites in moving):
+            return None
+        rule = self.rule(node)
+        if rule is None or any(rule.reads[j] is None for j, _ in moving):
+            self.blame(node)
+            return None
+        parts = []
+        for j, sites in moving:
+            reads = rule.reads[j]
+            assert reads is not None
+            assert sites is not None
+            if reads.size * sites.shape[1] > LARGEST_TABLE:
+                self.blame(node)
+                return None
+            part = (
+                np.where(reads[..., None] >= 0, sites[reads], -1)
+                if sites.size
+                else np.full((*reads.shape, 0), -1)
+            )
+            parts.append(part.reshape(len(reads), reads.shape[1] * sites.shape[1]))
+        merged = distinct(np.concatenate(parts, axis=1))
+        if merged.shape[1] > self.largest:
+            self.blame(node)
+            return None
+        return merged
+
+
+def distinct(sites: np.ndarray) -> np.ndarray:
+    """The distinct entries of every row in increasing order, padded with -1 to the longest row."""
+    if sites.shape[1] > 1:
+        top = np.iinfo(sites.dtype).max
+        s = np.sort(np.where(sites < 0, top, sites), axis=1)
+        s[:, 1:][s[:, 1:] == s[:, :-1]] = top
+        s = np.sort(s, axis=1)
+        sites = np.where(s == top, -1, s)
+    width = int((sites >= 0).sum(1).max(initial=0))
+    return sites[:, :width]

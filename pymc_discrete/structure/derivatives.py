@@ -1,0 +1,54 @@
+"""Inputs of Ops whose derivative does not approximate the difference that a move of a site makes."""
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import (
+    Ceil,
+    Floor,
+    IntDiv,
+    Mod,
+    RoundHalfAwayFromZero,
+    RoundHalfToEven,
+    Sign,
+    Trunc,
+)
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import All, Argmax
+from pytensor.tensor.math import Any as AnyOp
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_discrete.structure.reads import is_switch
+
+# step-like functions: their derivative, 0 or 1 almost everywhere, says nothing about a difference
+STEPS = (Mod, Floor, Ceil, Trunc, RoundHalfToEven, RoundHalfAwayFromZero, IntDiv, Sign)
+
+
+def is_guard(node: Apply) -> bool:
+    """Whether a node is `switch(condition, density, -inf)`: the condition says where the density is zero."""
+    return is_switch(node) and any(
+        isinstance(b, Constant) and np.isneginf(b.data).all() for b in node.inputs[1:]
+    )
+
+
+def users_of(total: Variable) -> dict[Variable, list[tuple[Apply, int]]]:
+    """{variable: [(a node that reads it, the number of the input)]} in the graph of `total`."""
+    users: dict[Variable, list[tuple[Apply, int]]] = {}
+    for node in toposort([total]):
+        for j, i in enumerate(node.inputs):
+            users.setdefault(i, []).append((node, j))
+    return users
+
+
+def decides(node: Apply, j: int) -> bool:
+    """Whether input j of a node is only compared or selects a branch or an element: it has no derivative."""
+    if isinstance(node.op, Elemwise):
+        return node.outputs[0].type.dtype == "bool" or (is_switch(node) and j == 0)
+    return isinstance(node.op, All | AnyOp | Argmax) or (
+        isinstance(node.op, AdvancedSubtensor | Subtensor) and j > 0
+    )
+
+
+def steps(node: Apply) -> bool:
+    """Whether a node applies one of `STEPS`."""
+    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, STEPS)

@@ -1,0 +1,176 @@
+"""The log density of a model as a rewritten PyTensor graph, split by whether terms depend on a block."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pytensor
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import toposort
+
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.bounds import IntegerBounds
+from pymc_discrete.structure.numbers import Derivation, hoisted, numbers_in
+
+SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
+INTEGRATED = "integrated out"  # the name of the term that stands for an integral
+
+
+class Gates(NamedTuple):
+    """A quadratic form in coefficients, some of which are multiplied by functions of discrete sites, gates.
+
+    With effective coefficients gates * beta in the data's part, the precision matrix is the prior's plus
+    gates gates' times the data's, and the linear term the prior's plus gates times the data's.
+
+    Attributes
+    ----------
+    gated : (p,) bool, which coefficients have a gate; their priors are independent
+    gates : (p,), 1 for the others
+    data_precision, data_linear : (p, p) and (p,), of the effective coefficients
+    prior_precision, prior_linear : (p, p) and (p,), of the coefficients
+    """
+
+    gated: np.ndarray
+    gates: Variable
+    data_precision: Variable
+    data_linear: Variable
+    prior_precision: Variable
+    prior_linear: Variable
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables of the graph among the fields."""
+        return list(self[1:])
+
+    def of(self, variables: list[Variable]) -> "Gates":
+        """The same with other `variables`."""
+        return Gates(self.gated, *variables)
+
+
+class Integral(NamedTuple):
+    """What coefficients were integrated out of: exp(-beta' A beta / 2 + b' beta), given all else.
+
+    Attributes
+    ----------
+    shapes : {coefficient: its shape}, whose elements follow one another in beta (p,)
+    precision, linear : A (p, p) and b (p,)
+    coupled : (p,) bool, False where A has nothing but its diagonal
+    gates : how they depend on discrete sites, or None where they do in another way
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    precision: Variable
+    linear: Variable
+    coupled: Variable
+    gates: Gates | None
+
+
+@dataclass
+class LogpGraph:
+    """Rewritten log density terms of a model.
+
+    Attributes
+    ----------
+    values : the block's variables, with static shapes: value variables, or vectors of several of them
+    others : the model's other value variables, or vectors of several of them, with static shapes
+    terms : [(name, tensor)] that depend on the block; the log density is the sum of all elements of all terms
+    untouched : [(name, tensor)] that do not depend on the block
+    start : {value variable: array}, a point of the model
+    groups : {variable of `values` or `others`: the names of the value variables that it is made of}
+    derivation : how the numbers among `others` follow from those of a model
+    written_as_one : {name of a term that combines several: their names}
+    out_of_bounds : warnings about variables of the block that are an index and may be out of bounds
+    bounds : of the integers of the graph, at all states at which it is evaluated
+    integral : the coefficients that were integrated out, or None
+    """
+
+    values: list[Variable]
+    others: list[Variable]
+    terms: list[tuple[str, Variable]]
+    untouched: list[tuple[str, Variable]]
+    start: dict[str, np.ndarray]
+    groups: dict[Variable, list[str]]
+    derivation: Derivation
+    written_as_one: dict[str, list[str]]
+    out_of_bounds: list[str]
+    bounds: IntegerBounds
+    integral: Integral | None = None
+
+    def __post_init__(self):
+        self._shapes: dict[Variable, tuple[int, ...]] = {}
+        self._depends = Depends(self.values)
+
+    def claim(self, names: Collection[str]) -> None:
+        """Count the terms of these variables and potentials among those that depend on the block."""
+        own = [
+            (name, t)
+            for name, t in self.untouched
+            if not set(names).isdisjoint(self.written_as_one.get(name, [name]))
+        ]
+        self.untouched = [term for term in self.untouched if term not in own]
+        self.terms = [*self.terms, *own]
+
+    def depends(self, var: Variable) -> bool:
+        """Whether a variable of the graph, or one built on it, depends on the block."""
+        return var in self._depends
+
+    def shape(self, var: Variable) -> tuple[int, ...]:
+        """The shape of a tensor of the graph, or of one built on it.
+
+        Where its type does not determine the shape, it is computed at the point `start`.
+        """
+        known = getattr(var.type, "shape", ())
+        if None not in known:
+            return known
+        if var not in self._shapes:
+            below = [v for n in toposort([var, *(t for _, t in self.terms)]) for v in n.outputs]
+            vague = [
+                v
+                for v in dict.fromkeys([var, *below])
+                if None in getattr(v.type, "shape", ()) and v not in self._shapes
+            ]
+            inputs = [*self.values, *self.others]
+            shapes = pytensor.function(
+                inputs, [v.shape for v in vague], mode=SHAPES, on_unused_input="ignore"
+            )
+            at_start = shapes(*self.arguments(self.start))
+            self._shapes.update({v: tuple(map(int, s)) for v, s in zip(vague, at_start, strict=True)})
+        return self._shapes[var]
+
+    def size(self, var: Variable) -> int:
+        """The number of elements of a tensor."""
+        return int(np.prod(self.shape(var)))
+
+    def hoist(self, outputs: list[Variable], prefix: str) -> list[Variable]:
+        """Graphs of the same inputs, and of further numbers for what is computed from numbers."""
+        outputs, derived = hoisted(outputs, prefix)
+        new = [v for v in numbers_in(outputs) if v.name in derived]
+        self.others += new
+        self.groups |= {v: [str(v.name)] for v in new}
+        self.start |= {str(v.name): v.value for v in new}
+        self.derivation = self.derivation.extended({str(v.name): derived[str(v.name)] for v in new})
+        return outputs
+
+    def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The values of `values` and `others` at a point of the model.
+
+        A vector is taken from the point by its own name, or concatenated from the variables it is made of.
+        """
+
+        def at(v: Variable) -> np.ndarray:
+            if v.name in point:
+                return point[str(v.name)]
+            return np.concatenate([np.ravel(point[name]) for name in self.groups[v]])
+
+        return [np.asarray(at(v), v.type.dtype) for v in [*self.values, *self.others]]
+
+
+def adds_up(var: Variable) -> bool:
+    """Whether `+` adds the elements of a tensor, as it does floats and int64.
+
+    Booleans add by OR, and shorter integers wrap around: their sums must not be split.
+    """
+    return var.type.dtype.startswith("float") or var.type.dtype == "int64"

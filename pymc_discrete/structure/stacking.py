@@ -1,0 +1,556 @@
+"""Combines terms of equal structure into one vectorised term, and their variables into one vector.
+
+Users write models in loops: 150 scalar states of a Markov chain, each with its own prior term. Compiled one
+by one, the program grows with the number of variables. Here graphs that consist of the same Ops are
+*stacked*: a variable that all of them share stays, constants and variables that differ are put along a new
+first axis, and the Ops are applied along that axis. Discrete variables at the same position of stacked graphs
+become parts of one vector, so that all later code sees one variable in place of many.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import _vectorize_node
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Add, Neg, Sub
+from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.special import LogSoftmax, Softmax
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+
+from pymc_discrete.runtime.names import made_name, shown
+from pymc_discrete.structure.rebuild import rebuild
+
+LEAST = 3  # smallest number of graphs of equal structure that are stacked; fewer are left as they are
+
+Term = tuple[str, Variable]
+
+# Ops that PyTensor can vectorise over a new first axis into Ops for which this package has rules
+BATCHED = (
+    Elemwise, DimShuffle, CAReduce, Join, MakeVector, Alloc, Reshape, SpecifyShape, JoinDims, SplitDims,
+    ExtractDiag, CumOp, Softmax, LogSoftmax, Dot, Blockwise,
+)  # fmt: skip
+
+
+class NotAlike(Exception):
+    """The given graphs cannot be stacked."""
+
+
+class Signatures:
+    """Numbers that identify the structure of graphs: equal for the same Ops on leaves of the same types."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._of: dict[Variable, int] = {}
+
+    def of(self, var: Variable) -> int:
+        """The number of the structure of the graph that computes a variable."""
+        pending = [var]
+        # depth first without recursion, since a sum may be nested as deeply as it has terms
+        while pending:
+            current = pending[-1]
+            inputs = current.owner.inputs if current.owner is not None else ()
+            missing = [i for i in inputs if i not in self._of]
+            if missing:
+                pending += missing
+                continue
+            self._of[current] = self._number(self._key(current))
+            pending.pop()
+        return self._of[var]
+
+    def _key(self, var: Variable) -> Hashable:
+        if var.owner is not None:
+            return (var.owner.op, var.owner.outputs.index(var), tuple(self._of[i] for i in var.owner.inputs))
+        if isinstance(var, Constant) and not has_values(var):
+            return ("constant", var.type, repr(var.data))
+        return ("leaf", var.type, isinstance(var, Constant))
+
+    def _number(self, key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+def has_values(var: Variable) -> bool:
+    """Whether a variable is a tensor or a number, rather than a slice or None."""
+    return hasattr(var.type, "dtype")
+
+
+class Stack:
+    """Stacks graphs of equal structure along a new first axis.
+
+    Parameters
+    ----------
+    leaf : (variables) -> their stack, for variables of the model
+    """
+
+    def __init__(self, leaf: Callable[[tuple[Variable, ...]], Variable]):
+        self.leaf = leaf
+        # for each tuple of members: (their stack, True), or (x, False) if all members equal one variable x
+        self._stacks: dict[tuple[Variable, ...], tuple[Variable, bool]] = {}
+
+    def of(self, members: Sequence[Variable]) -> Variable:
+        """(n, ...) the n members, which have equal signatures, along a new first axis.
+
+        Raises
+        ------
+        NotAlike
+            Where an Op cannot be vectorised, or slices differ.
+        """
+        requested = tuple(members)
+        pending = [requested]
+        while pending:  # depth first, without recursion
+            current = pending[-1]
+            missing = [below for below in self._inputs(current) if below not in self._stacks]
+            if missing:
+                pending += missing
+                continue
+            self._stacks[current] = self._make(current)
+            pending.pop()
+        stacked, batched = self._stacks[requested]
+        return stacked if batched else pt.stack([stacked] * len(requested))
+
+    def _inputs(self, members: tuple[Variable, ...]) -> Iterator[tuple[Variable, ...]]:
+        """The tuples of members whose stacks are needed to stack these members."""
+        distinct = tuple(dict.fromkeys(members))
+        if len(distinct) == 1 or members[0].owner is None:
+            return
+        if len(distinct) < len(members):
+            yield distinct
+            return
+        yield from zip(*(m.owner.inputs for m in members), strict=True)
+
+    def _make(self, members: tuple[Variable, ...]) -> tuple[Variable, bool]:
+        """(the stack, True), or (the one variable that all members are equal to, False)."""
+        distinct = list(dict.fromkeys(members))
+        first = members[0]
+        if len(distinct) == 1:
+            return first, False
+        if len(distinct) < len(members) and first.owner is not None:
+            stacked, batched = self._stacks[tuple(distinct)]
+            position = {m: n for n, m in enumerate(distinct)}
+            return (stacked[np.array([position[m] for m in members])], True) if batched else (stacked, False)
+        if isinstance(first, Constant):
+            values = [m.data for m in members]
+            if not has_values(first):
+                raise NotAlike
+            if all(np.array_equal(values[0], v) for v in values):
+                return first, False
+            return pt.constant(np.stack(values)), True
+        if first.owner is None:
+            return self.leaf(members), True
+        inputs = [self._stacks[below] for below in zip(*(m.owner.inputs for m in members), strict=True)]
+        if not any(batched for _, batched in inputs):
+            return first, False
+        return with_axis(first.owner, inputs, len(members))[first.owner.outputs.index(first)], True
+
+
+def with_axis(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[Variable]:
+    """The outputs of a node, vectorised over a new first axis of length n.
+
+    Parameters
+    ----------
+    inputs : [(variable, whether it is a stack of n)], the others being the same for all of the n
+    """
+    op, args = node.op, [i for i, _ in inputs]
+    if isinstance(op, ScalarFromTensor | TensorFromScalar):
+        return args
+    if isinstance(op, Subtensor | AdvancedSubtensor):
+        return [indexed(node, inputs, n)]
+    if not isinstance(op, BATCHED):
+        raise NotAlike
+    if any(
+        batched and not hasattr(i.type, "ndim")
+        for i, batched in zip(node.inputs, (b for _, b in inputs), strict=True)
+    ):
+        raise NotAlike  # scalars that are not tensors, such as an axis or a length, cannot be stacked
+    try:
+        vectorised = _vectorize_node(op, node, *args)
+    except (NotImplementedError, ValueError, TypeError) as error:
+        raise NotAlike from error
+    return vectorised.outputs if isinstance(vectorised, Apply) else list(vectorised)
+
+
+def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variable:
+    """`x[i, :, j]` where x, some of the indices, or all of them are stacks of n.
+
+    The result is indexed by the stacked axis first. Where NumPy's rules for advanced indexing put the
+    dimensions of the indices elsewhere than for one member, they are transposed back.
+    """
+    (x, stacked), *flat = inputs
+    old, *_ = node.inputs
+    # for each dimension of x: which of the flat inputs is its index, or a slice of such numbers
+    entries = list(indices_from_subtensor(range(len(flat)), node.op.idx_list))
+    entries += [slice(None)] * (old.type.ndim - len(entries))
+    arrays = [d for d, entry in enumerate(entries) if not isinstance(entry, slice)]
+    if any(
+        flat[end][1]
+        for entry in entries
+        if isinstance(entry, slice)
+        for end in (entry.start, entry.stop, entry.step)
+        if end is not None
+    ):
+        raise NotAlike  # the slices of different members may differ in length
+    index: dict[int, Any] = {}
+    for d, entry in enumerate(entries):
+        if d in arrays:
+            index[d] = flat[entry][0]
+        else:
+            ends = (entry.start, entry.stop, entry.step)
+            index[d] = slice(*(None if end is None else flat[end][0] for end in ends))
+    if any(getattr(index[d].type, "dtype", "") == "bool" for d in arrays):
+        raise NotAlike
+    # the number of dimensions of the indices of one member, broadcast against one another
+    wide = max((getattr(node.inputs[1 + entries[d]].type, "ndim", 0) for d in arrays), default=0)
+    # NumPy moves the dimensions of indices that are separated by slices to the front
+    apart = bool(arrays) and arrays != list(range(arrays[0], arrays[-1] + 1))
+    if not any(flat[entries[d]][1] for d in arrays):
+        if stacked and not (apart and isinstance(node.op, AdvancedSubtensor)):
+            return x[(slice(None), *index.values())]
+        if not stacked:
+            raise NotAlike
+    for d in arrays:  # each index gets the shape (n, 1, ..., its dimensions), or one that broadcasts to that
+        is_stack = flat[entries[d]][1]
+        i = (
+            pt.as_tensor_variable(index[d])
+            if is_stack or hasattr(index[d].type, "ndim")
+            else pt.tensor_from_scalar(index[d])
+        )
+        if is_stack:
+            ndim = i.ndim - 1
+            i = i.dimshuffle(0, *["x"] * (wide - ndim), *range(1, 1 + ndim))
+        index[d] = i
+    before = arrays[0]  # the number of sliced dimensions before the first index
+    if stacked:
+        member = pt.constant(np.arange(n)).dimshuffle(0, *["x"] * wide)
+        out = x[(member, *index.values())]
+        at_front = apart or before > 0
+    else:
+        out = x[tuple(index.values())]
+        at_front = apart
+    # in a Subtensor integers remove their dimensions and do not move others
+    basic = isinstance(node.op, Subtensor) and len(arrays) > 0
+    if at_front:
+        # The result is (n, indices, slices): transpose it to the order that one member has.
+        ahead = 0 if apart and not basic else before
+        return out.dimshuffle(
+            0, *range(1 + wide, 1 + wide + ahead), *range(1, 1 + wide), *range(1 + wide + ahead, out.ndim)
+        )
+    return out.dimshuffle(before, *range(before), *range(before + 1, out.ndim))
+
+
+def summands(term: Variable) -> list[tuple[Variable, bool]]:
+    """[(summand, whether it is subtracted)] of nested additions of tensors of one shape.
+
+    A term that is not such an addition is its only summand.
+    """
+    parts, pending = [], [(term, False)]
+    while pending:
+        var, minus = pending.pop()
+        op = var.owner.op.scalar_op if var.owner is not None and isinstance(var.owner.op, Elemwise) else None
+        inputs = var.owner.inputs if isinstance(op, Add | Sub | Neg) else []
+        if isinstance(op, Add):  # Python's `sum` starts with 0, which is left out
+            inputs = [i for i in inputs if not (isinstance(i, Constant) and i.type.ndim == 0 and i.data == 0)]
+        floats = all(i.type.dtype == var.type.dtype and i.type.dtype.startswith("float") for i in inputs)
+        if (
+            not inputs
+            or None in var.type.shape
+            or not floats
+            or any(i.type.shape != var.type.shape for i in inputs)
+        ):
+            parts.append((var, minus))
+            continue
+        flips = [isinstance(op, Neg) or (isinstance(op, Sub) and j == 1) for j in range(len(inputs))]
+        pending += [(i, minus != flip) for i, flip in zip(inputs, flips, strict=True)][::-1]
+    return parts
+
+
+class Alike:
+    """Finds groups of at least `LEAST` graphs of equal structure."""
+
+    def __init__(self) -> None:
+        self._signatures = Signatures()
+
+    def of(self, parts: Sequence[Variable]) -> list[list[int]]:
+        """Groups of positions in `parts`, of equal structure; leaves are left out."""
+        return self._same([(n, part) for n, part in enumerate(parts) if part.owner is not None])
+
+    def inputs(self, node: Apply) -> list[list[int]]:
+        """Groups of inputs of a Join or MakeVector, by number, of equal structure; leaves included."""
+        if not isinstance(node.op, Join | MakeVector):
+            return []
+        return self._same(
+            [
+                (n, i)
+                for n, i in enumerate(node.inputs)
+                if not isinstance(i, Constant) and None not in i.type.shape
+            ]
+        )
+
+    def _same(self, parts: list[tuple[int, Variable]]) -> list[list[int]]:
+        groups: dict[int, list[int]] = {}
+        for n, part in parts:
+            groups.setdefault(self._signatures.of(part), []).append(n)
+        return [numbers for numbers in groups.values() if len(numbers) >= LEAST]
+
+
+class Vectors:
+    """Joins variables: several that play the same role become parts of one vector.
+
+    Parameters
+    ----------
+    groups : {name of the vector: variables of static shapes}; a group of one variable stays that variable
+
+    Attributes
+    ----------
+    values : the vectors, and the variables that stay, in the order of `groups`
+    parts : {variable: its value as a part of a vector}
+    """
+
+    def __init__(self, groups: Mapping[str, Sequence[Variable]]):
+        self.values: list[Variable] = []
+        # {variable: (the vector that contains it, the position of its first element there)}
+        self._places: dict[Variable, tuple[Variable, int]] = {}
+        for name, members in groups.items():
+            if len(members) == 1:
+                self.values.append(members[0])
+                continue
+            sizes = [int(np.prod(m.type.shape)) for m in members]
+            self.values.append(pt.TensorType(members[0].type.dtype, shape=(sum(sizes),))(name=name))
+            begins = np.cumsum([0, *sizes]).tolist()
+            self._places.update(
+                {m: (self.values[-1], begin) for m, begin in zip(members, begins, strict=False)}
+            )
+        self.parts = {v: self._part(v) for v in self._places}
+
+    def _part(self, v: Variable) -> Variable:
+        """A variable, read from its vector."""
+        vector, begin = self._places[v]
+        shape = v.type.shape
+        return vector[begin] if shape == () else vector[begin : begin + int(np.prod(shape))].reshape(shape)
+
+    def stack(self, members: tuple[Variable, ...]) -> Variable:
+        """(n, ...) n variables of one shape along a new first axis; one slice of a vector where possible."""
+        vectors = {self._places[m][0] for m in members if m in self._places}
+        if len(vectors) != 1 or any(m not in self._places for m in members):
+            return pt.stack([self.parts.get(m, m) for m in members])
+        (vector,), shape = vectors, members[0].type.shape
+        size = int(np.prod(shape))
+        begins = np.array([self._places[m][1] for m in members])
+        if (np.diff(begins) == size).all():  # the members follow one another in the vector
+            elements = vector[begins[0] : begins[-1] + size]
+        else:
+            elements = vector[(begins[:, None] + np.arange(size)).reshape(-1)]
+        return elements if shape == () else elements.reshape((len(members), *shape))
+
+
+def joined_alike(outputs: list[Variable], vectors: Vectors, stack: Stack, alike: Alike) -> list[Variable]:
+    """The graph as a function of the vectors; inputs of a Join that have equal structure are stacked."""
+
+    def join(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        groups = alike.inputs(node)
+        return joined(node, inputs, groups, stack, vectors) if groups else None
+
+    return rebuild(outputs, vectors.parts, join)
+
+
+def joined(
+    node: Apply, inputs: list[Variable], groups: list[list[int]], stack: Stack, vectors: Vectors
+) -> list[Variable] | None:
+    """The output of a Join or MakeVector with groups of its inputs stacked; None where none can be stacked.
+
+    Parameters
+    ----------
+    inputs : those of the node, as functions of the vectors
+    groups : numbers of inputs of equal structure
+    """
+    pieces: list[Variable] = []
+    order: list[int] = []  # the numbers of the inputs, in the order in which the pieces contain them
+    axis = node.op.axis % node.outputs[0].type.ndim if isinstance(node.op, Join) else 0
+    lengths = [i.type.shape[axis] if isinstance(node.op, Join) else 1 for i in node.inputs]
+    if None in lengths:
+        return None
+    for group in groups:
+        try:
+            (part,) = rebuild([stack.of([node.inputs[j] for j in group])], vectors.parts)
+        except NotAlike:
+            continue
+        order += group
+        if isinstance(node.op, Join):  # merge the new axis with the one along which the inputs are joined
+            shape = node.inputs[group[0]].type.shape
+            part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, part.ndim))
+            part = part.reshape((*shape[:axis], len(group) * shape[axis], *shape[axis + 1 :]))
+        pieces.append(part)
+    if not pieces:
+        return None
+    for j, i in enumerate(inputs):
+        if j not in order:
+            order.append(j)
+            pieces.append(i if isinstance(node.op, Join) else i.dimshuffle("x"))
+    whole = pieces[0] if len(pieces) == 1 else pt.join(axis, *pieces)
+    ends = np.cumsum([0, *(lengths[j] for j in order)])
+    begin = dict(zip(order, ends[:-1], strict=True))
+    wanted = np.concatenate([begin[j] + np.arange(lengths[j]) for j in range(len(inputs))])
+    if not np.array_equal(wanted, np.arange(len(wanted))):
+        whole = whole[(*[slice(None)] * axis, wanted)]
+    dtype = node.outputs[0].type.dtype
+    return [whole if whole.type.dtype == dtype else whole.astype(dtype)]
+
+
+def in_vectors(
+    outputs: list[Variable], groups: Mapping[str, Sequence[Variable]]
+) -> tuple[list[Variable], list[Variable]]:
+    """Outputs as functions of vectors of variables.
+
+    Parameters
+    ----------
+    groups : see `Vectors`
+
+    Returns
+    -------
+    values : those of `Vectors`
+    outputs : as functions of `values`
+    """
+    vectors = Vectors(groups)
+    return vectors.values, joined_alike(outputs, vectors, Stack(vectors.stack), Alike())
+
+
+class Stacked:
+    """The terms of a log density with those of equal structure stacked, as functions of vectors of variables.
+
+    Parameters
+    ----------
+    terms : [(name, tensor)]
+    values : the block's value variables, of static shapes
+    kinds : {name of a value variable: key}; only variables of equal keys may become parts of one vector, and
+        a variable without a key stays by itself
+    others : {name: the model's other value variables that become one vector of this name, or a single one}
+    united : names of value variables that become one vector each, whatever graphs they stand in
+
+    Attributes
+    ----------
+    terms : [(name, tensor)] as functions of the new `values` and `others`
+    values, others : variables and vectors, ordered by the first variable that each contains
+    groups, groups_of_others : for each of them the names of the variables that it contains
+    written_as_one : {name of a stacked term: the names of the terms that it is made of}
+    """
+
+    def __init__(
+        self,
+        terms: list[Term],
+        values: list[Variable],
+        kinds: dict[str, Hashable],
+        others: Mapping[str, Sequence[Variable]],
+        united: Sequence[list[str]] = (),
+    ):
+        similar = Alike()
+        parts = [(name, part) for name, term in terms for part in similar_summands(term, similar)]
+        alike = similar.of([part for _, part in parts])
+        graphs = [[parts[i][1] for i in numbers] for numbers in alike]
+        graphs += [
+            [node.inputs[j] for j in numbers]
+            for node in toposort([part for _, part in parts])
+            for numbers in similar.inputs(node)
+        ]
+        vectors_of_block = variables_to_unite(values, kinds, graphs, united)
+        self.groups = [[str(v.name) for v in members] for members in vectors_of_block]
+        self.groups_of_others = [[str(v.name) for v in members] for members in others.values()]
+        block = {
+            made_name(names): members for names, members in zip(self.groups, vectors_of_block, strict=True)
+        }
+        vectors = Vectors(block | dict(others))
+        self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]
+        stack = Stack(vectors.stack)
+        stacks: dict[int, Variable] = {}  # by the number of the first part of each
+        dropped: set[int] = set()
+        for numbers in alike:
+            try:
+                stacks[numbers[0]] = stack.of([parts[i][1] for i in numbers])
+                dropped.update(numbers[1:])
+            except NotAlike:
+                continue
+        names_of = {
+            numbers[0]: list(dict.fromkeys(parts[i][0] for i in numbers))
+            for numbers in alike
+            if numbers[0] in stacks
+        }
+        labels = {i: shown(names, quoted=False) for i, names in names_of.items()}
+        self.written_as_one = {labels[i]: names for i, names in names_of.items()}
+        kept = [
+            (labels.get(i, name), stacks.get(i, part))
+            for i, (name, part) in enumerate(parts)
+            if i not in dropped
+        ]
+        outputs = joined_alike([part for _, part in kept], vectors, stack, similar)
+        self.terms = list(zip([name for name, _ in kept], outputs, strict=True))
+
+
+def similar_summands(term: Variable, alike: Alike) -> list[Variable]:
+    """Those summands of a term that share their structure with enough others, then the sum of the rest."""
+    parts = [-part if minus else part for part, minus in summands(term)]
+    similar = {n for numbers in alike.of(parts) for n in numbers} if len(parts) >= LEAST else set()
+    if not similar:
+        return [term]
+    rest = [part for n, part in enumerate(parts) if n not in similar]
+    total = [pt.add(*rest) if len(rest) > 1 else rest[0]] if rest else []
+    return [parts[n] for n in sorted(similar)] + total
+
+
+def variables_to_unite(
+    values: list[Variable],
+    kinds: dict[str, Hashable],
+    graphs: list[list[Variable]],
+    united: Sequence[list[str]] = (),
+) -> list[list[Variable]]:
+    """Groups of variables that become one vector each, ordered by their first variables.
+
+    Variables belong to one group if they stand at the same position of graphs of equal structure and have
+    equal kinds (see `Stacked`).
+
+    Parameters
+    ----------
+    graphs : groups of graphs of equal structure
+    united : names of variables without a kind that are one group each
+    """
+    candidates = {v for v in values if v.name in kinds}
+    parent = {v: v for v in candidates}  # a union-find forest
+
+    def root(v: Variable) -> Variable:
+        while parent[v] is not v:
+            v = parent[v]
+        return v
+
+    def unite(leaves: tuple[Variable, ...]) -> None:
+        members = [v for v in leaves if v in candidates]
+        for v in members[1:]:
+            if kinds[str(v.name)] == kinds[str(members[0].name)]:
+                parent[root(v)] = root(members[0])
+
+    for members in graphs:
+        seen, pending = set(), [tuple(members)]
+        while pending:
+            current = pending.pop()
+            if current in seen or len(set(current)) == 1:
+                continue
+            seen.add(current)
+            if all(v.owner is None for v in current):
+                unite(current)
+            elif not any(v.owner is None for v in current):
+                pending += list(zip(*(v.owner.inputs for v in current), strict=True))
+    by_root: dict[Variable, list[Variable]] = {}
+    for v in values:
+        by_root.setdefault(root(v) if v in candidates else v, []).append(v)
+    groups: dict[Variable, list[Variable]] = {}  # by their first variable
+    for v in values:
+        group = by_root[root(v) if v in candidates else v]
+        group = group if len(group) >= LEAST else [v]
+        for names in united:
+            group = [u for u in values if u.name in names] if v.name in names else group
+        groups.setdefault(group[0], group)
+    return list(groups.values())

@@ -1,1 +1,0 @@
-"""The methods to compute differences of a log density, one module each, with one interface (`Part`)."""
