@@ -16,7 +16,7 @@ from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
-from pymc_discrete.space.target import Density
+from pymc_discrete.space.density import Density
 
 FIXED = 1000  # work of a sweep besides the entries of tables, counted in entries
 # A draw of all sites may take as many times the work of a sweep. Sites that are drawn one by one take tens to

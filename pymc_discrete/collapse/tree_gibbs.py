@@ -59,7 +59,9 @@ class TreeGibbs(BlockGibbs):
         return tree_gibbs(sums_at_once)
 
     def joint(self, target: Any) -> bool:
-        return sums_at_once(target.density) is not None or (target.tree and not target.scanned)
+        return sums_at_once(target.density) is not None or (
+            target.interactions.tree and not target.interactions.scanned
+        )
 
     def operations(self, density: Any) -> float:
         sums = sums_at_once(density)
@@ -69,4 +71,4 @@ class TreeGibbs(BlockGibbs):
         sums = sums_at_once(target.density)
         if sums is not None:
             return 2 * len(sums.elimination.order.stages)
-        return super().rounds(target) + 2 * sum(len(forest.node) for forest in target.forests[0])
+        return super().rounds(target) + 2 * sum(len(forest.node) for forest in target.interactions.forests[0])

@@ -23,8 +23,9 @@ from pymc_discrete.model.selections import selected
 from pymc_discrete.model.structure_of_model import Structure, with_numbers
 from pymc_discrete.model.switches import added_up, pulled_out
 from pymc_discrete.model.untouched import Untouched, refusal_of_term
+from pymc_discrete.runtime.compiled import CompiledMethods
 from pymc_discrete.runtime.float32 import change, floats_are_32_bit, reference
-from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, jitted
+from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM
 from pymc_discrete.runtime.model_settings import width_of_models
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure import costs
@@ -37,7 +38,7 @@ _kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
 CHECKED = "_value_and_slopes"  # this method runs seldom: only to check where a chain starts
 
 
-class ContinuousDensity:
+class ContinuousDensity(CompiledMethods):
     """The log density over a block of continuous value variables, ravelled into one vector q.
 
     Parameters
@@ -79,6 +80,7 @@ class ContinuousDensity:
         integrate: Sequence[str] = (),
         counts: Sequence[Sequence[str]] = (),
     ):
+        super().__init__()
         of_counts = [name for members in counts for name in members]
         self.names = [*names, *of_counts]
         written = model if structure is None else with_numbers(model, structure)
@@ -109,7 +111,6 @@ class ContinuousDensity:
         self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
         self._ends = np.cumsum([np.prod(s, dtype=int) for s in self._shapes])
         self.size = int(self._ends[-1])
-        self._programs: dict[str, Callable] = {}
 
     @classmethod
     def of(
@@ -138,11 +139,8 @@ class ContinuousDensity:
         asked = (tuple(names), shapes, key_of_object(vectors), slopes, tuple(integrate))
         return _kept.get(model, (*asked, tuple(map(tuple, counts))), make, use)
 
-    def compiled(self, name: str) -> Callable:
-        """The method of this name, compiled at the first call."""
-        if name not in self._programs:
-            self._programs[name] = jitted(getattr(self, name), SELDOM if name == CHECKED else REPEATED)
-        return self._programs[name]
+    def level_of(self, name: str) -> Any:
+        return SELDOM if name == CHECKED else REPEATED
 
     def check_in_jax(self) -> None:
         """Raise NotImplementedError where JAX has no version of an Op of the density or its gradient."""

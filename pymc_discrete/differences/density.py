@@ -17,7 +17,6 @@ from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_discrete.differences.parts.evaluate import JointMoves
 from pymc_discrete.differences.parts.part import BlockState, Factors, Part
-from pymc_discrete.differences.parts.tables import log_odds
 from pymc_discrete.differences.plan import Plan
 from pymc_discrete.differences.recursions import with_matrices
 from pymc_discrete.integrals.gaussian_integral import gaussian_draw
@@ -40,10 +39,10 @@ from pymc_discrete.runtime.float32 import change, reference
 from pymc_discrete.runtime.jax_settings import default_settings
 from pymc_discrete.runtime.model_settings import model_settings, refuse_another_width, width_of_models
 from pymc_discrete.runtime.names import MADE
+from pymc_discrete.space.density import GivenInputs
 from pymc_discrete.space.interactions import Interactions
 from pymc_discrete.space.linear_constraint import Lines
 from pymc_discrete.space.space import SMALLEST, ByTotals, Linear, Space, masked
-from pymc_discrete.space.target import Density
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import PYTENSOR, jaxify
 from pymc_discrete.structure.numbers import Number
@@ -141,7 +140,7 @@ def sites_of(
     return supports, {name: float(2 ** np.floor(np.log2(max(s, SMALLEST / 2)))) for name, s in scales.items()}
 
 
-class ModelDensity(Density):
+class ModelDensity(GivenInputs):
     """The log density of a model over a block of its discrete variables.
 
     Parameters
@@ -553,9 +552,7 @@ class ModelDensity(Density):
         v, rows = self.space.variables[n], self._shortened(n, rows)
         tables = self.plan.tables
         if any(part is not tables for part, _ in self._sparse(n, context)):
-            differences_at = self.rows(n, np.arange(v.size) if rows is None else rows, context)
-            binary = (v.counts == 2).all()
-            return lambda x: log_odds(differences_at(x)) if binary else differences_at(x)
+            return super().logits(n, np.arange(v.size) if rows is None else rows, context)
         return tables.logits(n, rows, context.parts[self.parts.index(tables)])
 
     def joint(self, context: Context):
@@ -631,10 +628,7 @@ class ModelDensity(Density):
         for part, at, c in zip(self.parts, ats, context.parts, strict=True):
             if n in part.variables and not (part.mixing and carried is None):
                 total = total + part.joint_differences(n, state, at, c, moves)
-        now = x[self.space.starts[n] + sites]
-        inside = self.space.inside_jointly(n, sites, values, now)
-        total = jnp.where(inside & ~jnp.isnan(total), total, -jnp.inf)
-        return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, total)
+        return self.masked_jointly(n, sites, values, x, total)
 
     # ------------------------------------------------------------ what is integrated out
     @cached_property

@@ -1,24 +1,20 @@
 """A target from a plain JAX log density."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from pymc_discrete.runtime.checks import check_switch, check_way
-from pymc_discrete.runtime.jax_settings import default_settings
-from pymc_discrete.space.interactions import Interactions
+from pymc_discrete.space.density import GivenInputs
 from pymc_discrete.space.space import LARGEST_SUPPORT, Space, masked
-from pymc_discrete.space.target import Density, Target
+from pymc_discrete.space.target import Target
 
 
-class FunctionDensity(Density):
+class FunctionDensity(GivenInputs):
     """The log density that a JAX function gives over a space.
 
     Parameters
@@ -34,17 +30,11 @@ class FunctionDensity(Density):
         The default inputs.
     """
 
-    local = False
-    exact = True
-
     def __init__(self, function: Callable[..., Any], space: Space, how: str, one_hot: bool, inputs: Any):
         super().__init__()
         self.function, self.space, self.how, self.one_hot = function, space, how, one_hot
         self._inputs = inputs
         self.exact = how != "gradient"
-
-    def running(self, traced: bool) -> AbstractContextManager[Any]:
-        return default_settings()
 
     def prepare(self, inputs: Any) -> Any:
         return inputs
@@ -77,27 +67,12 @@ class FunctionDensity(Density):
     def logdensity(self, x: Array, context: Any) -> Array:
         return self.allowed(x, self.alone(x, context))
 
-    def centred(self, x: Array, context: Any) -> Any:
-        return context  # not centred: that takes a sum of known terms, and this is an arbitrary function
-
-    def differences(self, x: Array, context: Any) -> Array:
-        return self.logdensity_and_differences(x, context)[1]
-
-    def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
-        return self._at(x, context, self.logdensity, *self.space.neighbours(x))
-
-    def differences_alone(self, x: Array, context: Any) -> Array:
-        return self._at(x, context, self.alone, *self.space.neighbours(x, alone=True))[1]
-
     def _at(
         self, x: Array, context: Any, logdensity: Callable[..., Array], values: Any, inside: Any
     ) -> tuple[Array, Array]:
         """`logdensity` at x, and the differences (d, K) to `values` (d, K) where they are `inside`."""
-        if self.how != "gradient":
-            sites = np.repeat(np.arange(self.space.d), self.space.K)
-            now = logdensity(x, context)
-            then = jax.vmap(lambda i, v: logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
-            return now, evaluated(values, inside, x, then.reshape(values.shape), now)
+        if self.exact:
+            return super()._at(x, context, logdensity, values, inside)
         value, slope = jax.value_and_grad(lambda a: jnp.asarray(self.function(a, *context)).reshape(()))(
             self.argument(x).astype(float)
         )
@@ -112,86 +87,14 @@ class FunctionDensity(Density):
         d = jnp.where(jnp.isfinite(d), d, 0.0)
         return self.allowed(x, value), masked(d, values, inside, x)
 
-    def touched(self, sites: Array) -> Array:
-        return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))
-
-    def update(self, x: Array, differences: Array, sites: Array, context: Any) -> Array:
-        return self.differences(x, context)
-
-    # ---------------------------------- conditionals: one site at a time, every value evaluated
-    @cached_property
-    def interactions(self) -> Interactions:
-        no_pairs = np.zeros((0, 2), int)
-        return Interactions(no_pairs, [], np.ones(self.space.d, bool), self.space)
-
-    def rows(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]:
-        raise TypeError("The sites of a function are scanned one at a time.")
-
-    def logits(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]:
-        raise TypeError("The sites of a function are scanned one at a time.")
-
-    def joint(self, context: Any) -> Array:
-        raise TypeError("A function has no tables.")
-
-    def unaries(self, n: int, x: Array, inside: ArrayLike, context: Any) -> Array:
-        raise TypeError("A function has no tables.")
-
-    def carried(self, x: Array, context: Any) -> tuple[Any, ...]:
-        return ()
-
-    def row(
-        self, n: int, site: Array, x: Array, carried: Any, context: Any, candidates: Array | None = None
-    ) -> Array:
-        values, inside, now = self.space.neighbours_of(x, n, site[None], candidates)
-        at = self.space.starts[n] + site
-        then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(
-            jnp.append(jnp.asarray(values[0], x.dtype), now)
-        )
-        return evaluated(values, inside, now, then[None, :-1], then[-1])
-
-    def carried_after(
-        self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
-    ) -> tuple[Any, ...]:
-        return ()
-
-    def joint_differences(
-        self, n: int, sites: Array, values: Array, x: Array, context: Any, carried: Any = None
-    ) -> Array:
-        numbers = self.space.starts[n] + sites
-        at = lambda row, new: self.logdensity(x.at[row].set(new), context)
-        then = jax.vmap(jax.vmap(at, (None, 0)))(numbers, values)
-        now, logp = x[numbers], self.logdensity(x, context)
-        inside = self.space.inside_jointly(n, sites, values, now)
-        d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
-        d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
-        return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, d)
-
     def describe(self) -> dict[str, dict[str, Any]]:
-        exact = self.how != "gradient"
-        way, reason = ("brute force", "every neighbour is evaluated") if exact else ("gradient", "asked for")
+        way, reason = (
+            ("brute force", "every neighbour is evaluated") if self.exact else ("gradient", "asked for")
+        )
         return {
-            v.name: {"way": way, "exact": exact, "K": v.K, "reason": reason} for v in self.space.variables
+            v.name: {"way": way, "exact": self.exact, "K": v.K, "reason": reason}
+            for v in self.space.variables
         }
-
-
-def evaluated(values: Array, inside: Array, now: Array, then: Array, logp: Array) -> Array:
-    """(r, K) differences from the log densities at the neighbours, see `masked`.
-
-    Parameters
-    ----------
-    values : (r, K) int
-        The neighbours.
-    inside : (r, K) bool
-        Whether these are in the support.
-    now : (r,) int
-        The current values.
-    then : (r, K) float
-        The log density at each neighbour.
-    logp : () float
-        The log density at the current values.
-    """
-    d = jnp.where(jnp.isneginf(logp), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - logp)
-    return masked(d, values, inside, now)
 
 
 def target_from_logdensity(

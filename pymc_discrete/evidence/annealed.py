@@ -11,9 +11,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from pymc_discrete.runtime.names import shown
-from pymc_discrete.space.interactions import Interactions
+from pymc_discrete.space.density import Density
 from pymc_discrete.space.space import Space
-from pymc_discrete.space.target import Density, Target
+from pymc_discrete.space.target import Target
 
 
 class Context(NamedTuple):
@@ -51,6 +51,7 @@ class Annealed(Density):
     def __init__(self, density: Density):
         super().__init__()
         self.inner, self.space = density, density.space
+        self.exact, self.local, self.interactions = density.exact, density.local, density.interactions
 
     def at(self, target: Target, beta: Any, base: Any) -> Target:
         """The target at an inverse temperature."""
@@ -59,30 +60,6 @@ class Annealed(Density):
     # ------------------------------------------------------------ as the target
     def running(self, traced: bool) -> AbstractContextManager[Any]:
         return self.inner.running(traced)
-
-    def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        return self.inner.split(point)
-
-    def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
-        return self.inner.join(x, point)
-
-    def default_inputs(self) -> Any:
-        raise TypeError("An annealed density has a context for each temperature: see Annealed.at.")
-
-    def prepare(self, inputs: Any) -> Any:
-        raise TypeError("An annealed density has a context for each temperature: see Annealed.at.")
-
-    @property
-    def exact(self) -> bool:
-        return self.inner.exact
-
-    @property
-    def local(self) -> bool:
-        return self.inner.local
-
-    @property
-    def interactions(self) -> Interactions:
-        return self.inner.interactions
 
     def touched(self, sites: Array) -> Array:
         return self.inner.touched(sites)
@@ -97,9 +74,6 @@ class Annealed(Density):
         self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Context
     ) -> Any:
         return self.inner.carried_after(n, site, value, x, carried, context.target)
-
-    def centred(self, x: Array, context: Context) -> Context:
-        return context  # counted from 0: a path is annealed in 64 bits
 
     # ------------------------------------------------------------ what is beta * target + (1 - beta) * base
     def logdensity(self, x: Array, context: Context) -> Array:

@@ -120,12 +120,12 @@ class BlockGibbs(Method):
         return density.cost(one_site=False, stretches=True)
 
     def rounds(self, target: Any) -> int:
-        in_turn = sum(len(sites) for _, sites in target.scanned)
-        in_turn += sum(len(sets.sets) * turns_of(target, sets) for sets in target.scanned_sets)
-        in_turn += sum(turns_of(target, sets) for sets in target.coloured_sets)
-        for n, sets, _ in [*target.coloured_lines, *target.scanned_lines]:
+        in_turn = sum(len(sites) for _, sites in target.interactions.scanned)
+        in_turn += sum(len(sets.sets) * turns_of(target, sets) for sets in target.interactions.scanned_sets)
+        in_turn += sum(turns_of(target, sets) for sets in target.interactions.coloured_sets)
+        for n, sets, _ in [*target.interactions.coloured_lines, *target.interactions.scanned_lines]:
             in_turn += target.space.variables[n].lines.of(sets).turns
-        return max(len(target.colours) + in_turn, 1)
+        return max(len(target.interactions.colours) + in_turn, 1)
 
 
 block_gibbs = kernel_function(BlockGibbs)
@@ -143,7 +143,7 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
     drawing = drawing or draw
     visits = []
     for n, start in enumerate(target.space.starts):
-        colours = [sites for m, sites in target.colours if m == n]
+        colours = [sites for m, sites in target.interactions.colours if m == n]
         if without is not None:
             colours = [kept for sites in colours if len(kept := sites[~without[start + sites]])]
         visits += (
@@ -151,14 +151,14 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
             if len(colours) <= UNROLLED
             else [visit_colours(target, n, colours, drawing)]
         )
-    for sets in target.coloured_sets:
+    for sets in target.interactions.coloured_sets:
         visits += visits_of_sets(target, sets, visit_sets)
-    visits += [scan(target, n, sites, drawing) for n, sites in target.scanned]
-    for sets in target.scanned_sets:
+    visits += [scan(target, n, sites, drawing) for n, sites in target.interactions.scanned]
+    for sets in target.interactions.scanned_sets:
         visits += visits_of_sets(target, sets, scan_sets)
     if drawing is draw:
-        visits += [visit_lines(target, sets, stretch, False) for sets in target.coloured_lines]
-        visits += [visit_lines(target, sets, stretch, True) for sets in target.scanned_lines]
+        visits += [visit_lines(target, sets, stretch, False) for sets in target.interactions.coloured_lines]
+        visits += [visit_lines(target, sets, stretch, True) for sets in target.interactions.scanned_lines]
     return visits or [lambda key, x, backward: x]  # sites that change together may have one value each
 
 

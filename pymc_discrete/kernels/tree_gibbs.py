@@ -68,15 +68,18 @@ def tree_visits(target) -> list:
     """List of the visits that make up a sweep, each (key, x, backward) -> x."""
     refuse_constrained(target.space)
     joined = np.zeros(target.space.d, bool)
-    for forest in target.forests[0]:
+    for forest in target.interactions.forests[0]:
         joined |= forest.sites
     return ([visit_forests(target)] if joined.any() else []) + visits_of(target, joined)
 
 
 def visit_forests(target):
     """A visit that draws every forest of a covering in turn; the covering is chosen uniformly at random."""
-    coverings = target.forests
-    n_forests, stacked = max(map(len, coverings)), stack_forests(coverings, target.space.d, len(target.pairs))
+    coverings = target.interactions.forests
+    n_forests, stacked = (
+        max(map(len, coverings)),
+        stack_forests(coverings, target.space.d, len(target.interactions.pairs)),
+    )
     # the last table, of zeros, is that of the edges that only pad a forest
     joint = jnp.pad(target.joint(), ((0, 1), (0, 0), (0, 0)))
     padded, width = stacked.node == target.space.d, stacked.node.shape[-1]
@@ -147,7 +150,7 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
     """
     space, K = target.space, joint.shape[1]
     weights = jnp.zeros((space.d + 1, K))
-    for n in np.unique(np.searchsorted(space.starts, target.pairs, side="right") - 1):
+    for n in np.unique(np.searchsorted(space.starts, target.interactions.pairs, side="right") - 1):
         start, v = space.blocks[n]
         unary = jnp.pad(target.unaries(n, x, forest.sites), ((0, 0), (0, K - v.K)), constant_values=-jnp.inf)
         unary = jnp.where(forest.sites[start : start + v.size, None], unary, 0.0)

@@ -1,9 +1,7 @@
 """The target of a sampler: a log density over a discrete space, with its local differences."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,172 +9,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, is_traced, jitted
-from pymc_discrete.space.forests import Forest
-from pymc_discrete.space.interactions import Interactions, Sets
+from pymc_discrete.runtime.jax_settings import is_traced
+from pymc_discrete.space.density import Density, GivenInputs
+from pymc_discrete.space.interactions import Interactions
 from pymc_discrete.space.space import Space
-
-# up to this number of sites, starts are checked by a program that is compiled fast and runs slowly
-FEW_SITES = 100_000
-
-
-class Density(ABC):
-    """A log density as pure JAX functions of x and of a prepared context.
-
-    Functions without a docstring are described in `Target`, under the same name.
-    """
-
-    space: Space
-
-    def __init__(self) -> None:
-        self._programs: dict[str, Callable[..., Any]] = {}
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are the same function of x and of a context, and share their compiled programs."""
-        return isinstance(other, Density) and self._programs is other._programs
-
-    def __hash__(self) -> int:
-        return id(self._programs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_programs": {}}
-
-    def __copy__(self) -> "Density":
-        """A copy shares the compiled programs; one in another process (`__getstate__`) has none."""
-        copied = object.__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        return copied
-
-    def compiled(self, name: str) -> Callable[..., Any]:
-        """The method of this name, compiled at the first call for all targets with this density."""
-        if name not in self._programs:
-            on_host = name in ("evaluated", "evaluated_jointly")
-            level = SELDOM if on_host and self.space.d <= FEW_SITES else REPEATED
-            self._programs[name] = jitted(getattr(self, name), level)
-        return self._programs[name]
-
-    # ------------------------------------------------------------ points and contexts
-    @abstractmethod
-    def running(self, traced: bool) -> AbstractContextManager[Any]:
-        """JAX's settings for the functions below.
-
-        Parameters
-        ----------
-        traced : bool
-            Whether they are called inside a program that JAX traces.
-        """
-
-    @abstractmethod
-    def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        """x, the inputs of the context, and the point with its values as arrays, from a full point."""
-
-    @abstractmethod
-    def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
-        """The full point with the block at x."""
-
-    @abstractmethod
-    def default_inputs(self) -> Any:
-        """The inputs of the context of a target that is created without one."""
-
-    @abstractmethod
-    def prepare(self, inputs: Any) -> Any:
-        """The context from its inputs: everything that does not depend on x."""
-
-    # ------------------------------------------------------------ the log density and its differences
-    @property
-    @abstractmethod
-    def exact(self) -> bool: ...
-
-    @property
-    @abstractmethod
-    def local(self) -> bool: ...
-
-    @abstractmethod
-    def logdensity(self, x: Array, context: Any) -> Array: ...
-
-    @abstractmethod
-    def centred(self, x: Array, context: Any) -> Any:
-        """A context in which `logdensity` is the difference from that at x, a sum of changes of summands."""
-
-    @abstractmethod
-    def differences(self, x: Array, context: Any) -> Array: ...
-
-    def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
-        return self.logdensity(x, context), self.differences(x, context)
-
-    @abstractmethod
-    def update(self, x: Array, differences: Array, sites: Array, context: Any) -> Array: ...
-
-    @abstractmethod
-    def touched(self, sites: Array) -> Array: ...
-
-    # ------------------------------------------------------------ conditionals
-    @property
-    @abstractmethod
-    def interactions(self) -> Interactions:
-        """Which sites may be drawn together."""
-
-    @abstractmethod
-    def rows(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]: ...
-
-    @abstractmethod
-    def logits(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]: ...
-
-    @abstractmethod
-    def joint(self, context: Any) -> Array: ...
-
-    @abstractmethod
-    def unaries(self, n: int, x: Array, inside: ArrayLike, context: Any) -> Array: ...
-
-    @abstractmethod
-    def carried(self, x: Array, context: Any) -> Any: ...
-
-    @abstractmethod
-    def row(
-        self, n: int, site: Array, x: Array, carried: Any, context: Any, candidates: Array | None = None
-    ) -> Array: ...
-
-    @abstractmethod
-    def carried_after(
-        self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any
-    ) -> Any: ...
-
-    def differences_alone(self, x: Array, context: Any) -> Array:
-        raise TypeError(f"A {type(self).__name__} has no sites that change only together.")
-
-    def joint_differences(
-        self, n: int, sites: Array, values: Array, x: Array, context: Any, carried: Any = None
-    ) -> Array:
-        raise TypeError(f"A {type(self).__name__} has no differences of sites that move together.")
-
-    @abstractmethod
-    def describe(self) -> dict[str, dict[str, Any]]: ...
-
-    # ------------------------------------------------------------ on the host
-    def rest(self, context: Any) -> Array:
-        """() nats, the part of the log density that does not depend on x."""
-        return jnp.zeros(())
-
-    def evaluated(self, inputs: Any, x: Array, with_differences: ArrayLike) -> tuple[Array, Array, Array]:
-        """The log density at x, the differences there, and `rest`: all that is read on the host.
-
-        One program, because to compile several would take longer. The differences are 0 unless
-        `with_differences`, and then take no time.
-        """
-        context = self.prepare(inputs)
-        zeros = jnp.zeros((self.space.d, self.space.K))
-        differences = jax.lax.cond(
-            with_differences, lambda: jnp.asarray(self.differences(x, context), zeros.dtype), lambda: zeros
-        )
-        return self.logdensity(x, context), differences, self.rest(context)
-
-    def evaluated_jointly(
-        self, inputs: Any, x: Array, moves: dict[int, tuple[Array, Array]]
-    ) -> dict[int, Array]:
-        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}."""
-        context = self.prepare(inputs)
-        carried = self.carried(x, context)
-        return {n: self.joint_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
 
 
 @jax.tree_util.register_pytree_node_class
@@ -207,6 +43,11 @@ class Target:
     def space(self) -> Space:
         return self.density.space
 
+    @property
+    def _given(self) -> GivenInputs:
+        """The density, as one whose context is prepared from inputs."""
+        return cast(GivenInputs, self.density)
+
     def ready(self) -> Any:
         """The context, prepared from the density's default inputs where there is none yet."""
         if self.context is None:
@@ -221,10 +62,10 @@ class Target:
             return self.density.compiled("prepare")(inputs)
 
     def _inputs_of_context(self) -> Any:
-        return self.density.default_inputs() if self._inputs is None else self._inputs
+        return self._given.default_inputs() if self._inputs is None else self._inputs
 
     def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
-        """`Density.evaluated` at x, for a target without a context."""
+        """`GivenInputs.evaluated` at x, for a target without a context."""
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
             return function(self._inputs_of_context(), jnp.asarray(x), with_differences)
@@ -276,7 +117,7 @@ class Target:
         x : (d,) int, the block's sites
         target : Target, in the context of the point's other values
         """
-        x, inputs, full = self.density.split(point)
+        x, inputs, full = self._given.split(point)
         target = self.with_inputs(inputs) if is_traced(inputs) else self.given(inputs)
         target._point = full
         return x, target
@@ -289,7 +130,7 @@ class Target:
 
     def point(self, x: ArrayLike) -> dict[str, np.ndarray]:
         """The full point {value variable name: array} with the block at x and the rest as passed to `at`."""
-        return self.density.join(np.asarray(x), self._point)
+        return self._given.join(np.asarray(x), self._point)
 
     def logdensity(self, x: ArrayLike) -> Array:
         """() float, nats: log density at x, without the terms that do not depend on the block."""
@@ -350,58 +191,9 @@ class Target:
         return self.density.touched(sites)
 
     @property
-    def colours(self) -> list[tuple[int, np.ndarray]]:
-        """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
-
-        [(variable number, (r,) int sites counted within it)]
-        """
-        return self.density.interactions.colours
-
-    @property
-    def scanned(self) -> list[tuple[int, np.ndarray]]:
-        """The sites of dense terms, in which every site interacts with every other.
-
-        [(variable number, (r,) int sites counted within it)]
-        """
-        return self.density.interactions.scanned
-
-    @property
-    def coloured_sets(self) -> list[Sets]:
-        """Groups of sets of sites that change together, whose sites interact within their set at most."""
-        return self.density.interactions.coloured_sets
-
-    @property
-    def scanned_sets(self) -> list[Sets]:
-        """Sets of sites that change together, of which some are in dense terms."""
-        return self.density.interactions.scanned_sets
-
-    @property
-    def coloured_lines(self) -> list[Sets]:
-        """Groups of sets of sites that lines join, whose sites interact within their set only."""
-        return self.density.interactions.coloured_lines
-
-    @property
-    def scanned_lines(self) -> list[Sets]:
-        """Sets of sites that lines join, of which some are in dense terms."""
-        return self.density.interactions.scanned_lines
-
-    @property
-    def forests(self) -> list[list[Forest]]:
-        """Coverings of the sites that tables of pairs join.
-
-        Each covering is a list of forests, see `Forest`, which together contain all of these sites.
-        """
-        return self.density.interactions.forests
-
-    @property
-    def tree(self) -> bool:
-        """Whether the sites that tables of pairs join make no cycle: `forests` is then one forest."""
-        return self.density.interactions.tree
-
-    @property
-    def pairs(self) -> np.ndarray:
-        """(E, 2) int, the pairs of sites that have a table, the lower site first."""
-        return self.density.interactions.pairs
+    def interactions(self) -> Interactions:
+        """Which sites may be drawn together: by colours, by forests, or one after another."""
+        return self.density.interactions
 
     def joint(self) -> Array:
         """(E, K, K) nats, the tables of `pairs`, to which the edges of forests refer.

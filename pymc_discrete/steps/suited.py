@@ -91,7 +91,7 @@ def steps_for(
     if 0 < len(exact) < len(names):
         target_options |= restricted(target_options, model, exact)
         target = target_of(model, exact, **target_options, with_numbers=True)
-    tree = bool(exact) and (target.tree or sums_at_once(target.density) is not None)
+    tree = bool(exact) and (target.interactions.tree or sums_at_once(target.density) is not None)
     # The pairs of counts that move together are a part of a target's space. `target` was made without them:
     # the step is not given it, and makes its own.
     point = options.get("initial_point") or point_of(model)

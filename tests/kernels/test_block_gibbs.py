@@ -121,7 +121,7 @@ IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 )
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, P, forward = small(build, form)
-    assert bool(e.target.scanned) == (form in ("scan", "function") or build in DENSE)
+    assert bool(e.target.interactions.scanned) == (form in ("scan", "function") or build in DENSE)
     flow = e.pi[:, None] * P
     assert np.abs(flow - flow.T).max() <= 1e-10 * flow.max()
     assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
@@ -260,8 +260,8 @@ def target_of(build):
 )
 def test_number_of_colours(build, number):
     target, _ = target_of(build)
-    assert len(target.colours) == number
-    assert not target.scanned
+    assert len(target.interactions.colours) == number
+    assert not target.interactions.scanned
 
 
 @pytest.mark.parametrize("build", CONDITIONALS)
@@ -295,7 +295,7 @@ def test_conditionals_equal_differences(build):
     """
     target, x = target_of(build)
     want = jax.jit(lambda target, x: target.differences(x))
-    for n, sites in target.colours:
+    for n, sites in target.interactions.colours:
         start, v = target.space.blocks[n]
         static = jax.jit(lambda target, x, n=n, sites=sites: target.rows(n, sites)(x))
         traced = jax.jit(lambda target, x, sites, n=n: target.rows(n, sites)(x))
@@ -316,7 +316,7 @@ def test_conditionals_equal_differences(build):
             possible = np.flatnonzero(inside[i] & (np.asarray(want(target, x))[i] > -np.inf))
             x[i] = values[i, possible[-1]]
     carried = jax.jit(lambda target, x: target.carried(x))(target, x)
-    for n, sites in target.scanned:
+    for n, sites in target.interactions.scanned:
         start, v = target.space.blocks[n]
         row = jax.jit(lambda target, site, x, carried, n=n: target.row(n, site, x, carried))
         moved = jax.jit(
@@ -365,7 +365,7 @@ def test_differences_at_candidates_equal_changes_of_the_log_density(build, form)
         return candidates, np.where(within, change, -np.inf)
 
     checked = 0
-    for n, sites in target.colours:
+    for n, sites in target.interactions.colours:
         if target.space.variables[n].finite:
             continue
         candidates, brute = asked(n, sites)
@@ -375,7 +375,7 @@ def test_differences_at_candidates_equal_changes_of_the_log_density(build, form)
         assert_close(traced(target, x, candidates, sites), brute)
         checked += len(sites)
     carried = jax.jit(lambda target, x: target.carried(x))(target, x)
-    for n, sites in target.scanned:
+    for n, sites in target.interactions.scanned:
         if target.space.variables[n].finite:
             continue
         row = jax.jit(lambda target, site, x, c, carried, n=n: target.row(n, site, x, carried, c))

@@ -160,8 +160,8 @@ def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
         return [set_matrix(e, starts[n] + constraints[n].sites[i]) for n, sets, _ in groups for i in sets]
 
     # in the order of a sweep
-    parts = [*of_sites(target.colours), *of_sets(target.coloured_sets)]
-    parts += [*of_sites(target.scanned), *of_sets(target.scanned_sets)]
+    parts = [*of_sites(target.interactions.colours), *of_sets(target.interactions.coloured_sets)]
+    parts += [*of_sites(target.interactions.scanned), *of_sets(target.interactions.scanned_sets)]
     forward = functools.reduce(np.matmul, parts)
     backward = functools.reduce(np.matmul, parts[::-1])
     return (forward + backward) / 2, forward
@@ -189,7 +189,7 @@ def small(build, form):
 @pytest.mark.by_default("three_cells-as it is", "vectors-as it is", "four_cells-scan", "only_by_two-as it is")
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, P, forward = small(build, form)
-    assert bool(e.target.scanned_sets) == (form != "as it is")
+    assert bool(e.target.interactions.scanned_sets) == (form != "as it is")
     check_sweep(e.pi, P, forward)
 
 

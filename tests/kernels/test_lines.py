@@ -239,13 +239,13 @@ def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
     target, starts = e.target, e.target.space.starts
     visits = []  # [(forward, backward)], in the order of a sweep
     for groups, sets_of_groups in (
-        (target.colours, target.coloured_sets),
-        (target.scanned, target.scanned_sets),
+        (target.interactions.colours, target.interactions.coloured_sets),
+        (target.interactions.scanned, target.interactions.scanned_sets),
     ):
         visits += [(site_matrix(e, starts[n] + int(i)),) * 2 for n, sites in groups for i in sites]
         for n, sets, _ in sets_of_groups:
             visits += set_matrices(e, n, sets)
-    for n, sets, _ in [*target.coloured_lines, *target.scanned_lines]:
+    for n, sets, _ in [*target.interactions.coloured_lines, *target.interactions.scanned_lines]:
         found = target.space.variables[n].lines.of(sets)
         visits.append(in_any_order(e, found, starts[n], found.turns))
     forward = functools.reduce(np.matmul, [there for there, _ in visits])
@@ -292,7 +292,11 @@ def matrices(build, form):
 )
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, (P, forward) = small(build, form), matrices(build, form)
-    scanned = e.target.scanned_lines if build in (*LIMITED, large_cohort) else e.target.scanned_sets
+    scanned = (
+        e.target.interactions.scanned_lines
+        if build in (*LIMITED, large_cohort)
+        else e.target.interactions.scanned_sets
+    )
     assert bool(scanned) == (form != "as it is")
     check_sweep(e.pi, P, forward)
 
@@ -437,10 +441,10 @@ def test_the_checks_see_lines_that_lead_one_way(monkeypatch):
 
 
 def test_sets_of_lines_that_interact_are_not_drawn_at_once():
-    assert [len(sets) for _, sets, _ in small(two_cohorts).target.coloured_lines] == [1, 1]
-    assert [len(sets) for _, sets, _ in small(cohorts_at_once).target.coloured_lines] == [2]
-    assert [len(sets) for _, sets, _ in small(sets_at_once).target.coloured_sets] == [2]
-    assert not small(two_cohorts).target.scanned_lines
+    assert [len(sets) for _, sets, _ in small(two_cohorts).target.interactions.coloured_lines] == [1, 1]
+    assert [len(sets) for _, sets, _ in small(cohorts_at_once).target.interactions.coloured_lines] == [2]
+    assert [len(sets) for _, sets, _ in small(sets_at_once).target.interactions.coloured_sets] == [2]
+    assert not small(two_cohorts).target.interactions.scanned_lines
 
 
 # ---------------------------------------------------------------- the others

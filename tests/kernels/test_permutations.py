@@ -109,7 +109,7 @@ def signs(e) -> np.ndarray:
 @pytest.mark.by_default("weighted_of_four-as it is", "joined-scan", "two_at_once-as it is")
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, P, forward = small(build, form)
-    assert bool(e.target.scanned_sets) == (form != "as it is")
+    assert bool(e.target.interactions.scanned_sets) == (form != "as it is")
     check_sweep(e.pi, P, forward)
 
 

@@ -110,9 +110,12 @@ def small(build):
         ranges, options = build()
     target = pmd.target_from_model(model, **options)
     e = enumerate_target(target, ranges)
-    S, joined = len(e.states), functools.reduce(np.logical_or, (f.sites for f in target.forests[0]))
+    S, joined = (
+        len(e.states),
+        functools.reduce(np.logical_or, (f.sites for f in target.interactions.forests[0])),
+    )
     others = [product([site_matrix(e, i) for i in group if not joined[i]], S) for group in groups_of(target)]
-    covers = [[forest_matrix(e, f.sites) for f in cover] for cover in target.forests]
+    covers = [[forest_matrix(e, f.sites) for f in cover] for cover in target.interactions.forests]
     forward = np.mean([product([*cover, *others], S) for cover in covers], axis=0)
     backward = np.mean([product([*others[::-1], *cover[::-1]], S) for cover in covers], axis=0)
     return e, (forward + backward) / 2, forward
@@ -155,7 +158,9 @@ def test_a_spanning_forest_would_be_seen():
         x = pm.Bernoulli("x", 0.4, shape=(3, 3))
         pm.Potential("e", 0.7 * (x[1:] * x[:-1]).sum() - 0.5 * (x[:, 1:] * x[:, :-1]).sum())
     other = enumerate_target(pmd.target_from_model(model), [range(2)] * 9)
-    assert np.abs(other.pi @ forest_matrix(e, e.target.forests[0][0].sites) - other.pi).sum() > 1e-2
+    assert (
+        np.abs(other.pi @ forest_matrix(e, e.target.interactions.forests[0][0].sites) - other.pi).sum() > 1e-2
+    )
 
 
 def one_way():
@@ -206,7 +211,7 @@ def test_what_seems_impossible_on_the_way_may_be_all_that_is_left(build):
 @pytest.mark.parametrize("build", [chain, hard_core, contradicted])
 def test_a_chain_is_one_independent_draw(build):
     e, P, _ = small(build)
-    assert [len(cover) for cover in e.target.forests] == [1]
+    assert [len(cover) for cover in e.target.interactions.forests] == [1]
     np.testing.assert_allclose(P, np.broadcast_to(e.pi, P.shape), atol=1e-14)
 
 

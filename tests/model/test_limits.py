@@ -103,15 +103,15 @@ def test_they_are_drawn_by_default(made):
     with epidemic(2):
         step = made()
     assert type(step) is pmd.BlockGibbs
-    assert step.target.scanned_lines or step.target.coloured_lines
+    assert step.target.interactions.scanned_lines or step.target.interactions.coloured_lines
     assert not step.target.space.constrained.any()
 
 
 def test_other_steps_and_chains_that_are_drawn_at_once_have_none():
     with epidemic(2):
         step = pmd.GibbsWithGradients()
-    assert not step.target.scanned_lines
-    assert not step.target.coloured_lines
+    assert not step.target.interactions.scanned_lines
+    assert not step.target.interactions.coloured_lines
     with pm.Model():
         pm.Binomial("n1", pm.Binomial("n0", 5, 0.5), 0.5)
         assert type(pmd.AutoStep()) is pmd.TreeGibbs

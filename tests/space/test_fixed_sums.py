@@ -174,11 +174,11 @@ def test_the_check_sees_elements_that_count_twice(monkeypatch):
 def test_the_sum_joins_no_counts(build, mixed):
     """The comparison of the sum with n is left out, so that prior terms have one count each."""
     _, target = built(build)
-    assert bool(target.scanned_sets) == mixed
-    assert not target.colours
+    assert bool(target.interactions.scanned_sets) == mixed
+    assert not target.interactions.colours
     if build is one_vector:
-        assert [s.inner for s in target.coloured_sets] == [False]
-        assert not len(target.pairs)
+        assert [s.inner for s in target.interactions.coloured_sets] == [False]
+        assert not len(target.interactions.pairs)
 
 
 def splits(n, cells):
@@ -235,9 +235,12 @@ def test_comparisons_of_the_users_own_stay(build):
 
 def test_sets_that_interact_have_different_colours():
     _, target = built(vectors_of_several_sums)
-    assert [(s.sets.tolist(), s.inner) for s in target.coloured_sets] == [([0, 2], False), ([1], False)]
+    assert [(s.sets.tolist(), s.inner) for s in target.interactions.coloured_sets] == [
+        ([0, 2], False),
+        ([1], False),
+    ]
     _, target = built(within_a_vector)
-    assert [(s.sets.tolist(), s.inner) for s in target.coloured_sets] == [([0], True)]
+    assert [(s.sets.tolist(), s.inner) for s in target.interactions.coloured_sets] == [([0], True)]
 
 
 def test_single_changes_leave_the_support():

@@ -172,9 +172,9 @@ def test_the_check_sees_elements_that_count_twice(monkeypatch):
 def test_comparisons_join_no_counts():
     """They are left out, so that prior terms have one count each."""
     _, target = built(tables)
-    assert not target.scanned_sets
-    assert not target.colours
-    assert [s.sets.tolist() for s in target.coloured_sets] == [[0, 2], [1]]
+    assert not target.interactions.scanned_sets
+    assert not target.interactions.colours
+    assert [s.sets.tolist() for s in target.interactions.coloured_sets] == [[0, 2], [1]]
     _, target = built(several_variables)
     (members,) = (v.name for v in target.space.variables if isinstance(v.constraint, LinearConstraint))
     assert members == made_name(["x", "k", "n"])

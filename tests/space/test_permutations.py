@@ -162,10 +162,10 @@ def test_the_support_joins_no_places():
     """That the values differ is left out, so that the prior has one place per element."""
     for build in (uniform, weighted, indexed):
         _, target = built(build)
-        assert not target.scanned_sets
-        assert [s.inner for s in target.coloured_sets] == [False]
-    assert [s.inner for s in built(pairwise)[1].coloured_sets] == [True]
-    assert built(plackett_luce)[1].scanned_sets
+        assert not target.interactions.scanned_sets
+        assert [s.inner for s in target.interactions.coloured_sets] == [False]
+    assert [s.inner for s in built(pairwise)[1].interactions.coloured_sets] == [True]
+    assert built(plackett_luce)[1].interactions.scanned_sets
 
 
 def test_a_comparison_with_something_else_is_no_check():

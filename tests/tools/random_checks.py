@@ -342,10 +342,15 @@ def of_rows_alone(target, x):
     """What Gibbs sampling reads: log odds of each colour, and differences of the sites that are scanned."""
     variables = target.space.variables
     found = [
-        (target.logits if variables[n].finite else target.rows)(n, sites)(x) for n, sites in target.colours
+        (target.logits if variables[n].finite else target.rows)(n, sites)(x)
+        for n, sites in target.interactions.colours
     ]
     carried = target.carried(x)
-    found += [target.row(n, np.asarray(site), x, carried) for n, sites in target.scanned for site in sites]
+    found += [
+        target.row(n, np.asarray(site), x, carried)
+        for n, sites in target.interactions.scanned
+        for site in sites
+    ]
     return target.logdensity(x), found, of_pairs(target, x)
 
 
@@ -353,8 +358,8 @@ def rows_of(target, ask: Callable) -> list[tuple[int, np.ndarray]]:
     """(number of a variable, its sites) of what `ask` finds."""
     if ask is of_all_sites:
         return [(n, np.arange(v.size)) for n, v in enumerate(target.space.variables)]
-    scanned = [(n, np.array([site])) for n, sites in target.scanned for site in sites]
-    return [(n, np.asarray(sites)) for n, sites in target.colours] + scanned
+    scanned = [(n, np.array([site])) for n, sites in target.interactions.scanned for site in sites]
+    return [(n, np.asarray(sites)) for n, sites in target.interactions.colours] + scanned
 
 
 def pairs_of(target, x) -> Iterator[tuple[int, np.ndarray, Any]]:

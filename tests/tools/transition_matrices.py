@@ -343,5 +343,5 @@ def mean_of(choices, e: Enumerated, i: int, p: np.ndarray) -> np.ndarray:
 def groups_of(target) -> list[list[int]]:
     """Sites drawn together, in the order of a forward sweep."""
     starts = target.space.starts
-    colours = [(starts[n] + sites).tolist() for n, sites in target.colours]
-    return colours + [[starts[n] + int(i)] for n, sites in target.scanned for i in sites]
+    colours = [(starts[n] + sites).tolist() for n, sites in target.interactions.colours]
+    return colours + [[starts[n] + int(i)] for n, sites in target.interactions.scanned for i in sites]

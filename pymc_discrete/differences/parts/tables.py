@@ -25,6 +25,7 @@ from pymc_discrete.differences.parts.elements import (
 from pymc_discrete.differences.parts.evaluate import JointMoves, Moves, Reader
 from pymc_discrete.differences.parts.part import BlockState, Factors, Part
 from pymc_discrete.runtime.float32 import relative_to_largest
+from pymc_discrete.space.density import log_odds
 from pymc_discrete.space.indexing import picked, take
 from pymc_discrete.space.space import Space
 from pymc_discrete.structure.dependence import Dependence
@@ -436,14 +437,3 @@ class Tables(Part):
         return share * sum(
             each * side.pair.size * p.widths[0] * p.widths[1] for p in self.pairs for side in p.sides
         )
-
-
-def log_odds(values, axis: int = 1):
-    """The log density at the upper of two values less that at the lower, 0 where both are impossible.
-
-    The axis of the values is kept, with length 1.
-    """
-    values = jnp.where(jnp.isnan(values), -jnp.inf, values)
-    lower, upper = jnp.split(values, 2, axis=axis)
-    # what is finite stays a difference, whose derivatives are asked for where both are equal, too
-    return jnp.where((lower == upper) & jnp.isinf(lower), 0.0, upper - lower)

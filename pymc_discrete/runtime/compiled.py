@@ -1,0 +1,42 @@
+"""Methods that are compiled once, at their first call, for all objects that share them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pymc_discrete.runtime.jax_settings import REPEATED, jitted
+
+
+class CompiledMethods:
+    """An object with methods that are pure functions of JAX arrays, compiled when they are first needed.
+
+    Objects are equal if they share their compiled programs. A copy shares them; one in another process has
+    none.
+    """
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Callable[..., Any]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same functions, and share their compiled programs."""
+        return isinstance(other, CompiledMethods) and self._programs is other._programs
+
+    def __hash__(self) -> int:
+        return id(self._programs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_programs": {}}
+
+    def __copy__(self) -> "CompiledMethods":
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def level_of(self, name: str) -> Any:
+        """How far XLA is to optimise a method, see `jitted`."""
+        return REPEATED
+
+    def compiled(self, name: str) -> Callable[..., Any]:
+        """The method of this name, compiled at the first call."""
+        if name not in self._programs:
+            self._programs[name] = jitted(getattr(self, name), self.level_of(name))
+        return self._programs[name]

@@ -1,0 +1,237 @@
+"""A log density over a space: what a kernel asks of it, and where it gets the values of everything else."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from pymc_discrete.runtime.compiled import CompiledMethods
+from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, default_settings
+from pymc_discrete.space.interactions import Interactions
+from pymc_discrete.space.space import Space, masked
+
+# up to this number of sites, starts are checked by a program that is compiled fast and runs slowly
+FEW_SITES = 100_000
+
+
+class Density(CompiledMethods, ABC):
+    """A log density as pure JAX functions of x and of a prepared context: all that a kernel asks.
+
+    A subclass defines `logdensity`; every other answer is found here by evaluating it at each neighbour, and
+    overridden where there is a cheaper way. Functions without a docstring are described in `Target`, under
+    the same name.
+
+    Attributes
+    ----------
+    space : Space
+    """
+
+    space: Space
+
+    @cached_property
+    def exact(self) -> bool:
+        return True
+
+    @cached_property
+    def local(self) -> bool:
+        return False
+
+    def running(self, traced: bool) -> AbstractContextManager[Any]:
+        """JAX's settings for the functions below.
+
+        Parameters
+        ----------
+        traced : bool
+            Whether they are called inside a program that JAX traces.
+        """
+        return default_settings()
+
+    # ------------------------------------------------------------ the log density and its differences
+    @abstractmethod
+    def logdensity(self, x: Array, context: Any) -> Array: ...
+
+    def centred(self, x: Array, context: Any) -> Any:
+        """A context in which `logdensity` is the difference from that at x, a sum of changes of summands.
+
+        The same context where the summands are not known.
+        """
+        return context
+
+    def alone(self, x: Array, context: Any) -> Array:
+        """() nats, the log density at x, whether or not x meets the constraints of the space."""
+        return self.logdensity(x, context)
+
+    def differences(self, x: Array, context: Any) -> Array:
+        return self.logdensity_and_differences(x, context)[1]
+
+    def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
+        return self._at(x, context, self.logdensity, *self.space.neighbours(x))
+
+    def differences_alone(self, x: Array, context: Any) -> Array:
+        return self._at(x, context, self.alone, *self.space.neighbours(x, alone=True))[1]
+
+    def _at(
+        self, x: Array, context: Any, logdensity: Callable[..., Array], values: Any, inside: Any
+    ) -> tuple[Array, Array]:
+        """`logdensity` at x, and the differences (d, K) to `values` (d, K) where they are `inside`."""
+        sites = np.repeat(np.arange(self.space.d), self.space.K)
+        now = logdensity(x, context)
+        then = jax.vmap(lambda i, v: logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
+        return now, compared(values, inside, x, then.reshape(values.shape), now)
+
+    def touched(self, sites: Array) -> Array:
+        return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))
+
+    def update(self, x: Array, differences: Array, sites: Array, context: Any) -> Array:
+        return self.differences(x, context)
+
+    # ------------------------------------------------------------ conditionals: one site at a time
+    @cached_property
+    def interactions(self) -> Interactions:
+        """Which sites may be drawn together; here every site interacts with every other."""
+        return Interactions(np.zeros((0, 2), int), [], np.ones(self.space.d, bool), self.space)
+
+    def carried(self, x: Array, context: Any) -> Any:
+        return ()
+
+    def row(
+        self, n: int, site: Array, x: Array, carried: Any, context: Any, candidates: Array | None = None
+    ) -> Array:
+        values, inside, now = self.space.neighbours_of(x, n, site[None], candidates)
+        at = self.space.starts[n] + site
+        then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(
+            jnp.append(jnp.asarray(values[0], x.dtype), now)
+        )
+        return compared(values, inside, now, then[None, :-1], then[-1])
+
+    def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any) -> Any:
+        return ()
+
+    def joint_differences(
+        self, n: int, sites: Array, values: Array, x: Array, context: Any, carried: Any = None
+    ) -> Array:
+        numbers = self.space.starts[n] + sites
+        at = lambda row, new: self.logdensity(x.at[row].set(new), context)
+        then = jax.vmap(jax.vmap(at, (None, 0)))(numbers, values)
+        return self.masked_jointly(n, sites, values, x, change(then, self.logdensity(x, context)))
+
+    def masked_jointly(self, n: int, sites: Array, values: Array, x: Array, d: Array) -> Array:
+        """(r, C), differences d of `joint_differences`, 0 at the current values and -inf where impossible."""
+        now = x[self.space.starts[n] + sites]
+        inside = self.space.inside_jointly(n, sites, values, now)
+        d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
+        return jnp.where(inside & (values == now[:, None]).all(axis=-1), 0.0, d)
+
+    # ------------------------------------------------------------ conditionals of sites that do not interact
+    def rows(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]:
+        each = jnp.asarray(rows)
+        return lambda x, candidates=None: jax.vmap(
+            lambda site, c: self.row(n, site, x, (), context, None if c is None else c[None])[0],
+            (0, None if candidates is None else 0),
+        )(each, candidates)
+
+    def logits(self, n: int, rows: ArrayLike, context: Any) -> Callable[..., Any]:
+        differences_at = self.rows(n, rows, context)
+        binary = bool((self.space.variables[n].counts == 2).all())
+        return lambda x: log_odds(differences_at(x)) if binary else differences_at(x)
+
+    def joint(self, context: Any) -> Array:
+        return jnp.zeros((0, self.space.K, self.space.K))
+
+    def unaries(self, n: int, x: Array, inside: ArrayLike, context: Any) -> Array:
+        return self.rows(n, np.arange(self.space.variables[n].size), context)(x)
+
+    @abstractmethod
+    def describe(self) -> dict[str, dict[str, Any]]: ...
+
+
+class GivenInputs(Density):
+    """A density in the midst of other values: its context is prepared from inputs, and these from a point."""
+
+    @abstractmethod
+    def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
+        """x, the inputs of the context, and the point with its values as arrays, from a full point."""
+
+    @abstractmethod
+    def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
+        """The full point with the block at x."""
+
+    @abstractmethod
+    def default_inputs(self) -> Any:
+        """The inputs of the context of a target that is created without one."""
+
+    @abstractmethod
+    def prepare(self, inputs: Any) -> Any:
+        """The context from its inputs: everything that does not depend on x."""
+
+    # ------------------------------------------------------------ on the host
+    def level_of(self, name: str) -> Any:
+        on_host = name in ("evaluated", "evaluated_jointly")
+        return SELDOM if on_host and self.space.d <= FEW_SITES else REPEATED
+
+    def rest(self, context: Any) -> Array:
+        """() nats, the part of the log density that does not depend on x."""
+        return jnp.zeros(())
+
+    def evaluated(self, inputs: Any, x: Array, with_differences: ArrayLike) -> tuple[Array, Array, Array]:
+        """The log density at x, the differences there, and `rest`: all that is read on the host.
+
+        One program, because to compile several would take longer. The differences are 0 unless
+        `with_differences`, and then take no time.
+        """
+        context = self.prepare(inputs)
+        zeros = jnp.zeros((self.space.d, self.space.K))
+        differences = jax.lax.cond(
+            with_differences, lambda: jnp.asarray(self.differences(x, context), zeros.dtype), lambda: zeros
+        )
+        return self.logdensity(x, context), differences, self.rest(context)
+
+    def evaluated_jointly(
+        self, inputs: Any, x: Array, moves: dict[int, tuple[Array, Array]]
+    ) -> dict[int, Array]:
+        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}."""
+        context = self.prepare(inputs)
+        carried = self.carried(x, context)
+        return {n: self.joint_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
+
+
+def compared(values: Array, inside: Array, now: Array, then: Array, logp: Array) -> Array:
+    """(r, K) differences from the log densities at the neighbours, see `masked`.
+
+    Parameters
+    ----------
+    values : (r, K) int
+        The neighbours.
+    inside : (r, K) bool
+        Whether these are in the support.
+    now : (r,) int
+        The current values.
+    then : (r, K) float
+        The log density at each neighbour.
+    logp : () float
+        The log density at the current values.
+    """
+    return masked(change(then, logp), values, inside, now)
+
+
+def change(then: Array, now: Array) -> Array:
+    """Log densities less that at the current state: infinite where only that one is impossible."""
+    return jnp.where(jnp.isneginf(now), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - now)
+
+
+def log_odds(values: Any, axis: int = 1) -> Array:
+    """The log density at the upper of two values less that at the lower, 0 where both are impossible.
+
+    The axis of the values is kept, with length 1.
+    """
+    values = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    lower, upper = jnp.split(values, 2, axis=axis)
+    # what is finite stays a difference, whose derivatives are asked for where both are equal, too
+    return jnp.where((lower == upper) & jnp.isinf(lower), 0.0, upper - lower)
