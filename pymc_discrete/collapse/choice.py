@@ -38,6 +38,7 @@ from pymc_discrete.collapse.marginalize import reads
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.integrals.integrate import DegreeIn
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.model_settings import width_of_models
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Member, Space
@@ -60,10 +61,9 @@ LARGEST_GROUP = 8  # of labels that depend on one another given all else, where 
 
 
 def chosen(
-    model: pm.Model,
+    described: DescribedModel,
     names: Sequence[str],
     moved: Sequence[str],
-    point: dict[str, np.ndarray],
     sampled_by: str = "collapse=False",
     summed_by: str = "collapse=True",
 ) -> Collapsed | None:
@@ -73,12 +73,12 @@ def chosen(
     ----------
     names : discrete variables that may be summed out
     moved : continuous variables that NUTS moves
-    point : {value variable: array}, which tells the shapes
     sampled_by, summed_by : what the user can write to have the other, for the log
     """
+    model = described.model
     try:
-        density: Any = target_of(model, list(names), with_numbers=True).density
-        integrated = coefficients_to_integrate(model, names, moved, point) if width_of_models() else []
+        density: Any = target_of(described, list(names), with_numbers=True).density
+        integrated = coefficients_to_integrate(described, names, moved) if width_of_models() else []
     except (NotImplementedError, ValueError):  # the step that is then chosen says what cannot be done
         return None
     counts = tied_counts(density, moved, integrated)

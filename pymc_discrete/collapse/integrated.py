@@ -7,15 +7,13 @@ one mean is followed by another: at other values of the site other coefficients 
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import pymc as pm
 from pymc.distributions.continuous import FlatRV
 
-from pymc_discrete.differences.density import sites_of
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph
 from pymc_discrete.model.structure_of_model import key_of_model
 from pymc_discrete.runtime.model_settings import model_settings, width_of_models
@@ -35,25 +33,22 @@ _kept: Kept[list[str]] = Kept(MODELS)
 
 
 def chosen(
-    model: pm.Model,
+    described: DescribedModel,
     names: Sequence[str],
     moved: Sequence[str],
-    point: dict[str, np.ndarray],
     sampled_by: str = "A step that is named, such as pmd.BlockGibbs(),",
 ) -> list[str]:
     """The coefficients to integrate out, if there are any; a logged line says which.
 
     Parameters
     ----------
-    names, moved, point : as in `coefficients_to_integrate`
+    described, names, moved : as in `coefficients_to_integrate`
     sampled_by : what the user can write to have them sampled, for the log
     """
     try:
-        found = coefficients_to_integrate(model, names, moved, point) if width_of_models() else []
+        found = coefficients_to_integrate(described, names, moved) if width_of_models() else []
         if found:
-            density: Any = target_of(
-                model, list(names), integrate=found, initial_point=point, with_numbers=True
-            ).density
+            density = target_of(described, list(names), integrate=found, with_numbers=True).density
             if not density.exact:
                 return []
     except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
@@ -67,15 +62,11 @@ def chosen(
 
 
 def say_not_integrated(
-    model: pm.Model,
-    names: Sequence[str],
-    moved: Sequence[str],
-    point: dict[str, np.ndarray],
-    summed: Sequence[str],
+    described: DescribedModel, names: Sequence[str], moved: Sequence[str], summed: Sequence[str]
 ) -> None:
     """Log which coefficients would be integrated out, were the variables `summed` not summed out."""
     try:
-        found = coefficients_to_integrate(model, names, moved, point)
+        found = coefficients_to_integrate(described, names, moved)
     except (NotImplementedError, ValueError):
         return
     if found:
@@ -87,7 +78,7 @@ def say_not_integrated(
 
 
 def coefficients_to_integrate(
-    model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
+    described: DescribedModel, names: Sequence[str], moved: Sequence[str]
 ) -> list[str]:
     """The coefficients to integrate out while discrete variables move, none where it does not pay.
 
@@ -98,22 +89,20 @@ def coefficients_to_integrate(
     ----------
     names : discrete variables of one step
     moved : continuous variables that no step names
-    point : {value variable: array}, which tells the shapes
     """
-    return _kept.get(
-        (key_of_model(model), tuple(names), tuple(moved)), lambda: _found(model, names, moved, point)
-    )
+    asked = (key_of_model(described.model), tuple(names), tuple(moved))
+    return _kept.get(asked, lambda: _found(described, names, moved))
 
 
-def _found(
-    model: pm.Model, names: Sequence[str], moved: Sequence[str], point: dict[str, np.ndarray]
-) -> list[str]:
+def _found(described: DescribedModel, names: Sequence[str], moved: Sequence[str]) -> list[str]:
+    model = described.model
     plain = [rv for rv in model.free_RVs if model.rvs_to_transforms[rv] is None]
     if not any(str(model.rvs_to_values[rv].name) in moved for rv in plain):
         return []
     with model_settings():
-        supports, _ = sites_of(model, list(names), point, None)
-        graph = logp_graph(model, list(names), point, supports)
+        block = described.block(names)
+        supports = block.supports
+        graph = logp_graph(model, list(names), block.point, supports)
         chosen = quadratic_in(graph, model)
         coefficients = Coefficients([v for v in graph.others if v.name in chosen], graph)
         if not chosen or not set(chosen) <= set(moved) or coefficients.p > MOST:

@@ -22,6 +22,7 @@ from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import density_of
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.initial import for_long_chains, point_of
 from pymc_discrete.model.totals import totals_in
 from pymc_discrete.runtime.model_settings import model_settings
@@ -139,11 +140,10 @@ def density_to_sum(
     touched, potentials = terms_that_read(plain, names)
     whole = tuple(str(v.name) for v in [*touched, *potentials])
     with model_settings():
-        point = point_of(plain)
-        in_place = totals_in(plain, names, point) if totals else {}
-        return density_of(
-            plain, names, point, "exact", truncate, "auto", with_numbers, whole=whole, totals=in_place
-        )
+        described = DescribedModel(plain)
+        in_place = totals_in(plain, names, described.point) if totals else {}
+        block = described.block(names, support=truncate, totals=in_place)
+        return density_of(block, "exact", "auto", with_numbers, whole=whole)
 
 
 def check_truncate(truncate: Any) -> None:

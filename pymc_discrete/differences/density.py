@@ -1,7 +1,7 @@
 """The log density of a model over a block of its discrete variables, as pure JAX functions."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
 from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Constant, Variable
@@ -21,28 +20,16 @@ from pymc_discrete.differences.plan import Plan
 from pymc_discrete.differences.recursions import with_matrices
 from pymc_discrete.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.integrals.integrate import integrated
-from pymc_discrete.model.equations import Equations
+from pymc_discrete.model.described import DescribedBlock
 from pymc_discrete.model.in_32_bits import narrowed
-from pymc_discrete.model.logp import logp_graph
 from pymc_discrete.model.structure_of_model import Structure, with_numbers
-from pymc_discrete.model.support import (
-    Bounds,
-    deviations,
-    fixed_sums,
-    is_nominal,
-    is_permutation,
-    support_of,
-)
-from pymc_discrete.model.totals import Totals, bounds_of_totals, values_of
 from pymc_discrete.model.untouched import Untouched
 from pymc_discrete.runtime.float32 import change, reference
 from pymc_discrete.runtime.jax_settings import default_settings
 from pymc_discrete.runtime.model_settings import model_settings, refuse_another_width, width_of_models
-from pymc_discrete.runtime.names import MADE
 from pymc_discrete.space.density import GivenInputs
 from pymc_discrete.space.interactions import Interactions
-from pymc_discrete.space.linear_constraint import Lines
-from pymc_discrete.space.space import SMALLEST, ByTotals, Linear, Space, masked
+from pymc_discrete.space.space import masked
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import PYTENSOR, jaxify
 from pymc_discrete.structure.numbers import Number
@@ -73,80 +60,14 @@ class Context(NamedTuple):
     since: list[Any] | None = None
 
 
-def constraints_of(model: pm.Model, names: list[str]) -> dict[str, Any]:
-    """The arguments of `Space.build` that say which of the variables have sites that cannot change alone."""
-    rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items() if v.name in names}
-    sums = {name: totals for name, rv in rvs.items() if (totals := fixed_sums(rv)) is not None}
-    return {"sums": sums, "permutations": [name for name, rv in rvs.items() if is_permutation(rv)]}
-
-
-def systems_of(
-    equations: Sequence[Equations], sums: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]
-) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
-    """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them.
-
-    The fixed sums of these variables are equations, too.
-
-    Parameters
-    ----------
-    sums : {variable: its fixed sums}
-    shapes : {variable: shape}
-    """
-    groups: list[set[str]] = []
-    for e in equations:
-        joined = set(e.coefficients).union(*(g for g in groups if g & set(e.coefficients)))
-        groups = [g for g in groups if not g & joined] + [joined]
-    systems = {}
-    for group in groups:
-        names = tuple(name for name in shapes if name in group)
-        blocks: list[dict[str, np.ndarray]] = []
-        totals: list[np.ndarray] = []
-        labels: list[str] = []
-        for e in equations:
-            if set(e.coefficients) <= group:
-                blocks.append(e.coefficients)
-                totals.append(e.totals)
-                labels += e.labels
-        for name in names:
-            if name in sums:
-                *batch, c = shapes[name]
-                blocks.append({name: np.kron(np.eye(int(np.prod(batch)), dtype=int), np.ones(c, int))})
-                totals.append(np.broadcast_to(sums[name], batch).reshape(-1))
-                labels += [f"the sum of {name!r}" + (f"{list(i)}" if i else "") for i in np.ndindex(*batch)]
-        sizes = {name: int(np.prod(shapes[name])) for name in names}
-        matrix = np.concatenate(
-            [
-                np.concatenate(
-                    [block.get(name, np.zeros((len(y), sizes[name]), int)) for name in names], axis=1
-                )
-                for block, y in zip(blocks, totals, strict=True)
-            ]
-        )
-        systems[names] = (matrix, np.concatenate(totals), labels)
-    return systems
-
-
-def sites_of(
-    model: pm.Model, names: list[str], point: dict[str, np.ndarray], support: dict[str, Any] | None
-) -> tuple[dict[str, Bounds], dict[str, float]]:
-    """The bounds {name: (lower, upper)} of discrete variables, and {name: scale} of those without bounds.
-
-    The offsets of a window are powers of two up to a multiple of the scale. A scale is therefore rounded down
-    to one, so that models whose windows are the same share what is compiled.
-    """
-    supports = {name: support_of(model, name, support) for name in names}
-    unbounded = {name for name in names if any(b is None for b in supports[name])}
-    scales = deviations(model, unbounded, point)
-    return supports, {name: float(2 ** np.floor(np.log2(max(s, SMALLEST / 2)))) for name, s in scales.items()}
-
-
 class ModelDensity(GivenInputs):
     """The log density of a model over a block of its discrete variables.
 
     Parameters
     ----------
-    model, names, point, differences, support, window
-        As in `target_from_model`, where `point` is `initial_point`; every option is required.
+    block : DescribedBlock
+    differences, window
+        As in `target_from_model`.
     structure : Structure, optional
         That of the model, where its numbers are inputs of the density and no constants in it.
     join : bool
@@ -154,10 +75,6 @@ class ModelDensity(GivenInputs):
     integrate : names of value variables that are integrated out
     whole : names of variables and potentials whose terms belong to the block's also where they turn out not
         to depend on it
-    equations : linear equations between the block's variables, which constrain the space and are taken out of
-        the log density
-    lines : of variables that are in no equation, see `Space.build`
-    totals : counts in whose place their totals stand, see `model.totals`
 
     Attributes
     ----------
@@ -178,55 +95,21 @@ class ModelDensity(GivenInputs):
 
     def __init__(
         self,
-        model: pm.Model,
-        names: list[str],
-        point: dict[str, np.ndarray],
+        block: DescribedBlock,
         differences: str,
-        support,
-        window,
+        window: Any,
         join: bool = True,
         structure: Structure | None = None,
         integrate: Sequence[str] = (),
         whole: Sequence[str] = (),
-        equations: Sequence[Equations] = (),
-        lines: Mapping[tuple[str, ...], Lines] | None = None,
-        totals: Totals | None = None,
     ):
         super().__init__()
-        self.names, self.totals = names, totals or {}
-        supports, scale = sites_of(model, names, point, support)
-        of_values = supports
-        supports = supports | bounds_of_totals(model, self.totals)
-        for name, parts in self.totals.items():
-            scale[name] = max(scale.get(part, SMALLEST) for part in parts)
-        shapes = {name: np.shape(point[name]) for name in names}
-        nominal = [name for name in names if is_nominal(model, name)]
-        constraints = constraints_of(model, names)
-        systems = systems_of(equations, constraints["sums"], shapes)
-        tied = {name for together in systems for name in together}
-        constraints["sums"] = {name: y for name, y in constraints["sums"].items() if name not in tied}
-        constraints |= {"equations": systems, "lines": lines}
-
-        each = Space.build(supports, shapes, window, scale, nominal, **constraints)
-        written = model if structure is None else with_numbers(model, structure)
-        alone = [v for v in each.variables if v.constraint is None and v.lines is None]
-        kinds = {v.name: v.kind for v in alone} if join else None
-        constrained = {
-            name for v in each.variables if v.constraint is not None for name in v.name.split(MADE)
-        }
-        self.graph = logp_graph(
-            written,
-            names,
-            point,
-            supports,
-            kinds,
-            united=[list(together) for together in [*systems, *(lines or ())]],
-            constrained=constrained,
-            equal={e.place: e.shape for e in equations if e.place is not None},
-            totals=self.totals,
-        )
+        self.names, self.totals = block.names, block.totals
+        each = block.space(window)
+        written = block.model if structure is None else with_numbers(block.model, structure)
+        self.graph = block.graph(written, each, join)
         if not width_of_models():
-            self.graph = narrowed(self.graph, model, supports)
+            self.graph = narrowed(self.graph, block.model, block.supports)
         labels = [str(v.name) for v in self.graph.values]
         groups = [self.graph.groups[v] for v in self.graph.values]
         self.space = each.grouped(groups, labels)
@@ -236,25 +119,15 @@ class ModelDensity(GivenInputs):
         with_matrices(self.graph)
         dependence = Dependence(self.graph, self.space.starts, self.space.d)
         self.plan = Plan(dependence, self.space, differences)
-        other = self._other_windows(window)
-        if other:
-            options = {"window": window, "scale": scale, "nominal": nominal, **constraints, **other}
-            self.space = Space.build(supports, shapes, **options).grouped(groups, labels)
+        if other := self._other_windows(window):
+            self.space = block.space(**{"window": window, **other}).grouped(groups, labels)
             self.plan = Plan(dependence, self.space, differences)
         self.parts: list[Part] = self.plan.parts
         self.untouched = Untouched(self.graph)
         if self.totals:
-            members = self.space.members
-            own = Space.build(of_values, shapes)
-            order = np.concatenate([own.numbers(m.name).reshape(-1) for m in members])
-            self.space.totals = ByTotals(
-                Linear.of_arrays(self.totals, members),
-                Linear.of_arrays(values_of(self.totals), members),
-                own.lower[order],
-                own.upper[order],
-            )
+            self.space.totals = block.by_totals(self.space)
         self._compile()
-        self._start_at(point, self.graph.start)
+        self._start_at(block.point, self.graph.start)
 
     def _start_at(self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]) -> None:
         names = {str(v.name) for v in self.graph.others if isinstance(v, Number)}

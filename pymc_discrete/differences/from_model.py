@@ -1,27 +1,22 @@
 """A target from a PyMC model and some of its discrete variables."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
 
-from pymc_discrete.differences.density import ModelDensity, constraints_of, sites_of
+from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.integrals.integrate import quadratic_in
 from pymc_discrete.model.blocks import CONTINUOUS, block_of, model_of, value_name
-from pymc_discrete.model.equations import Equations, equations_of
+from pymc_discrete.model.described import DescribedBlock, DescribedModel
 from pymc_discrete.model.identity import key_of_object
-from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.kept_for_models import KeptForModels
-from pymc_discrete.model.limits import limits_between, pairs_of
 from pymc_discrete.model.logp import logp_graph
 from pymc_discrete.model.structure_of_model import Structure
-from pymc_discrete.model.totals import Totals, bounds_of_totals
 from pymc_discrete.runtime.checks import check_way
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.waiting import watched
-from pymc_discrete.space.linear_constraint import Lines
 from pymc_discrete.space.target import Target
 
 _kept: KeptForModels[ModelDensity, ModelDensity] = KeptForModels()
@@ -72,12 +67,11 @@ def target_from_model(
         For variables that cannot be sampled one coordinate at a time, with the reason and the remedy.
     """
     return target_of(
-        model_of(model, vars),
+        DescribedModel(model_of(model, vars), initial_point),
         vars,
         differences=differences,
         support=support,
         window=window,
-        initial_point=initial_point,
         integrate=integrate,
         with_numbers=False,  # what is made of a target may need its constants, as a factor graph does
         constrained=vars is not None,
@@ -85,13 +79,12 @@ def target_from_model(
 
 
 def target_of(
-    model: pm.Model,
+    described: DescribedModel,
     vars: Any = None,
     *,
     differences: str = "auto",
     support: dict[str, tuple[Any, Any]] | None = None,
     window: Any = "auto",
-    initial_point: dict[str, np.ndarray] | None = None,
     integrate: Any = None,
     with_numbers: bool,
     constrained: bool = False,
@@ -107,6 +100,7 @@ def target_of(
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ by these
     """
+    model = described.model
     names = block_of(model, vars, constrained=constrained, equations=equations)
     check_way(differences)
     if support is not None and not isinstance(support, dict):
@@ -119,48 +113,24 @@ def target_of(
             )
     if isinstance(window, dict):
         window = {value_name(model, k): v for k, v in window.items()}
-    point = point_of(model) if initial_point is None else initial_point
-    missing = [str(v.name) for v in model.value_vars if v.name not in point]
+    missing = [str(v.name) for v in model.value_vars if v.name not in described.point]
     if missing:
         raise ValueError(
             f"initial_point has no value for {', '.join(missing)}. Give every value variable, as "
             "model.initial_point() does."
         )
-    if not any(np.size(point[name]) for name in names):
+    if not any(np.size(described.point[name]) for name in names):
         raise ValueError(
             f"{', '.join(map(repr, names))} has no elements: there is nothing to sample. Leave the step out."
         )
     with model_settings(), watched(f"Analysing how the log density depends on {shown(names)}"):
-        return Target(
-            density_of(
-                model,
-                names,
-                dict(point),
-                differences,
-                support,
-                window,
-                with_numbers,
-                coefficients_of(model, integrate, names),
-                equations=(found := equations_of(model, names, point) if equations else []),
-                lines=lines_of(model, names, point, found) if equations and integrate is None else {},
-            )
-        )
-
-
-def lines_of(
-    model: pm.Model,
-    names: Sequence[str],
-    point: dict[str, np.ndarray],
-    equations: Sequence[Equations] = (),
-) -> dict[tuple[str, ...], Lines]:
-    """The lines of counts of the block that limit each other, see `Space.build`.
-
-    Counts that are in equations, which have lines of their own, have none here.
-    """
-    tied = {name for e in equations for name in e.coefficients}
-    limits = limits_between(model, [name for name in names if name not in tied], point)
-    lines = {each.names: pairs_of(each) for each in limits}
-    return {group: of_group for group, of_group in lines.items() if of_group.number.any()}
+        options: dict[str, Any] = {"support": support}
+        if equations:
+            options["equations"] = described.equations(names)
+            options["lines"] = described.lines(names) if integrate is None else {}
+        block = described.block(names, **options)
+        integrated = coefficients_of(model, integrate, names)
+        return Target(density_of(block, differences, window, with_numbers, integrated))
 
 
 def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[str, ...]:
@@ -177,10 +147,9 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
     if integrate is None:
         return ()
     if isinstance(integrate, str) and integrate == "auto" and "auto" not in model.named_vars:
-        point = point_of(model)
-        supports, _ = sites_of(model, names, point, None)
+        block = DescribedModel(model).block(names)
         with model_settings():
-            chosen = quadratic_in(logp_graph(model, names, point, supports), model)
+            chosen = quadratic_in(logp_graph(model, names, block.point, block.supports), model)
         if not chosen:
             raise ValueError(
                 "integrate='auto' finds nothing to integrate out: in no continuous variable without bounds "
@@ -199,47 +168,27 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
 
 
 def density_of(
-    model: pm.Model,
-    names: list[str],
-    point: dict[str, np.ndarray],
+    block: DescribedBlock,
     differences: str,
-    support: dict[str, Any],
     window: Any,
     with_numbers: bool,
     integrate: tuple[str, ...] = (),
     whole: tuple[str, ...] = (),
-    equations: Sequence[Equations] = (),
-    lines: Mapping[tuple[str, ...], Lines] | None = None,
-    totals: Totals | None = None,
 ) -> ModelDensity:
-    """A density that shares what was analysed and compiled with those of models of the same structure."""
-    asked = (
-        tuple(names),
-        differences,
-        integrate,
-        whole,
-        key_of_object([window, sites_of(model, names, point, support), constraints_of(model, names)]),
-        key_of_object({name: np.shape(value) for name, value in point.items()}),
-        key_of_object([[tuple(e) for e in equations], [(k, tuple(v)) for k, v in (lines or {}).items()]]),
-        key_of_object([totals, bounds_of_totals(model, totals or {})]),
-    )
+    """A density that shares what was analysed and compiled with those of models of the same structure.
+
+    Parameters
+    ----------
+    block, differences, window, integrate, whole : as in `ModelDensity`
+    with_numbers : as in `target_of`
+    """
+    asked = (*block.key, differences, integrate, whole, key_of_object(window))
 
     def make(structure: Structure) -> ModelDensity:
-        return ModelDensity(
-            model,
-            names,
-            point,
-            differences,
-            support,
-            window,
-            structure=structure,
-            integrate=integrate,
-            whole=whole,
-            equations=equations,
-            lines=lines,
-            totals=totals,
-        )
+        return ModelDensity(block, differences, window, structure=structure, integrate=integrate, whole=whole)
+
+    def use(kept: ModelDensity, numbers: dict[str, np.ndarray]) -> ModelDensity | None:
+        return kept.for_model(block.point, numbers)
 
     # the numbers that equations compare are a part of the space
-    with_numbers = with_numbers and not equations
-    return _kept.get(model, asked, make, lambda kept, numbers: kept.for_model(point, numbers), with_numbers)
+    return _kept.get(block.model, asked, make, use, with_numbers and not block.equations)

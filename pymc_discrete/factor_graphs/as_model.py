@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, added_up
-from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.support import check_within
 from pymc_discrete.runtime.checks import check_way
 from pymc_discrete.space.target import Target
@@ -75,8 +75,7 @@ def density_of(wiring: Wiring, differences: str) -> ModelDensity:
         # cancels the normalising constant of the uniform distributions
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", summed(wiring, unary, parameters, tensors) + uniform)
-    density = ModelDensity(
-        model, [v.name for v in space.variables], point_of(model), differences, None, "auto", join=False
-    )
+    block = DescribedModel(model).block([v.name for v in space.variables])
+    density = ModelDensity(block, differences, "auto", join=False)
     density.width_of_jax = True  # use the precision that JAX is set to, as the graph's own arrays do
     return density

@@ -20,6 +20,7 @@ from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.tables import Pairwise, Table
 from pymc_discrete.model.blocks import model_of
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.space.target import Target
 from pymc_discrete.structure.rounding import room
@@ -35,8 +36,8 @@ _extractions: weakref.WeakKeyDictionary[ModelDensity, "Extraction"] = weakref.We
 def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None) -> SumOfFactors:
     """The factor graph of a block; see `FactorGraph.from_model`."""
     with model_settings():
-        options: dict[str, Any] = {"differences": "exact", "support": support, "initial_point": point}
-        target = target_of(model_of(model, vars), vars, **options, with_numbers=False)
+        described = DescribedModel(model_of(model, vars), point)
+        target = target_of(described, vars, differences="exact", support=support, with_numbers=False)
         density = cast(ModelDensity, target.density)
         graph = Extraction.of(density).graph(target.at(density.start)[1])
     # in the precision that JAX is set to

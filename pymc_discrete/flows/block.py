@@ -8,6 +8,7 @@ import pymc as pm
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.flows.process import check_space
 from pymc_discrete.model.blocks import block_of
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Member, Space
@@ -27,7 +28,7 @@ def space_of(model: pm.Model, vars: Any) -> Space:
         alone, with the remedy.
     """
     names = block_of(model, vars)
-    return alone(target_of(model, names, with_numbers=True).space)
+    return alone(target_of(DescribedModel(model), names, with_numbers=True).space)
 
 
 def alone(space: Space) -> Space:

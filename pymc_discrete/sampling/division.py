@@ -15,6 +15,7 @@ from pymc_discrete.collapse.integrated import say_not_integrated
 from pymc_discrete.engine.assembly import in_order
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, refuse_counts_as_floats
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.reuse import collection_paused
 from pymc_discrete.steps.base import JaxStep
@@ -24,7 +25,7 @@ from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
 from pymc_discrete.steps.shared import without_local
-from pymc_discrete.steps.suited import moved_together, steps_for
+from pymc_discrete.steps.suited import steps_for
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -59,8 +60,8 @@ def steps_of(
     said = {name for s in flat if isinstance(s, CollapsedNUTS) for name in s.summed}
     collapse, flat = natively(flat, collapse)
     refuse_twice(flat)
-    of = Division.of(model, flat, point, fixed)
-    collapsed = summed_by(of, flat, point, collapse)
+    of = Division.of(DescribedModel(model, point), flat, fixed)
+    collapsed = summed_by(of, flat, collapse)
     # what a step sums out, it has logged when it was made; what is chosen says so itself
     chosen = isinstance(collapse, str)
     if not chosen and collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
@@ -70,7 +71,7 @@ def steps_of(
         if lacking := [name for name in s.own_variables if name in of.lent]:
             _log.warning(without_local(type(s).__name__, lacking))
     if of.left or of.vectors:
-        flat += steps_of_the_rest(of, flat, point, collapsed, chosen)
+        flat += steps_of_the_rest(of, flat, collapsed, chosen)
     return in_order(flat), collapsed
 
 
@@ -121,35 +122,33 @@ class Division(NamedTuple):
 
     Attributes
     ----------
-    model : pm.Model
+    described : the model
     left : discrete variables without a step whose elements may change alone
     vectors : those whose elements change only together, which are summed out only where they are named
     lent : those that only a flow's step moves, which takes another step beside it
     moved : continuous variables that no step moves, and NUTS does
     """
 
-    model: pm.Model
+    described: DescribedModel
     left: list[str]
     vectors: list[str]
     lent: list[str]
     moved: list[str]
 
     @classmethod
-    def of(
-        cls, model: pm.Model, steps: Sequence[Any], point: dict[str, np.ndarray], fixed: Sequence[str]
-    ) -> "Division":
+    def of(cls, described: DescribedModel, steps: Sequence[Any], fixed: Sequence[str]) -> "Division":
         """What some steps leave; nothing moves the variables that are `fixed`."""
         assigned = {name for s in steps for name in s.own_variables}
         unshared = {name for s in steps if not shares(s) for name in s.own_variables}
-        discrete = [str(v.name) for v in model.discrete_value_vars]
-        left = [name for name in discrete if name not in assigned and np.size(point[name])]
-        vectors = moved_together(model, left, point)
+        discrete = described.discrete
+        left = [name for name in discrete if name not in assigned and np.size(described.point[name])]
+        vectors = described.moved_together(left)
         return cls(
-            model,
+            described,
             [name for name in left if name not in vectors],
             vectors,
             [name for name in discrete if name in assigned - unshared],
-            [str(v.name) for v in model.continuous_value_vars if v.name not in {*assigned, *fixed}],
+            [name for name in described.continuous if name not in {*assigned, *fixed}],
         )
 
     def without(self, names: Collection[str]) -> "Division":
@@ -165,22 +164,19 @@ def integrates(steps: Sequence[Any]) -> bool:
     return any(isinstance(s, DiscreteStep) and s.integrated for s in steps)
 
 
-def summed_by(
-    of: Division, steps: Sequence[Any], point: dict[str, np.ndarray], collapse: Any
-) -> Collapsed | None:
+def summed_by(of: Division, steps: Sequence[Any], collapse: Any) -> Collapsed | None:
     """What is summed out, as `collapse` says. The package chooses where that is "auto"."""
     if isinstance(collapse, str):
         # what is integrated out is drawn by its step, before anything else may move
         free = of.left and of.moved and not integrates(steps)
-        return choice.chosen(of.model, of.left, of.moved, point) if free else None
+        return choice.chosen(of.described, of.left, of.moved) if free else None
     named = of.left if collapse is True else [*of.left, *of.vectors, *of.lent]
-    return summed_out(of.model, named, of.moved, collapse)
+    return summed_out(of.described.model, named, of.moved, collapse)
 
 
 def steps_of_the_rest(
     of: Division,
     steps: Sequence[Any],
-    point: dict[str, np.ndarray],
     collapsed: Collapsed | None,
     chosen: bool,
 ) -> list[Any]:
@@ -190,13 +186,13 @@ def steps_of_the_rest(
     ----------
     chosen : whether the package has chosen what is summed out
     """
-    options: dict[str, Any] = {"initial_point": point}
+    options: dict[str, Any] = {"initial_point": of.described.point}
     if not collapsed and not of.vectors and not integrates(steps):
-        options["integrate"] = chosen_coefficients(of.model, of.left, of.moved, point) or None
+        options["integrate"] = chosen_coefficients(of.described, of.left, of.moved) or None
     elif collapsed and chosen:
-        say_not_integrated(of.model, of.left, of.moved, point, collapsed.density.names)
-    names = block_of(of.model, [*of.left, *of.vectors], constrained=True, equations=True)
-    automatic = steps_for(of.model, names, all_in_jax=True, **options)
+        say_not_integrated(of.described, of.left, of.moved, collapsed.density.names)
+    names = block_of(of.described.model, [*of.left, *of.vectors], constrained=True, equations=True)
+    automatic = steps_for(of.described, names, all_in_jax=True, **options)
     return getattr(automatic, "methods", [automatic])
 
 

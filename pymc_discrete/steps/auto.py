@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pymc as pm
 import pytensor
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
@@ -14,7 +13,7 @@ from pymc_discrete.collapse import choice
 from pymc_discrete.collapse.integrated import chosen as chosen_coefficients
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
-from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.support import can_take, refused
 from pymc_discrete.model.without_jax import variables_without_jax
 from pymc_discrete.runtime.names import shown
@@ -24,7 +23,7 @@ from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
-from pymc_discrete.steps.suited import moved_together, steps_for
+from pymc_discrete.steps.suited import steps_for
 from pymc_discrete.steps.whole_model import WholeModel
 
 _log = logging.getLogger("pymc.discrete")
@@ -92,11 +91,12 @@ class AutoStep(DiscreteStep):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         of_nuts = OfNuts.of_step(options.pop("target_accept", 0.8), options.pop("nuts", None))
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
-        first = None if vars is not None or asked else not_sampled(model, names, options, of_nuts)
+        described = DescribedModel(model, options.get("initial_point"))
+        first = None if vars is not None or asked else not_sampled(described, names, options, of_nuts)
         left = names if first is None else [name for name in names if name not in first.own_variables]
         if first is not None and not left:
             return first
-        others = steps_for(model, left, **options)
+        others = steps_for(described, left, **options)
         if vars is not None or not options.get("blocked", True):
             return others
         steps = getattr(others, "methods", [others])
@@ -127,7 +127,7 @@ def of_whole_model(steps: list[Any], of_nuts: OfNuts) -> BlockedStep | CompoundS
 
 
 def not_sampled(
-    model: pm.Model, names: list[str], options: dict[str, Any], of_nuts: OfNuts
+    described: DescribedModel, names: list[str], options: dict[str, Any], of_nuts: OfNuts
 ) -> BlockedStep | None:
     """The step that sums discrete variables out, or integrates coefficients out, where that pays.
 
@@ -139,25 +139,25 @@ def not_sampled(
     options : of `AutoStep`
     of_nuts : options of NUTS
     """
+    model = described.model
     named = {value_name(model, v) for v in options.get("support") or ()}
-    vectors = moved_together(model, names, options.get("initial_point"))
+    vectors = described.moved_together(names)
     names = [name for name in names if name not in named and name not in vectors]
     if not names or not model.continuous_value_vars or pytensor.config.floatX != "float64":
         return None
     moved = for_nuts(model)
     if not moved:
         return None
-    point = options.get("initial_point") or point_of(model)
     shared: dict[str, Any] = {key: options[key] for key in ("rng", "initial_point") if key in options}
     remedies = (
         f"pmd.AutoStep([{shown(names)}])",
         f"pmd.CollapsedNUTS([{shown([*moved, *names])}])",
     )
-    collapsed = choice.chosen(model, names, moved, point, *remedies)
+    collapsed = choice.chosen(described, names, moved, *remedies)
     if collapsed:
         names, integrate = collapsed.density.names, None
     else:
-        integrate = chosen_coefficients(model, names, moved, point, remedies[0]) or None
+        integrate = chosen_coefficients(described, names, moved, remedies[0]) or None
     if not collapsed and not integrate:
         return None
     without_jax = variables_without_jax(model, [str(v.name) for v in model.value_vars])

@@ -30,6 +30,7 @@ from pymc_discrete.kernels.method import Method
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.in_32_bits import check_in_32_bits
 from pymc_discrete.model.without_jax import no_jax_version
 from pymc_discrete.runtime.checks import check_auto_or_count, check_choice
@@ -257,7 +258,7 @@ class DiscreteStep(JaxStep):
         try:
             options = {**self._target_options, "with_numbers": self.method.with_numbers, "constrained": True}
             options["equations"] = self.equations
-            return target_of(self.model, self._names, initial_point=point, **options)
+            return target_of(DescribedModel(self.model, point), self._names, **options)
         except NotImplementedError as e:
             raise no_jax_version(self._names, e) from e
 

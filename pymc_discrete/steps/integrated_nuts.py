@@ -14,6 +14,7 @@ from pymc.util import get_random_generator
 from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.differences.from_model import coefficients_of
 from pymc_discrete.model.blocks import model_of
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
@@ -59,7 +60,8 @@ class IntegratedNUTS(NutsInJax):
                 f"CollapsedNUTS: a discrete step alone draws {shown([*discrete, *integrated])}, since no "
                 f"continuous variable but {shown(integrated)}, integrated out, is among its variables."
             )
-            return steps_for(model, discrete, integrate=integrated, **shared)
+            described = DescribedModel(model, options.get("initial_point"))
+            return steps_for(described, discrete, integrate=integrated, **shared)
         values = {str(v.name): v for v in model.value_vars}
         moved = [values[name] for name in [*continuous, *discrete, *integrated]]
         return BlockedStep.__new__(cls, moved, **options)
@@ -112,8 +114,9 @@ class IntegratedNUTS(NutsInJax):
     @functools.cached_property
     def sites(self) -> DiscreteStep:
         """The step that draws the sites, and the coefficients after them."""
+        described = DescribedModel(self.model, self._initial_point)
         step = steps_for(
-            self.model, self._discrete, integrate=self.integrated, initial_point=self._initial_point
+            described, self._discrete, integrate=self.integrated, initial_point=self._initial_point
         )
         assert isinstance(step, DiscreteStep)
         return step

@@ -1,10 +1,8 @@
 """The steps that suit discrete variables, by how the differences of their log density are found."""
 
 import logging
-from collections.abc import Mapping
 from typing import Any, cast
 
-import numpy as np
 import pymc as pm
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, CompoundStep
@@ -12,14 +10,13 @@ from pymc.step_methods.compound import BlockedStep, CompoundStep
 from pymc_discrete.collapse.at_once import sums_at_once
 from pymc_discrete.collapse.choice import tied_counts
 from pymc_discrete.differences.density import ModelDensity
-from pymc_discrete.differences.from_model import lines_of, target_of
+from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.model.blocks import block_of
-from pymc_discrete.model.equations import equations_of
-from pymc_discrete.model.initial import point_of
-from pymc_discrete.model.support import is_constrained
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.untouched import terms_without_jax
 from pymc_discrete.model.without_jax import no_jax_version, variables_without_jax
 from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.target import Target
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
 from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, TreeGibbs
@@ -36,7 +33,7 @@ WHY = {
 
 
 def steps_for(
-    model: pm.Model, names: list[str], *, all_in_jax: bool = False, **options: Any
+    described: DescribedModel, names: list[str], *, all_in_jax: bool = False, **options: Any
 ) -> BlockedStep | CompoundStep:
     """The step of discrete variables, or one of several steps, and a logged line for each.
 
@@ -51,78 +48,90 @@ def steps_for(
     NotImplementedError, ValueError
         As `AutoStep`.
     """
-    vectors = moved_together(model, names, options.get("initial_point"))
-    if vectors:
-        return with_step_of_vectors(model, vectors, names, all_in_jax, options)
-    target_options: dict[str, Any] = {
-        key: options[key]
-        for key in ("differences", "support", "window", "initial_point", "integrate")
-        if key in options
-    }
+    if vectors := described.moved_together(names):
+        return with_step_of_vectors(described, vectors, names, all_in_jax, options)
+    model = described.model
     try:
-        target = whole = target_of(model, names, **target_options, with_numbers=True)
-        without_jax = terms_without_jax(cast(ModelDensity, target.density).graph.terms, names)
+        whole = target_for(described, names, options)
+        without_jax = terms_without_jax(cast(ModelDensity, whole.density).graph.terms, names)
     except NotImplementedError:  # some Ops without a JAX version already fail when the graph is analysed
         without_jax = variables_without_jax(model, names)
         if not without_jax:
             raise
-    if without_jax and all_in_jax:
-        raise next(error for _, error in without_jax.values())
-    if without_jax and options.get("integrate") is not None:
-        raise next(error for _, error in without_jax.values())
     if without_jax:
-        names = [n for n in names if n not in without_jax]
-        pymc_steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()]
-        if not names:
-            return pymc_steps[0] if len(pymc_steps) == 1 else CompoundStep(pymc_steps)
-        step = steps_for(model, names, **{**options, **restricted(options, model, names)})
-        # Our steps come last, because their statistics contain the model's log density, which has to be
-        # that after all steps of the draw.
-        return CompoundStep([*pymc_steps, *getattr(step, "methods", [step])])
-    descriptions = target.describe()
+        if all_in_jax or options.get("integrate") is not None:
+            raise next(error for _, error in without_jax.values())
+        return with_steps_of_pymc(described, names, without_jax, options)
+    descriptions = whole.describe()
     exact = [name for name in names if descriptions[name]["exact"]]
-    steps: list[BlockedStep] = []
-    if options.get("integrate") is not None and len(exact) < len(names):
+    others = [name for name in names if name not in exact]
+    if others and options.get("integrate") is not None:
         raise ValueError(
             "integrate= needs one step for all variables, and that of "
-            f"{shown([n for n in names if n not in exact])} would take gradients. Pass "
+            f"{shown(others)} would take gradients. Pass "
             "differences='exact', or name the variables of one step."
         )
-    if 0 < len(exact) < len(names):
-        target_options |= restricted(target_options, model, exact)
-        target = target_of(model, exact, **target_options, with_numbers=True)
-    tree = bool(exact) and (target.interactions.tree or sums_at_once(target.density) is not None)
-    # The pairs of counts that move together are a part of a target's space. `target` was made without them:
-    # the step is not given it, and makes its own.
-    point = options.get("initial_point") or point_of(model)
-    pairs = options.get("integrate") is None and not tree and bool(lines_of(model, exact, point))
-    kinds: tuple[tuple[list[str], type[DiscreteStep], dict[str, Any]], ...] = (
-        (exact, TreeGibbs if tree else BlockGibbs, {} if pairs else {"_target": target}),
-        ([n for n in names if n not in exact], DiscreteLangevin, {"proposal": "dlmc"}),
-    )
-    for chosen, kind, kind_options in kinds:
-        if not chosen:
-            continue
-        _log.info(f"AutoStep: {kind.__name__} for {shown(chosen)}: {WHY[kind]}")
-        guessed = [name for name in cast(ModelDensity, whole.density).plan.guessed_choices if name in chosen]
-        if guessed:
-            choose, whose = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")
-            _log.warning(
-                f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {whose} differences "
-                "are estimates by a gradient, which may be off by many nats: the chain is right but may "
-                "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
-                "its elements depends on few sites."
-            )
-        step = kind(chosen, model=model, **kind_options, **{**options, **restricted(options, model, chosen)})
-        if kind is BlockGibbs and pairs:
-            step.along = counts_along(step)
-        steps.append(step)
+    steps: list[BlockedStep] = []
+    if exact:
+        own = whole
+        if others:
+            own = target_for(described, exact, {**options, **restricted(options, model, exact)})
+        steps.append(exact_step(described, exact, own, options))
+    if others:
+        say_chosen(DiscreteLangevin, others, cast(ModelDensity, whole.density))
+        more = {**options, **restricted(options, model, others)}
+        steps.append(DiscreteLangevin(others, model=model, proposal="dlmc", **more))
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
+
+
+def target_for(described: DescribedModel, names: list[str], options: dict[str, Any], **more: Any) -> Target:
+    """The target of some variables, with those of the options of `AutoStep` that concern it."""
+    concerned = ("differences", "support", "window", "integrate")
+    own = {key: value for key, value in options.items() if key in concerned}
+    return target_of(described, names, **own, with_numbers=True, **more)
+
+
+def exact_step(
+    described: DescribedModel, names: list[str], target: Target, options: dict[str, Any]
+) -> DiscreteStep:
+    """The step of variables of which all differences are exact.
+
+    Parameters
+    ----------
+    target : of these variables, in whose space each site moves alone
+    """
+    model = described.model
+    more = {**options, **restricted(options, model, names)}
+    tree = target.interactions.tree or sums_at_once(target.density) is not None
+    pairs = options.get("integrate") is None and not tree and bool(described.lines(names))
+    if pairs:  # counts that move in pairs are a part of a target's space
+        exact = {**more, "differences": "exact"}
+        target = target_for(described, names, exact, constrained=True, equations=True)
+    kind = TreeGibbs if tree else BlockGibbs
+    say_chosen(kind, names, cast(ModelDensity, target.density))
+    step = kind(names, model=model, _target=target, **more)
+    if pairs:
+        step.along = counts_along(step)
+    return step
+
+
+def say_chosen(kind: type[DiscreteStep], names: list[str], density: ModelDensity) -> None:
+    """Log which step draws some variables, and a warning where their differences may be far off."""
+    _log.info(f"AutoStep: {kind.__name__} for {shown(names)}: {WHY[kind]}")
+    guessed = [name for name in density.plan.guessed_choices if name in names]
+    if guessed:
+        choose, whose = ("chooses", "its") if len(guessed) == 1 else ("choose", "their")
+        _log.warning(
+            f"AutoStep: {shown(guessed)} {choose} among values, as in mu[z], and {whose} differences "
+            "are estimates by a gradient, which may be off by many nats: the chain is right but may "
+            "hardly move. Pass differences='exact' to AutoStep, or write the term so that each of "
+            "its elements depends on few sites."
+        )
 
 
 def sampled_instead(model: pm.Model, names: list[str]) -> list[Any]:
     """The steps of discrete variables that would be summed out, had other steps left something to NUTS."""
-    drawn = steps_for(model, names, all_in_jax=True)
+    drawn = steps_for(DescribedModel(model), names, all_in_jax=True)
     return getattr(drawn, "methods", [drawn])
 
 
@@ -145,22 +154,8 @@ def counts_along(step: DiscreteStep) -> list[str]:
     ]
 
 
-def moved_together(
-    model: pm.Model, names: list[str], point: Mapping[str, np.ndarray] | None = None
-) -> list[str]:
-    """Those of some value variables that cannot change alone: tied by equations, or `is_constrained`.
-
-    Parameters
-    ----------
-    point : a point of the model, by default its initial point
-    """
-    tied = {name for e in equations_of(model, names, point) for name in e.coefficients}
-    vectors = {str(v.name) for rv, v in model.rvs_to_values.items() if is_constrained(rv)}
-    return [name for name in names if name in tied | vectors]
-
-
 def with_step_of_vectors(
-    model: pm.Model, vectors: list[str], names: list[str], all_in_jax: bool, options: dict[str, Any]
+    described: DescribedModel, vectors: list[str], names: list[str], all_in_jax: bool, options: dict[str, Any]
 ) -> BlockedStep | CompoundStep:
     """The steps of discrete variables of which the elements of `vectors` cannot change alone, as `steps_for`.
 
@@ -173,18 +168,40 @@ def with_step_of_vectors(
             "integrate= out, or name the variables that are to move with coefficients integrated out, and "
             f"give {shown(vectors)} a pmd.BlockGibbs."
         )
+    model = described.model
     for _, error in variables_without_jax(model, vectors).values():
         raise no_jax_version(vectors, error, None) from error
     others = [name for name in names if name not in vectors]
     steps: list[BlockedStep] = []
     if others:
-        step = steps_for(
-            model, others, all_in_jax=all_in_jax, **{**options, **restricted(options, model, others)}
-        )
+        more = {**options, **restricted(options, model, others)}
+        step = steps_for(described, others, all_in_jax=all_in_jax, **more)
         steps += getattr(step, "methods", [step])
     _log.info(f"AutoStep: BlockGibbs for {shown(vectors)}: elements change together")
     exact = {**options, **restricted(options, model, vectors), "differences": "exact"}
     steps.append(BlockGibbs(vectors, model=model, **exact))
+    return steps[0] if len(steps) == 1 else CompoundStep(steps)
+
+
+def with_steps_of_pymc(
+    described: DescribedModel,
+    names: list[str],
+    without_jax: dict[str, tuple[str, NotImplementedError]],
+    options: dict[str, Any],
+) -> BlockedStep | CompoundStep:
+    """The steps of discrete variables of which some enter terms that JAX cannot run, as `steps_for`.
+
+    Parameters
+    ----------
+    without_jax : {such a variable: (name of the term, what was raised for it)}
+    """
+    model = described.model
+    steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()]
+    if names := [n for n in names if n not in without_jax]:
+        step = steps_for(described, names, **{**options, **restricted(options, model, names)})
+        # Our steps come last, because their statistics contain the model's log density, which has to be
+        # that after all steps of the draw.
+        steps += getattr(step, "methods", [step])
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
 

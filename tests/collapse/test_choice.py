@@ -9,6 +9,7 @@ import pymc_discrete as pmd
 from pymc_discrete.collapse import choice
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.engine.precision import precision
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.sampling.options import check_collapse
 
@@ -145,7 +146,9 @@ def test_counts_that_are_tied_to_continuous_variables(build, wanted):
     with pm.Model() as model:
         build()
     moved = [str(v.name) for v in model.continuous_value_vars]
-    density = target_of(model, [str(v.name) for v in model.discrete_value_vars], with_numbers=True).density
+    density = target_of(
+        DescribedModel(model), [str(v.name) for v in model.discrete_value_vars], with_numbers=True
+    ).density
     assert choice.tied_counts(density, moved) == wanted
     assert choice.tied_counts(density, []) == {}
 
@@ -170,7 +173,9 @@ def test_labels_of_unknown_probabilities(build, wanted):
     with pm.Model() as model:
         build()
     moved = [str(v.name) for v in model.continuous_value_vars]
-    density = target_of(model, [str(v.name) for v in model.discrete_value_vars], with_numbers=True).density
+    density = target_of(
+        DescribedModel(model), [str(v.name) for v in model.discrete_value_vars], with_numbers=True
+    ).density
     assert choice.tied_labels(density, moved) == wanted
 
 
@@ -286,7 +291,7 @@ def test_what_joins_too_many_sites_is_refused_before_it_is_made(monkeypatch, cap
             left = left - pm.Binomial(f"caught{t}", left, p)
             pm.Binomial(f"seen{t}", left, 0.1, observed=20 - t)
     monkeypatch.setattr(choice, "Collapsed", None)
-    assert choice.chosen(model, counts, ["p_logodds__"], model.initial_point()) is None
+    assert choice.chosen(DescribedModel(model), counts, ["p_logodds__"]) is None
     (said,) = [t for t in messages(caplog) if t.startswith("Not summed out")]
     assert "joins too many" in said
 
@@ -303,5 +308,5 @@ def test_more_states_than_floats_can_count(all_in_one, caplog):
         with pytest.raises(NotImplementedError, match="more than 1e308 states"):
             pmd.marginalize(model, ["z"])
     else:
-        found = choice.chosen(model, ["z"], ["p_logodds__"], model.initial_point())
+        found = choice.chosen(DescribedModel(model), ["z"], ["p_logodds__"])
         assert found.density.names == ["z"]

@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.differences.from_model import lines_of
 from pymc_discrete.model import limits
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.limits import limits_between
 
@@ -19,9 +19,9 @@ def found(model):
 
 def pairs(model):
     """[{(variable, element): step}] of all lines of a model."""
-    point = point_of(model)
-    each = []
-    for names, lines in lines_of(model, [str(v.name) for v in model.discrete_value_vars], point).items():
+    described = DescribedModel(model)
+    point, each = described.point, []
+    for names, lines in described.lines(described.discrete).items():
         sites = [(name, i) for name in names for i in range(np.size(point[name]))]
         for r, number in enumerate(lines.number):
             for k in range(number):

@@ -7,6 +7,7 @@ import pytest
 
 from pymc_discrete.differences.from_model import density_of
 from pymc_discrete.model import totals
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.totals import bounds_of_totals, totals_in, values_of
 from pymc_discrete.runtime.model_settings import model_settings
@@ -100,8 +101,8 @@ def found_in(model):
 def density(model, with_totals=True):
     found = found_in(model) if with_totals else {}
     with model_settings():
-        point = point_of(model)
-        return density_of(model, names_of(model), point, "exact", {}, "auto", False, totals=found)
+        block = DescribedModel(model).block(names_of(model), totals=found)
+        return density_of(block, "exact", "auto", False)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,0 +1,299 @@
+"""A model, and a block of its discrete variables, described once for all who ask how they can be moved."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_discrete.model.equations import Equations, equations_of
+from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.limits import limits_between, pairs_of
+from pymc_discrete.model.logp import logp_graph
+from pymc_discrete.model.support import (
+    Bounds,
+    deviations,
+    fixed_sums,
+    is_constrained,
+    is_nominal,
+    is_permutation,
+    support_of,
+)
+from pymc_discrete.model.totals import Totals, bounds_of_totals, values_of
+from pymc_discrete.runtime.names import MADE
+from pymc_discrete.space.linear_constraint import Lines
+from pymc_discrete.space.space import SMALLEST, ByTotals, Linear, Space
+from pymc_discrete.structure.logp_graph import LogpGraph
+
+Point = Mapping[str, np.ndarray]
+
+
+class DescribedModel:
+    """A PyMC model at a point: what those ask who choose how its variables are moved, each answered once.
+
+    Parameters
+    ----------
+    model : pm.Model
+    point : {value variable: array}, optional
+        Gives the shapes of all variables; by default the initial point of the model.
+    """
+
+    def __init__(self, model: pm.Model, point: Point | None = None):
+        self.model, self._given = model, point
+        self._equations: dict[tuple[str, ...], list[Equations]] = {}
+        self._lines: dict[tuple[str, ...], dict[tuple[str, ...], Lines]] = {}
+
+    @cached_property
+    def point(self) -> dict[str, np.ndarray]:
+        """A point of the model, {value variable: array}."""
+        return point_of(self.model) if self._given is None else dict(self._given)
+
+    @cached_property
+    def discrete(self) -> list[str]:
+        """The discrete value variables."""
+        return [str(v.name) for v in self.model.discrete_value_vars]
+
+    @cached_property
+    def continuous(self) -> list[str]:
+        """The continuous value variables."""
+        return [str(v.name) for v in self.model.continuous_value_vars]
+
+    def equations(self, names: Sequence[str]) -> list[Equations]:
+        """The linear equations between some discrete variables that the log density says, see `equations_of`.
+
+        Raises
+        ------
+        ValueError
+            For one along which nothing can move.
+        """
+        asked = tuple(names)
+        if asked not in self._equations:
+            self._equations[asked] = equations_of(self.model, asked, self._given)
+        return self._equations[asked]
+
+    def moved_together(self, names: Sequence[str]) -> list[str]:
+        """Those of some discrete variables whose elements cannot change alone.
+
+        They are tied by equations, or are vectors with a constraint (`is_constrained`).
+        """
+        tied = {name for e in self.equations(names) for name in e.coefficients}
+        vectors = {str(v.name) for rv, v in self.model.rvs_to_values.items() if is_constrained(rv)}
+        return [name for name in names if name in tied | vectors]
+
+    def lines(self, names: Sequence[str]) -> dict[tuple[str, ...], Lines]:
+        """The lines of counts among some variables that limit each other, see `Space.build`.
+
+        Counts that are in equations, which have lines of their own, have none here.
+        """
+        asked = tuple(names)
+        if asked not in self._lines:
+            tied = {name for e in self.equations(names) for name in e.coefficients}
+            alone = [name for name in names if name not in tied]
+            lines = {each.names: pairs_of(each) for each in limits_between(self.model, alone, self.point)}
+            self._lines[asked] = {group: of for group, of in lines.items() if of.number.any()}
+        return self._lines[asked]
+
+    def block(self, names: Sequence[str], **options: Any) -> "DescribedBlock":
+        """Some of its discrete variables, with the options of `DescribedBlock`."""
+        return DescribedBlock(self.model, list(names), self.point, **options)
+
+
+class DescribedBlock:
+    """The discrete variables that one density is a function of: their supports, shapes and constraints.
+
+    Parameters
+    ----------
+    model : pm.Model
+    names : value variables
+    point : {value variable: array}, which gives the shapes of all variables
+    support : {name: (lower, upper)}, optional
+        Bounds that take precedence over those of the distributions.
+    equations : linear equations between the variables, which constrain the space and are taken out of the log
+        density
+    lines : of variables that are in no equation, see `Space.build`
+    totals : counts in whose place their totals stand, see `model.totals`
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        names: list[str],
+        point: Point,
+        *,
+        support: Mapping[str, Any] | None = None,
+        equations: Sequence[Equations] = (),
+        lines: Mapping[tuple[str, ...], Lines] | None = None,
+        totals: Totals | None = None,
+    ):
+        self.model, self.names, self.point, self._support = model, names, dict(point), dict(support or {})
+        self.equations, self.lines, self.totals = list(equations), dict(lines or {}), totals or {}
+        self.shapes = {name: np.shape(point[name]) for name in names}
+
+    # ------------------------------------------------------------ the variables
+    @cached_property
+    def supports_of_values(self) -> dict[str, Bounds]:
+        """{name: (lower, upper)}, None for a side without a bound."""
+        return {name: support_of(self.model, name, self._support) for name in self.names}
+
+    @cached_property
+    def supports(self) -> dict[str, Bounds]:
+        """As `supports_of_values`, those of the totals in the place of counts."""
+        return self.supports_of_values | bounds_of_totals(self.model, self.totals)
+
+    @cached_property
+    def scales(self) -> dict[str, float]:
+        """{variable without bounds: scale}.
+
+        The offsets of a window are powers of two up to a multiple of the scale. A scale is therefore rounded
+        down to one, so that models whose windows are the same share what is compiled.
+        """
+        unbounded = {
+            name for name, bounds in self.supports_of_values.items() if any(b is None for b in bounds)
+        }
+        found = deviations(self.model, unbounded, self.point)
+        scales = {name: float(2 ** np.floor(np.log2(max(s, SMALLEST / 2)))) for name, s in found.items()}
+        for name, parts in self.totals.items():
+            scales[name] = max(scales.get(part, SMALLEST) for part in parts)
+        return scales
+
+    @cached_property
+    def nominal(self) -> list[str]:
+        """The variables whose values are names, and have no order."""
+        return [name for name in self.names if is_nominal(self.model, name)]
+
+    @cached_property
+    def sums(self) -> dict[str, np.ndarray]:
+        """{vector of counts whose sum is known: its sums}."""
+        rvs = {str(v.name): rv for rv, v in self.model.rvs_to_values.items() if v.name in self.names}
+        return {name: totals for name, rv in rvs.items() if (totals := fixed_sums(rv)) is not None}
+
+    @cached_property
+    def permutations(self) -> list[str]:
+        """The variables whose values are permutations."""
+        return [
+            str(v.name)
+            for rv, v in self.model.rvs_to_values.items()
+            if v.name in self.names and is_permutation(rv)
+        ]
+
+    @cached_property
+    def systems(self) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
+        """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them."""
+        return systems_of(self.equations, self.sums, self.shapes)
+
+    # ------------------------------------------------------------ what is made of them
+    def space(self, window: Any, **widths: Any) -> Space:
+        """The space of their values.
+
+        Parameters
+        ----------
+        window, widths : `window`, `whole` and `widths` of `Space.build`
+        """
+        tied = {name for together in self.systems for name in together}
+        return Space.build(
+            self.supports,
+            self.shapes,
+            window,
+            self.scales,
+            self.nominal,
+            sums={name: y for name, y in self.sums.items() if name not in tied},
+            permutations=self.permutations,
+            equations=self.systems,
+            lines=self.lines,
+            **widths,
+        )
+
+    def graph(self, written: pm.Model, each: Space, join: bool) -> LogpGraph:
+        """The log density as a graph, see `logp_graph`.
+
+        Parameters
+        ----------
+        written : the model, with numbers in the place of its data and constants
+        each : the space of the variables
+        join : whether variables that play the same role become parts of one vector
+        """
+        alone = [v for v in each.variables if v.constraint is None and v.lines is None]
+        constrained = [v.name.split(MADE) for v in each.variables if v.constraint is not None]
+        return logp_graph(
+            written,
+            self.names,
+            self.point,
+            self.supports,
+            {v.name: v.kind for v in alone} if join else None,
+            united=[list(together) for together in [*self.systems, *self.lines]],
+            constrained={name for names in constrained for name in names},
+            equal={e.place: e.shape for e in self.equations if e.place is not None},
+            totals=self.totals,
+        )
+
+    def by_totals(self, space: Space) -> ByTotals:
+        """How the sites of a space, some of which are totals, go with the values of the model."""
+        own = Space.build(self.supports_of_values, self.shapes)
+        order = np.concatenate([own.numbers(m.name).reshape(-1) for m in space.members])
+        return ByTotals(
+            Linear.of_arrays(self.totals, space.members),
+            Linear.of_arrays(values_of(self.totals), space.members),
+            own.lower[order],
+            own.upper[order],
+        )
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for blocks of which the same is made, where their models have the same structure."""
+        return (
+            tuple(self.names),
+            key_of_object([self.supports_of_values, self.scales, self.sums, self.permutations]),
+            key_of_object({name: np.shape(value) for name, value in self.point.items()}),
+            key_of_object(
+                [[tuple(e) for e in self.equations], [(k, tuple(v)) for k, v in self.lines.items()]]
+            ),
+            key_of_object([self.totals, self.supports]),
+        )
+
+
+def systems_of(
+    equations: Sequence[Equations], sums: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]
+) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
+    """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them.
+
+    The fixed sums of these variables are equations, too.
+
+    Parameters
+    ----------
+    sums : {variable: its fixed sums}
+    shapes : {variable: shape}
+    """
+    groups: list[set[str]] = []
+    for e in equations:
+        joined = set(e.coefficients).union(*(g for g in groups if g & set(e.coefficients)))
+        groups = [g for g in groups if not g & joined] + [joined]
+    systems = {}
+    for group in groups:
+        names = tuple(name for name in shapes if name in group)
+        blocks: list[dict[str, np.ndarray]] = []
+        totals: list[np.ndarray] = []
+        labels: list[str] = []
+        for e in equations:
+            if set(e.coefficients) <= group:
+                blocks.append(e.coefficients)
+                totals.append(e.totals)
+                labels += e.labels
+        for name in names:
+            if name in sums:
+                *batch, c = shapes[name]
+                blocks.append({name: np.kron(np.eye(int(np.prod(batch)), dtype=int), np.ones(c, int))})
+                totals.append(np.broadcast_to(sums[name], batch).reshape(-1))
+                labels += [f"the sum of {name!r}" + (f"{list(i)}" if i else "") for i in np.ndindex(*batch)]
+        sizes = {name: int(np.prod(shapes[name])) for name in names}
+        matrix = np.concatenate(
+            [
+                np.concatenate(
+                    [block.get(name, np.zeros((len(y), sizes[name]), int)) for name in names], axis=1
+                )
+                for block, y in zip(blocks, totals, strict=True)
+            ]
+        )
+        systems[names] = (matrix, np.concatenate(totals), labels)
+    return systems
