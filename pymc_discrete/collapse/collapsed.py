@@ -36,7 +36,7 @@ from pymc_discrete.differences.density import Context
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.model.identity import key_of_graph
 from pymc_discrete.model.initial import point_of
-from pymc_discrete.model.structure_of_model import PREFIX, key_of_model
+from pymc_discrete.model.structure_of_model import MadeModel, key_of_model
 from pymc_discrete.model.support import deviations
 from pymc_discrete.runtime.jax_settings import jitted
 from pymc_discrete.runtime.model_settings import model_settings
@@ -98,8 +98,7 @@ class Collapsed:
     def __init__(
         self, model: pm.Model, names: Sequence[str], length: int | None = None, with_numbers: bool = False
     ):
-        plain = without_transforms(model)
-        setattr(plain, PREFIX, f"{NUMBER}in sums: ")
+        plain = MadeModel.of(without_transforms(model), f"{NUMBER}in sums: ")
         self.density = density_to_sum(plain, list(names), None, with_numbers, totals=True)
         space = self.density.space
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in space.variables])
@@ -122,8 +121,8 @@ class Collapsed:
             self.windows = windows if windows is not None and LESS * windows.work <= sums.work else None
             self.in_stretches, self.sums = sums, self.windows or sums
             _ = self.sums.repeats  # may need values of numbers
-            self.model = without(model, self.density, self.sums, SUMMED_OUT, STRETCHES)
-            setattr(self.model, PREFIX, f"{NUMBER}beside sums: ")
+            left = without(model, self.density, self.sums, SUMMED_OUT, STRETCHES)
+            self.model = MadeModel.of(left, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[SUMMED_OUT]])
             node = next(node for node in nodes if isinstance(node.op, SummedOut))
             others = self.density.graph.others

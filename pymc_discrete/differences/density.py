@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
-from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Constant, Variable
 from pytensor.link.jax.dispatch import jax_funcify
 
@@ -18,8 +17,8 @@ from pymc_discrete.differences.parts.evaluate import JointMoves
 from pymc_discrete.differences.parts.part import BlockState, Factors, Part
 from pymc_discrete.differences.plan import Plan
 from pymc_discrete.differences.recursions import with_matrices
-from pymc_discrete.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.integrals.integrate import integrated
+from pymc_discrete.integrals.integrated_out import IntegratedOut
 from pymc_discrete.model.described import DescribedBlock
 from pymc_discrete.model.in_32_bits import narrowed
 from pymc_discrete.model.structure_of_model import Structure, with_numbers
@@ -505,10 +504,9 @@ class ModelDensity(GivenInputs):
 
     # ------------------------------------------------------------ what is integrated out
     @cached_property
-    def _quadratic_form(self):
-        assert self.graph.integral is not None
+    def _integrated(self) -> IntegratedOut | None:
         integral = self.graph.integral
-        return jaxify(self._inputs, [integral.precision, integral.linear, integral.coupled])
+        return None if integral is None else IntegratedOut(integral, self._inputs)
 
     def check_integral(self, point: dict[str, np.ndarray]) -> None:
         """Refuse an integral that does not exist at a point, or would not with other gates, on the host.
@@ -517,32 +515,10 @@ class ModelDensity(GivenInputs):
         ------
         pymc.exceptions.SamplingError
         """
-        integral = self.graph.integral
-        if integral is None:
-            return
-        names = ", ".join(map(repr, integral.shapes))
-        with self.running(traced=False):
-            x, inputs, _ = self.split(point)
-            values = self._values(jnp.asarray(x), self.without_parts(inputs))
-            precision, *_ = map(np.asarray, self._quadratic_form(*values))
-        why = "the prior and the data leave some direction open"
-        improper = bool((np.linalg.eigvalsh(precision) <= 0).any())
-        if integral.gates is not None and not improper:
+        if self._integrated is not None:
             with self.running(traced=False):
-                (prior,) = map(np.asarray, self._prior_precision(*values))
-            improper = bool((np.diagonal(prior)[integral.gates.gated] <= 0).any())
-            why = "of a coefficient whose gate is closed, nothing but a flat prior is known"
-        if improper:
-            raise SamplingError(
-                f"{names} cannot be integrated out: {why}, and the integral is infinite. Give it a proper "
-                "prior, such as pm.Normal, or leave it out of integrate=."
-            )
-
-    @cached_property
-    def _prior_precision(self):
-        assert self.graph.integral is not None
-        assert self.graph.integral.gates is not None
-        return jaxify(self._inputs, [self.graph.integral.gates.prior_precision])
+                x, inputs, _ = self.split(point)
+                self._integrated.check(self._values(jnp.asarray(x), self.without_parts(inputs)))
 
     def draw_integrated(self, key, x, context: Context) -> tuple[dict[str, Any], Any]:
         """A draw of the variables that are integrated out, given x, and its log density in nats.
@@ -552,17 +528,9 @@ class ModelDensity(GivenInputs):
         values : {name: array}
         logdensity : ()
         """
-        if self.graph.integral is None:
+        if self._integrated is None:
             return {}, jnp.zeros(())
-        precision, linear, coupled = map(jnp.asarray, self._quadratic_form(*self._values(x, context)))
-        normals = jax.random.normal(key, linear.shape, linear.dtype)
-        vector, logdensity = gaussian_draw(normals, precision, linear, coupled)
-        values, start = {}, 0
-        for name, shape in self.graph.integral.shapes.items():
-            size = int(np.prod(shape))
-            values[name] = vector[start : start + size].reshape(shape)
-            start += size
-        return values, logdensity
+        return self._integrated.draw(key, self._values(x, context))
 
     # ------------------------------------------------------------ description
     def cost(self, one_site: bool, stretches: bool = False) -> float:

@@ -78,12 +78,10 @@ class Recorder:
         dtypes: dict[str, Any],
         shapes: dict[str, tuple[int, ...]],
     ):
-        shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
-        if any(not hasattr(v.type, "dtype") for v in shared):
-            raise ValueError(
-                "A Deterministic draws random numbers of its own, which is not done here. Leave it out with "
-                "var_names=, and draw it with pm.sample_posterior_predictive."
-            )
+        self._points, self._dtypes, self._wanted = points, dtypes, {str(v.name) for v in outputs}
+        self._whole = [
+            name for name, members in points.vectors.items() if any(m.name in self._wanted for m in members)
+        ]
         typed = {v: pt.tensor(v.name, shape=shapes[v.name], dtype=v.type.dtype) for v in model.value_vars}
         values = {str(v.name): v for v in typed.values()}
         parts = {
@@ -91,53 +89,40 @@ class Recorder:
             for members in points.vectors.values()
             for m in members
         }
-        self._points, self._dtypes, self._wanted = points, dtypes, {str(v.name) for v in outputs}
-        self._whole = [
-            name for name, members in points.vectors.items() if any(m.name in self._wanted for m in members)
-        ]
+        alone = [v for name, v in values.items() if name not in parts]
         rest = [v for v in outputs if v.name not in parts]
         self._names = [str(v.name) for v in rest]
-        # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with
-        # the same name. One of them replaces the others.
-        numbers = {str(v.name): v for v in numbers_in(rest)}
-        replaced = {v: pt.constant(v.get_value()) for v in shared}
-        replaced |= {v: parts.get(str(v.name), value) for v, value in typed.items()}
-        replaced |= {v: numbers[str(v.name)] for v in numbers_in(rest)}
+        inputs_of_model = {v: parts.get(str(v.name), value) for v, value in typed.items()}
+        graphs = made_in_jax(model, rest, inputs_of_model, [*alone, *parts.values()])
         groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
-        unknown = [*(v for name, v in values.items() if name not in parts), *parts.values()]
-        bounds_of = lambda: {parts.get(name, values[name]): b for name, b in bounds_of_model(model).items()}
-        made_in_jax = with_masks(with_fixed_sizes(rebuild(rest, replaced, known_size), bounds_of), unknown)
-        for name, graph in zip(self._names, made_in_jax, strict=True):
-            if isinstance(graph, Sliced):
-                raise NotImplementedError(
-                    f"The Deterministic {name!r} has a size that differs from draw to draw. Leave it out "
-                    "with var_names=, or record it with a value where nothing is selected, pt.switch(z > 0, "
-                    "x, np.nan)."
-                )
-        vectors, graphs = in_vectors([graph for graph in made_in_jax if isinstance(graph, Variable)], groups)
+        vectors, graphs = in_vectors(graphs, groups)
         graphs, derived = hoisted(graphs, f"{NUMBER}recorded: ")
         read = numbers_in(graphs)
         self.derivation = Derivation(read, derived, [])
-        inputs = [*(v for name, v in values.items() if name not in parts), *vectors, *read]
+        inputs = [*alone, *vectors, *read]
         self._inputs = [str(v.name) for v in inputs]
         self._in_words: set[str] = set()
         self._counts: set[str] = set()
         if not width_of_models():
-            known = bounds_of_values(model, {})
-            made_of = {v: points.names.get(str(v.name), [str(v.name)]) for v in inputs}
-            bounds = {
-                v: hull(*(known[name] for name in names))
-                for v, names in made_of.items()
-                if set(names) <= set(known)
-            }
-            in_32_bits = In32Bits(list(zip(self._names, graphs, strict=True)), bounds)
-            self._in_words = {
-                name for name, v in zip(self._names, graphs, strict=True) if in_32_bits.is_wide(v)
-            }
-            self._counts = set(known)
-            graphs = [in_32_bits.words(v) if in_32_bits.is_wide(v) else in_32_bits.plain(v) for v in graphs]
+            graphs = self._in_32_bits(model, inputs, graphs)
         self._compute = jaxify(inputs, graphs)
         self._bytes: int | None = None
+
+    def _in_32_bits(self, model: pm.Model, inputs: list[Variable], graphs: list[Variable]) -> list[Variable]:
+        """The outputs where integers have 32 bits: two words of each that may exceed them."""
+        known = bounds_of_values(model, {})
+        self._counts = set(known)
+        bounds = {}
+        for v in inputs:
+            names = self._points.names.get(str(v.name), [str(v.name)])
+            if set(names) <= set(known):
+                bounds[v] = hull(*(known[name] for name in names))
+        narrow = In32Bits(list(zip(self._names, graphs, strict=True)), bounds)
+        wide = [narrow.is_wide(v) for v in graphs]
+        self._in_words = {name for name, is_wide in zip(self._names, wide, strict=True) if is_wide}
+        return [
+            narrow.words(v) if is_wide else narrow.plain(v) for v, is_wide in zip(graphs, wide, strict=True)
+        ]
 
     def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
         values = dict(zip(self._names, self._compute(*(point[name] for name in self._inputs)), strict=True))
@@ -168,6 +153,49 @@ class Recorder:
             if name in self._wanted:
                 recorded[name] = together(a) if name in self._in_words else a
         return recorded
+
+
+def made_in_jax(
+    model: pm.Model,
+    outputs: list[Variable],
+    inputs: dict[Variable, Variable],
+    unknown: list[Variable],
+) -> list[Variable]:
+    """The outputs as graphs that JAX can compile, of inputs whose shapes are known.
+
+    Parameters
+    ----------
+    inputs : {value variable of the model: what takes its place}
+    unknown : those of them that a draw changes
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        As `Recorder`.
+    """
+    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    if any(not hasattr(v.type, "dtype") for v in shared):
+        raise ValueError(
+            "A Deterministic draws random numbers of its own, which is not done here. Leave it out with "
+            "var_names=, and draw it with pm.sample_posterior_predictive."
+        )
+    # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with
+    # the same name. One of them replaces the others.
+    numbers = {str(v.name): v for v in numbers_in(outputs)}
+    replaced: dict[Variable, Variable] = {v: pt.constant(v.get_value()) for v in shared}
+    replaced |= inputs
+    replaced |= {v: numbers[str(v.name)] for v in numbers_in(outputs)}
+    by_name = {str(v.name): new for v, new in inputs.items()}
+    bounds_of = lambda: {by_name[name]: b for name, b in bounds_of_model(model).items()}
+    graphs = with_masks(with_fixed_sizes(rebuild(outputs, replaced, known_size), bounds_of), unknown)
+    for output, graph in zip(outputs, graphs, strict=True):
+        if isinstance(graph, Sliced):
+            raise NotImplementedError(
+                f"The Deterministic {output.name!r} has a size that differs from draw to draw. Leave it out "
+                "with var_names=, or record it with a value where nothing is selected, pt.switch(z > 0, "
+                "x, np.nan)."
+            )
+    return [graph for graph in graphs if isinstance(graph, Variable)]
 
 
 def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:

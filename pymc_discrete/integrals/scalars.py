@@ -68,25 +68,32 @@ def taken_out(node: Apply, inputs: list[Scaled]) -> Scaled | None:
     if isinstance(node.op.scalar_op, Neg):
         return Scaled(product([*scalars, number(-1.0)]), tensors[0])
     if isinstance(node.op.scalar_op, Mul):
-        values = [s.value for s in inputs]
-        single = [v for v in values if is_single(v)]
-        rest = [s for s, v in zip(inputs, values, strict=True) if not is_single(v)]
-        if not rest or not (single or scalars):
-            return None
-        factors = [*map(as_scalar, single), *(s.scalar for s in rest if s.scalar is not None)]
-        return Scaled(product(factors), product([s.tensor for s in rest])) if factors else None
+        return of_product(inputs)
     if isinstance(node.op.scalar_op, TrueDiv) and is_single(inputs[1].value) and not is_single(tensors[0]):
         one = pt.constant(np.ones((), inputs[1].value.type.dtype))
         above = one if inputs[0].scalar is None else inputs[0].scalar
         return Scaled(above / as_scalar(inputs[1].value), tensors[0])
-    if is_switch(node) and is_single(tensors[0]) and not is_single(tensors[1]):
-        zero = isinstance(tensors[2], Constant) and not np.any(tensors[2].data)
-        if zero and tensors[1].type.shape == node.outputs[0].type.shape:
-            factor = pt.constant(np.array(1.0)) if inputs[1].scalar is None else inputs[1].scalar
-            return Scaled(
-                pt.switch(as_scalar(inputs[0].value), factor, pt.constant(np.array(0.0))), tensors[1]
-            )
-    return None
+    return of_switch(node, inputs) if is_switch(node) else None
+
+
+def of_product(inputs: list[Scaled]) -> Scaled | None:
+    """A product, with its factors of one element taken out."""
+    values = [s.value for s in inputs]
+    single = [v for v in values if is_single(v)]
+    rest = [s for s, v in zip(inputs, values, strict=True) if not is_single(v)]
+    factors = [*map(as_scalar, single), *(s.scalar for s in rest if s.scalar is not None)]
+    return Scaled(product(factors), product([s.tensor for s in rest])) if rest and factors else None
+
+
+def of_switch(node: Apply, inputs: list[Scaled]) -> Scaled | None:
+    """A tensor that one condition turns on, as the scalar of that condition times the tensor."""
+    condition, tensor, other = (s.tensor for s in inputs)
+    zero = isinstance(other, Constant) and not np.any(other.data)
+    whole = not is_single(tensor) and tensor.type.shape == node.outputs[0].type.shape
+    if not (is_single(condition) and zero and whole):
+        return None
+    factor = pt.constant(np.array(1.0)) if inputs[1].scalar is None else inputs[1].scalar
+    return Scaled(pt.switch(as_scalar(inputs[0].value), factor, pt.constant(np.array(0.0))), tensor)
 
 
 def is_single(v: Variable) -> bool:

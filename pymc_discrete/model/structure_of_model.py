@@ -5,13 +5,13 @@ What has been analysed and compiled for a model is used again for another one wi
 to derive the log density.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RandomVariable
@@ -24,7 +24,6 @@ from pymc_discrete.structure.rebuild import rebuild
 
 # A model with this attribute has numbers whose names begin so, for programs that also read those of another
 # model: a model and what is left of it when variables are summed out.
-PREFIX = "prefix_of_numbers"
 
 
 class Structure(NamedTuple):
@@ -88,7 +87,7 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     numbers: dict[str, np.ndarray] = {}
     leaves: dict[Variable, str] = {}
     for n, (leaf, value) in enumerate(numbers_of(model).items() if fixed is not None else ()):
-        name = f"{getattr(model, PREFIX, NUMBER)}{n}"
+        name = f"{model.prefix_of_numbers if isinstance(model, MadeModel) else NUMBER}{n}"
         if fixed is not None and name not in fixed:
             numbers[name], leaves[leaf] = value, name
             known[leaf] = ("number", n, value.dtype.str, value.shape)
@@ -113,36 +112,9 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     indices, sizes or exponents, which decide how the graph looks, matrices that may be an adjacency, and
     parameters that are 0 or 1, by which terms vanish from it.
     """
-    # What leaves are used for, and what is computed elementwise from them. A parameter's use is the class of
-    # the distribution and the place of the parameter.
-    uses: dict[Variable, set[Hashable]] = {}
+    uses = uses_in(model)
     values = list(model.rvs_to_values.values())
     made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
-    observed = set(model.observed_RVs)
-    for v in (*made, *values):
-        uses.setdefault(v, set()).add(OBSERVED if model.values_to_rvs.get(v) in observed else OTHER)
-    for node in list(toposort([*made, *values]))[::-1]:
-        of_inputs: list[set[Hashable]] = [{OTHER} for _ in node.inputs]
-        if isinstance(node.op, RandomVariable):
-            rv = node.outputs[1]
-            counted = rv not in observed and not rv.type.dtype.startswith("float")
-            params = node.op.dist_params(node)
-            first = len(node.inputs) - len(params)
-            for place, param in enumerate(params):
-                # integers may be the bounds of a latent count, which decide how it is sampled
-                if not (counted and not param.type.dtype.startswith("float")):
-                    of_inputs[first + place] = {(type(node.op), place)}
-        elif getattr(node.op, "takes_numbers", False):
-            of_inputs = [set() for _ in node.inputs]
-        elif isinstance(node.op, Shape | Shape_i):
-            of_inputs = [set()]  # the shape is a part of the key
-        elif isinstance(node.op, Elemwise | DimShuffle):
-            of_output = uses[node.outputs[0]]
-            fixed = all(value_of_leaf(i) is not None for i in graph_inputs(node.inputs))
-            if fixed and not of_output & {OBSERVED, OTHER}:
-                of_inputs = [of_output for _ in node.inputs]
-        for i, use in zip(node.inputs, of_inputs, strict=True):
-            uses.setdefault(i, set()).update(use)
     found: dict[Variable, np.ndarray] = {}
     # what parameters that are 0 or 1 are used for, and what others are
     vanishing: set[Hashable] = set()
@@ -167,6 +139,56 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     return {leaf: value for leaf, value in found.items() if not uses[leaf] & (vanishing - plain)}
 
 
+def uses_in(model: pm.Model) -> dict[Variable, set[Hashable]]:
+    """{variable: what it is used for}, of leaves of a model's graph and of all that is computed from them.
+
+    A parameter's use is the class of the distribution and the place of the parameter; others are `OBSERVED`
+    and `OTHER`. What is computed elementwise from leaves alone hands its uses on to them.
+    """
+    uses: dict[Variable, set[Hashable]] = {}
+    values = list(model.rvs_to_values.values())
+    made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
+    observed = set(model.observed_RVs)
+    for v in (*made, *values):
+        uses.setdefault(v, set()).add(OBSERVED if model.values_to_rvs.get(v) in observed else OTHER)
+    for node in list(toposort([*made, *values]))[::-1]:
+        for i, use in zip(node.inputs, uses_of_inputs(node, uses, observed), strict=True):
+            uses.setdefault(i, set()).update(use)
+    return uses
+
+
+def uses_of_inputs(
+    node: Apply, uses: Mapping[Variable, set[Hashable]], observed: Collection[Variable]
+) -> list[set[Hashable]]:
+    """What the inputs of a node are used for.
+
+    Parameters
+    ----------
+    uses : of the node's outputs
+    observed : the random variables that are observed
+    """
+    of_inputs: list[set[Hashable]] = [{OTHER} for _ in node.inputs]
+    if isinstance(node.op, RandomVariable):
+        rv = node.outputs[1]
+        counted = rv not in observed and not rv.type.dtype.startswith("float")
+        params = node.op.dist_params(node)
+        first = len(node.inputs) - len(params)
+        for place, param in enumerate(params):
+            # integers may be the bounds of a latent count, which decide how it is sampled
+            if not (counted and not param.type.dtype.startswith("float")):
+                of_inputs[first + place] = {(type(node.op), place)}
+    elif getattr(node.op, "takes_numbers", False):
+        return [set() for _ in node.inputs]
+    elif isinstance(node.op, Shape | Shape_i):
+        return [set()]  # the shape is a part of the key
+    elif isinstance(node.op, Elemwise | DimShuffle):
+        of_output = uses[node.outputs[0]]
+        fixed = all(value_of_leaf(i) is not None for i in graph_inputs(node.inputs))
+        if fixed and not of_output & {OBSERVED, OTHER}:
+            return [of_output for _ in node.inputs]
+    return of_inputs
+
+
 def may_be_adjacency(value: np.ndarray) -> bool:
     """Whether zeros of a matrix may decide which sites interact: at least half of its elements are 0.
 
@@ -189,6 +211,25 @@ def value_of_leaf(leaf: Variable) -> np.ndarray | None:
         return None
     wide = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}.get(value.dtype.kind)
     return None if wide is None else value.astype(wide)
+
+
+class MadeModel(pm.Model):
+    """A model that the package has made of a user's, whose numbers stand beside those of that one.
+
+    Attributes
+    ----------
+    prefix_of_numbers : what the names of its numbers begin with
+    """
+
+    prefix_of_numbers: str
+
+    @classmethod
+    def of(cls, model: pm.Model, prefix: str) -> "MadeModel":
+        """The same model with another prefix."""
+        made = object.__new__(cls)
+        made.__dict__.update(model.__dict__)
+        made.prefix_of_numbers = prefix
+        return made
 
 
 def with_numbers(model: pm.Model, structure: Structure) -> pm.Model:

@@ -4,7 +4,7 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from os import PathLike
@@ -189,9 +189,7 @@ def sample(
     ...     idata = pmd.sample()  # doctest: +SKIP
     """
     refuse(options, [*inspect.signature(sample).parameters])
-    draws, tune, chains, thin = (
-        int(n) if isinstance(n, np.integer) else n for n in (draws, tune, chains, thin)
-    )
+    draws, tune, chains, thin = map(as_plain, (draws, tune, chains, thin))
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model, progressbar)
     nuts = nuts_options(nuts)
@@ -266,7 +264,7 @@ def sample(
         f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "
         f"{seconds:.0f} seconds."
     )
-    attributes = {
+    attributes: dict[str, Any] = {
         "sampling_time": seconds,
         "tuning_steps": tune,
         "thin": thin,
@@ -277,16 +275,11 @@ def sample(
         "dtype": dtype,
         "target_accept": target_accept,
         "steps": "; ".join(b.described() for b in blocks),
+        **discrete_recorded(model, program.outputs),
     }
-    discrete = {str(v.name) for v in model.discrete_value_vars}
-    if drawn := [v.name for v in program.outputs if v.name in discrete]:
-        attributes[DISCRETE] = json.dumps(drawn)
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
-    kept = store.read(POSTERIOR, "draws")
-    kept = {
-        v.name: kept[v.name] for v in program.outputs
-    }  # in PyMC's order: JAX sorts dictionaries by their keys
-    stats = store.read(POSTERIOR, "stats")
+    kept, stats = store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats")
+    kept = in_order_of(program.outputs, kept)
     tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood)
     if compute_convergence_checks:
         with watched("Looking at the draws"):
@@ -294,6 +287,23 @@ def sample(
         for text in conclusions:
             _log.warning(text)
     return tree
+
+
+def as_plain(n: Any) -> Any:
+    """A number as Python's own, where it is one of NumPy's integers."""
+    return int(n) if isinstance(n, np.integer) else n
+
+
+def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]:
+    """The attribute that names the discrete variables which are recorded; none if there are none."""
+    discrete = {str(v.name) for v in model.discrete_value_vars}
+    drawn = [v.name for v in outputs if v.name in discrete]
+    return {DISCRETE: json.dumps(drawn)} if drawn else {}
+
+
+def in_order_of(outputs: Sequence[Any], draws: Mapping[str, Any]) -> dict[str, Any]:
+    """The draws in PyMC's order of variables: JAX sorts dictionaries by their keys."""
+    return {v.name: draws[v.name] for v in outputs}
 
 
 def used_by(steps: Sequence[Any]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from pymc.step_methods.state import DataClassState, dataclass_state
 
 from pymc_discrete.engine.source import INSTEAD, Chunk, Handed, Order, Source
 from pymc_discrete.runtime.names import shown
-from pymc_discrete.steps.shared import take, untouched
+from pymc_discrete.steps.shared import Shares
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -168,7 +168,7 @@ class Ahead:
         new = {name: chunk.draws[name][n, ...].copy() for name in point}
         self._last = {name: a.tobytes() for name, a in new.items()}
         for names in self.own:
-            take(names)
+            Shares.taken(names)
         if self._order.announced and chunk.first + self._used == self._order.tune + self._order.draws:
             for text in self._source.conclude(self._used):
                 _log.warning(text)
@@ -196,7 +196,7 @@ class Ahead:
             self._order = self._order._replace(left=sorted([*self._order.left, *left]))
         ours = {*self.by_nuts, *(name for names in self.own for name in names)} - {*self._order.left}
         both = [name for name in changed if name in ours]
-        by_flows = untouched(both, point)
+        by_flows = Shares.untouched(both, point)
         if (twice := [n for n in both if n not in by_flows]) and not self._said and self._order.announced:
             _log.warning(moved_by_another(self.who, twice))
             self._said = True

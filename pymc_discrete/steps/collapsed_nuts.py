@@ -30,7 +30,7 @@ from pymc_discrete.steps.ahead import moved_by_another
 from pymc_discrete.steps.draws_ahead import Moves
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
 from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
-from pymc_discrete.steps.shared import take, untouched
+from pymc_discrete.steps.shared import Shares
 from pymc_discrete.steps.suited import sampled_instead
 
 _log = logging.getLogger("pymc.discrete")
@@ -212,10 +212,10 @@ class CollapsedNUTS(NutsInJax):
             self._sites = None
         elif self._sites is not None:
             moved = self.collapsed.density.space.names_at(np.flatnonzero(x != self._sites))
-            if moved := [name for name in moved if name not in untouched(moved, point)]:
+            if moved := [name for name in moved if name not in Shares.untouched(moved, point)]:
                 _log.warning(moved_by_another("CollapsedNUTS", moved))
                 self._sites = None
-        take(self.summed)
+        Shares.taken(self.summed)
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
         stretches = np.asarray(self._stretches(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}

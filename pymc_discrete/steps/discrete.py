@@ -45,7 +45,7 @@ from pymc_discrete.starts.start import STARTS, check_start, dispersed, solved
 from pymc_discrete.steps.ahead import moved_by_another
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
-from pymc_discrete.steps.shared import leave, take, untouched, without_local
+from pymc_discrete.steps.shared import Shares, without_local
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -263,6 +263,11 @@ class DiscreteStep(JaxStep):
             raise no_jax_version(self._names, e) from e
 
     @functools.cached_property
+    def _left(self) -> Shares:
+        """What it keeps of its last draw, if it shares its variables with another step."""
+        return Shares()
+
+    @functools.cached_property
     def target(self) -> Target:
         return self.fresh_target()
 
@@ -422,7 +427,7 @@ class DiscreteStep(JaxStep):
         if first:
             x = self.possible(point)
         else:
-            self._alone = untouched(self._alone, point)
+            self._alone = Shares.untouched(self._alone, point)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck and not self.shared:
@@ -444,9 +449,9 @@ class DiscreteStep(JaxStep):
         stats = {self.named_here(name): value for name, value in statistics.items()}
         stats |= {stat: self.params[name] for stat, name in self.method.reported.items()}
         if self.shared:
-            leave({name: new[name] for name in self._names})
+            self._left.values.update({name: new[name] for name in self._names})
         else:
-            take(self._names)
+            Shares.taken(self._names)
         if self.tune:
             self._adapt(y, statistics["accept"], n_moves, statistics["discrete_n_moved"])
         elif self.draws >= FEWEST and not self.shared:
@@ -456,7 +461,7 @@ class DiscreteStep(JaxStep):
     def _moved_elsewhere(self, x: np.ndarray, point: PointType) -> list[str]:
         """Variables that a step which does not share them has moved since the last draw of this one."""
         moved = self.target.space.names_at(np.flatnonzero(x != self._last))
-        return [name for name in moved if name not in untouched(moved, point)]
+        return [name for name in moved if name not in Shares.untouched(moved, point)]
 
     def stopped_by_nuts(self) -> bool:
         return any(name not in self.integrated for name in for_nuts(self.model))

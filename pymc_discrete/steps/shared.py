@@ -1,35 +1,46 @@
 """Variables that two steps move in turn: a flow's step, which leads between modes, and a local one beside it.
 
 In `pm.sample` a step knows only the values that it is given, and not which step made them. A step that takes
-another one beside it (`DiscreteStep.shared`) therefore writes down with which values it ended.
+another one beside it (`DiscreteStep.shared`) therefore keeps the values with which it ended its last draw,
+and the other steps of its process ask for them. A process that PyMC starts for a chain runs that chain only.
 """
 
 from collections.abc import Iterable
+from typing import ClassVar
+from weakref import WeakSet
 
 import numpy as np
 from pymc.blocking import PointType
 
 from pymc_discrete.runtime.names import shown
 
-# {variable: the values with which such a step ended its last draw}, in this process. An entry is removed once
-# a local step has made its draw of the variable.
-_left: dict[str, np.ndarray] = {}
 
+class Shares:
+    """What a step that shares its variables keeps of its last draw.
 
-def leave(values: PointType) -> None:
-    """Write down the values {variable: array} with which a flow's step ends its draw."""
-    _left.update(values)
+    Attributes
+    ----------
+    values : {variable: the value with which the draw ended}, until another step has drawn the variable
+    """
 
+    _all: ClassVar[WeakSet["Shares"]] = WeakSet()  # of the steps of this process, to be found by the others
 
-def take(names: Iterable[str]) -> None:
-    """Remove what a flow's step wrote down of these variables, as a local step has made its draw of them."""
-    for name in names:
-        _left.pop(name, None)
+    def __init__(self) -> None:
+        self.values: dict[str, np.ndarray] = {}
+        self._all.add(self)
 
+    @classmethod
+    def taken(cls, names: Iterable[str]) -> None:
+        """Note that a step which shares nothing has drawn these variables."""
+        for one in cls._all:
+            for name in names:
+                one.values.pop(name, None)
 
-def untouched(names: Iterable[str], point: PointType) -> list[str]:
-    """Those of the variables that have, in `point`, the values that a flow's step wrote down last."""
-    return [name for name in names if np.array_equal(point[name], _left.get(name, ()))]
+    @classmethod
+    def untouched(cls, names: Iterable[str], point: PointType) -> list[str]:
+        """Those of the variables that have, in `point`, the values with which a sharing step left them."""
+        left = [one.values for one in cls._all]
+        return [name for name in names if any(np.array_equal(point[name], v.get(name, ())) for v in left)]
 
 
 def without_local(step: str, names: Iterable[str]) -> str:
