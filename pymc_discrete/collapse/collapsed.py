@@ -32,7 +32,7 @@ from pymc_discrete.collapse.stretches import FarOut, Stretches
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
-from pymc_discrete.differences.density import Context
+from pymc_discrete.differences.density import ContextOfModel
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.model.identity import key_of_graph
 from pymc_discrete.model.initial import point_of
@@ -283,7 +283,7 @@ class Collapsed:
         others = self.density.graph.others
         return [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
 
-    def total_and_draw(self, key, context: Context, stretches, usual):
+    def total_and_draw(self, key, context: ContextOfModel, stretches, usual):
         """The logarithm of the sum, and (d,) int, the sites given the other variables.
 
         Parameters
@@ -296,7 +296,7 @@ class Collapsed:
         total, x = self.sums.total_and_draw(key_draw, context, stretches)
         return total, self._drawn_again(key_again, context, x, usual)
 
-    def total_draw_and_probabilities(self, key, context: Context, stretches, usual):
+    def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches, usual):
         """As `total_and_draw`, and (d, K) the probabilities of the values of the stretches given the others.
 
         Their mean over draws is that of p(z_i = k), since the sites are drawn from them.
@@ -305,7 +305,7 @@ class Collapsed:
         total, x, probabilities = self.sums.total_draw_and_probabilities(key_draw, context, stretches)
         return total, self._drawn_again(key_again, context, x, usual), probabilities
 
-    def _drawn_again(self, key, context: Context, x, usual):
+    def _drawn_again(self, key, context: ContextOfModel, x, usual):
         """The sites after further draws of them given the other variables.
 
         Where sums are over windows, all are drawn together over stretches in some of the draws. Then those

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Constant, Variable
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
 from pymc_discrete.collapse.elimination import rows_of
 from pymc_discrete.collapse.labels import Labels, classes, colours
-from pymc_discrete.differences.density import Context, ModelDensity
+from pymc_discrete.differences.density import ContextOfModel, ModelDensity
 from pymc_discrete.differences.parts.evaluate import Moves
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.terms import Term
@@ -205,7 +205,7 @@ class Sparse:
         return some
 
     # ------------------------------------------------------------ pure JAX functions
-    def constant(self, context: Context):
+    def constant(self, context: ContextOfModel):
         """() nats, what the tables and the log density differ by; it does not depend on the sites."""
         if self.density.plan.dense:  # the tables hold the log density
             return jnp.zeros(())
@@ -218,7 +218,7 @@ class Sparse:
         values += [self._values(group, reader, arrays).sum() for group in self.fixed]
         return sum(values, jnp.zeros(()))
 
-    def at(self, x: Any, context: Context) -> list[Any]:
+    def at(self, x: Any, context: ContextOfModel) -> list[Any]:
         """[(E,) nats], the elements of the `groups` at the sites x (d,)."""
         arrays = self.density.arrays(x, context)
         reader = DifferentiableReader(self.density.plan.dependence, arrays)
@@ -236,7 +236,7 @@ class Sparse:
         logp = jnp.broadcast_to(logp, (len(group.elements), int(np.prod(group.widths))))
         return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
 
-    def tables(self, context: Context, values: Any) -> list[Any]:
+    def tables(self, context: ContextOfModel, values: Any) -> list[Any]:
         """[(U, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
 
         Parameters
@@ -277,7 +277,7 @@ class Sparse:
         fixed = np.clip(self.first[sites][:, None] + step, lower, upper)
         return fixed[:1] if (fixed == fixed[:1]).all() else fixed
 
-    def _at_all(self, context: Context, values: Any, steps: np.ndarray):
+    def _at_all(self, context: ContextOfModel, values: Any, steps: np.ndarray):
         """(S,) nats, the log density at S states."""
         lower, upper = self.density.space.lower, self.density.space.upper
 

@@ -13,7 +13,7 @@ from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination, TooDear
 from pymc_discrete.collapse.labels import first_alike
 from pymc_discrete.collapse.repeats import Repeats
-from pymc_discrete.differences.density import Context, ModelDensity
+from pymc_discrete.differences.density import ContextOfModel, ModelDensity
 from pymc_discrete.kernels.random import uniforms
 from pymc_discrete.runtime.names import shown
 
@@ -161,7 +161,7 @@ class Sums:
         values, doublings = stretches[: 2 * whole.size].reshape(2, *whole.shape)
         return jnp.where(moving, values, whole), jnp.where(moving, doublings, 0)
 
-    def tables(self, context: Context, stretches: Any = None) -> list[Any]:
+    def tables(self, context: ContextOfModel, stretches: Any = None) -> list[Any]:
         """The tables of the elements, and (d, K) how much each value counts, in nats.
 
         Parameters
@@ -178,7 +178,7 @@ class Sums:
     def _values_of_leaves(self):
         return self.density.values_of_leaves(differentiable)
 
-    def logdensity(self, context: Context, stretches: Any = None):
+    def logdensity(self, context: ContextOfModel, stretches: Any = None):
         """() nats, the log of the sum of exp of the terms that depend on the block."""
         return self._of(total, self.tables(context, stretches), stretches) + self._rest(context, stretches)
 
@@ -191,13 +191,13 @@ class Sums:
             return self.repeats.logdensity(inputs)
         return self.logdensity(self.density.without_parts(inputs, self._values_of_leaves), stretches)
 
-    def total_and_draw(self, key, context: Context, stretches: Any = None):
+    def total_and_draw(self, key, context: ContextOfModel, stretches: Any = None):
         """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""
         u = uniforms(key, (len(self.counts),))
         found, index = self._of(total_and_draw, self.tables(context, stretches), stretches, u)
         return found + self._rest(context, stretches), self._at(index, stretches)
 
-    def total_draw_and_probabilities(self, key, context: Context, stretches: Any = None):
+    def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches: Any = None):
         """As `total_and_draw`, and (d, K) the probability of each site's values given everything else.
 
         Only if it `gives_probabilities`.
@@ -207,7 +207,7 @@ class Sums:
         found, index, probabilities = self._of(total_draw_and_probabilities, tables, stretches, u)
         return found + self._rest(context, stretches), self._at(index, stretches), probabilities
 
-    def _rest(self, context: Context, stretches: Any):
+    def _rest(self, context: ContextOfModel, stretches: Any):
         """() nats, what is not summed."""
         return self.elements.constant(context)
 

@@ -18,7 +18,7 @@ import numpy as np
 from pymc_discrete.collapse.elements import Elements, Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination
 from pymc_discrete.collapse.sums import Sums, total_draw_and_probabilities
-from pymc_discrete.differences.density import Context, ModelDensity
+from pymc_discrete.differences.density import ContextOfModel, ModelDensity
 
 
 class SumsInWindows(Sums):
@@ -69,7 +69,7 @@ class SumsInWindows(Sums):
     def summed_values(self, stretches: Any = None) -> tuple[Any, Any]:
         return super().summed_values(None)
 
-    def _rest(self, context: Context, stretches: Any):
+    def _rest(self, context: ContextOfModel, stretches: Any):
         summed, number = self._summed(stretches), self.elimination.components()
         groups = [g for g in self.elements.groups if isinstance(g, Elements)]
         kept = [

@@ -38,7 +38,7 @@ from pymc_discrete.structure.sums import all_summands
 from pymc_discrete.structure.terms import Term
 
 
-class Context(NamedTuple):
+class ContextOfModel(NamedTuple):
     """All that the log density needs besides x, evaluated once per draw.
 
     Attributes
@@ -236,10 +236,10 @@ class ModelDensity(GivenInputs):
         return out
 
     # ------------------------------------------------------------ a state in a context
-    def prepare(self, inputs: Sequence[Any]) -> Context:
+    def prepare(self, inputs: Sequence[Any]) -> ContextOfModel:
         return self.with_parts(self.without_parts(inputs))
 
-    def with_parts(self, context: Context) -> Context:
+    def with_parts(self, context: ContextOfModel) -> ContextOfModel:
         """A context from the result of `without_parts`, with what the parts answer."""
         # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
         # indices may read its values, but what is computed from them is masked later.
@@ -250,26 +250,28 @@ class ModelDensity(GivenInputs):
         """A function of the inputs for `without_parts`, its Ops converted as `JaxFunction` says."""
         return jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax], convert)
 
-    def without_parts(self, inputs: Sequence[Any], values_of_leaves: Callable | None = None) -> Context:
+    def without_parts(
+        self, inputs: Sequence[Any], values_of_leaves: Callable | None = None
+    ) -> ContextOfModel:
         """The context of these inputs, enough for the log density and not for what the parts answer."""
         pairs = zip(inputs, self.graph.others, strict=True)
         others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in pairs]
         values = (values_of_leaves or self._values_of_leaves)(*others)
         leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
         untouched = values[len(self.leaves) :]
-        return Context(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
+        return ContextOfModel(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
 
     def _in_blocks(self, x) -> list[Any]:
         """The sites of each variable."""
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
-    def arrays(self, x, context: Context) -> dict[Variable, Any]:
+    def arrays(self, x, context: ContextOfModel) -> dict[Variable, Any]:
         """The `BlockState.arrays` at x."""
         arrays = dict(zip(self.leaves, context.leaves, strict=True))
         arrays.update(zip(self.graph.values, self._in_blocks(x), strict=True))
         return arrays
 
-    def _values(self, x, context: Context) -> list[Any]:
+    def _values(self, x, context: ContextOfModel) -> list[Any]:
         """The values of `_inputs` at x, in their shapes."""
         blocks = zip(self._in_blocks(x), self.space.variables, strict=True)
         leaves = zip(self.leaves, context.leaves, strict=True)
@@ -278,17 +280,17 @@ class ModelDensity(GivenInputs):
             *(a.reshape(self.graph.shape(v)) for v, a in leaves),
         ]
 
-    def state(self, x, context: Context, tensors: Sequence[Any] | None = None) -> BlockState:
+    def state(self, x, context: ContextOfModel, tensors: Sequence[Any] | None = None) -> BlockState:
         """The state x in a context, with the values of the parts' `tensors` if they are given."""
         values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
         return BlockState(x, self.arrays(x, context), values)
 
-    def _tensors_at(self, x, context: Context) -> tuple[Any, ...]:
+    def _tensors_at(self, x, context: ContextOfModel) -> tuple[Any, ...]:
         """The values of the parts' `tensors` at x."""
         return tuple(map(jnp.asarray, self._values_of_tensors(*self._values(x, context))))
 
     # ------------------------------------------------------------ the log density
-    def logdensity(self, x, context: Context):
+    def logdensity(self, x, context: ContextOfModel):
         """() nats, the sum of the terms that depend on the block, -inf where constraints are not met.
 
         In a centred context, the log density at the state where it is centred is subtracted.
@@ -300,10 +302,10 @@ class ModelDensity(GivenInputs):
         # the terms of the graph no longer say so, see `logp_graph`
         return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
 
-    def rest(self, context: Context):
+    def rest(self, context: ContextOfModel):
         return context.untouched
 
-    def centred(self, x, context: Context) -> Context:
+    def centred(self, x, context: ContextOfModel) -> ContextOfModel:
         return context._replace(since=reference(self._summands(*self._values(x, context))))
 
     @cached_property
@@ -328,14 +330,14 @@ class ModelDensity(GivenInputs):
     def local(self) -> bool:
         return self.plan.local is not None
 
-    def differences(self, x, context: Context):
+    def differences(self, x, context: ContextOfModel):
         """(d, K) nats, see `Target.differences`."""
         return self._masked(x, self._unmasked(x, context))
 
-    def differences_alone(self, x, context: Context):
+    def differences_alone(self, x, context: ContextOfModel):
         return self._masked(x, self._unmasked(x, context), alone=True)
 
-    def _unmasked(self, x, context: Context):
+    def _unmasked(self, x, context: ContextOfModel):
         """(d, K) nats, the differences of all parts, before `masked` is applied."""
         state = self._state_with_tensors(x, context)
         ats = self._ats(state, context)
@@ -346,16 +348,22 @@ class ModelDensity(GivenInputs):
             blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
         return jnp.concatenate(blocks)
 
-    def _ats(self, state: BlockState, context: Context) -> tuple[Any, ...]:
+    def _ats(self, state: BlockState, context: ContextOfModel) -> tuple[Any, ...]:
         """What the parts compute at a state with `at`."""
         return tuple(part.at(state, c) for part, c in zip(self.parts, context.parts, strict=True))
 
-    def _state_with_tensors(self, x, context: Context) -> BlockState:
+    def _state_with_tensors(self, x, context: ContextOfModel) -> BlockState:
         """The state x in a context, with the values of the parts' `tensors`."""
         return self.state(x, context, self._tensors_at(x, context) if self._tensors else None)
 
     def _sum(
-        self, n: int, state: BlockState, ats: Sequence[Any], context: Context, rows=None, candidates=None
+        self,
+        n: int,
+        state: BlockState,
+        ats: Sequence[Any],
+        context: ContextOfModel,
+        rows=None,
+        candidates=None,
     ):
         """(r, K) nats, the differences of all parts, or None where no part depends on the variable."""
         total = None
@@ -365,7 +373,7 @@ class ModelDensity(GivenInputs):
                 total = d if total is None else total + d
         return total
 
-    def factors(self, context: Context) -> list[Factors | None]:
+    def factors(self, context: ContextOfModel) -> list[Factors | None]:
         """Every part as factors, None for one that is not a sum of functions of a few sites."""
         pairs = zip(self.parts, context.parts, strict=True)
         return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
@@ -385,7 +393,7 @@ class ModelDensity(GivenInputs):
         touched = jnp.asarray(np.concatenate(neighbourhoods, axis=1))
         return touched.at[sites].get(mode="fill", fill_value=self.space.d)
 
-    def update(self, x, differences, sites, context: Context):
+    def update(self, x, differences, sites, context: ContextOfModel):
         state, local = self.state(x, context), self.plan.local
         assert local is not None
         for n, ((start, v), neighbourhoods) in enumerate(zip(self.space.blocks, local, strict=True)):
@@ -407,7 +415,7 @@ class ModelDensity(GivenInputs):
     def interactions(self) -> Interactions:
         return self.plan.interactions
 
-    def rows(self, n: int, rows, context: Context):
+    def rows(self, n: int, rows, context: ContextOfModel):
         rows = self._shortened(n, rows)
         contexts = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
 
@@ -420,18 +428,18 @@ class ModelDensity(GivenInputs):
 
         return differences_at
 
-    def logits(self, n: int, rows, context: Context):
+    def logits(self, n: int, rows, context: ContextOfModel):
         v, rows = self.space.variables[n], self._shortened(n, rows)
         tables = self.plan.tables
         if any(part is not tables for part, _ in self._sparse(n, context)):
             return super().logits(n, np.arange(v.size) if rows is None else rows, context)
         return tables.logits(n, rows, context.parts[self.parts.index(tables)])
 
-    def joint(self, context: Context):
+    def joint(self, context: ContextOfModel):
         tables = self.plan.tables
         return tables.joint(context.parts[self.parts.index(tables)])
 
-    def unaries(self, n: int, x, inside, context: Context):
+    def unaries(self, n: int, x, inside, context: ContextOfModel):
         v, state, total = self.space.variables[n], self.state(x, context), None
         for part, c in self._sparse(n, context):
             w = part.log_weights(n, state, (), part.context_of(n, c, None), inside)
@@ -439,7 +447,7 @@ class ModelDensity(GivenInputs):
         total = jnp.zeros((v.size, v.K)) if total is None else total
         return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
 
-    def _sparse(self, n: int, context: Context) -> list[tuple[Part, Any]]:
+    def _sparse(self, n: int, context: ContextOfModel) -> list[tuple[Part, Any]]:
         """The parts without `mixing` that depend on variable n, with their contexts."""
         pairs = zip(self.parts, context.parts, strict=True)
         return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
@@ -455,20 +463,20 @@ class ModelDensity(GivenInputs):
         return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
 
     # ------------------------------------------------------------ one site at a time
-    def carried(self, x, context: Context) -> tuple[Any, ...]:
+    def carried(self, x, context: ContextOfModel) -> tuple[Any, ...]:
         return self._carried(x, self._tensors_at(x, context), context)
 
-    def _carried(self, x, tensors: tuple[Any, ...], context: Context) -> tuple[Any, ...]:
+    def _carried(self, x, tensors: tuple[Any, ...], context: ContextOfModel) -> tuple[Any, ...]:
         """The parts' `tensors`, and what the parts compute from them with `at`."""
         state = self.state(x, context, tensors)
         return tensors, self._ats(state, context)
 
-    def row(self, n: int, site, x, carried, context: Context, candidates=None):
+    def row(self, n: int, site, x, carried, context: ContextOfModel, candidates=None):
         (tensors, ats), rows = carried, site[None]
         total = self._sum(n, self.state(x, context, tensors), ats, context, rows, candidates)
         return self._masked_rows(n, x, total, rows, candidates)
 
-    def carried_after(self, n: int, site, value, x, carried, context: Context) -> tuple[Any, ...]:
+    def carried_after(self, n: int, site, value, x, carried, context: ContextOfModel) -> tuple[Any, ...]:
         tensors, ats = carried
         before = self.state(x, context, tensors)
         then = dict(before.tensors)
@@ -487,7 +495,7 @@ class ModelDensity(GivenInputs):
         """Whether there are sites that change only together with others."""
         return bool(self.space.constrained.any())
 
-    def joint_differences(self, n: int, sites, values, x, context: Context, carried=None):
+    def joint_differences(self, n: int, sites, values, x, context: ContextOfModel, carried=None):
         if carried is None:
             state, ats = self.state(x, context), [()] * len(self.parts)
         else:
@@ -520,7 +528,7 @@ class ModelDensity(GivenInputs):
                 x, inputs, _ = self.split(point)
                 self._integrated.check(self._values(jnp.asarray(x), self.without_parts(inputs)))
 
-    def draw_integrated(self, key, x, context: Context) -> tuple[dict[str, Any], Any]:
+    def draw_integrated(self, key, x, context: ContextOfModel) -> tuple[dict[str, Any], Any]:
         """A draw of the variables that are integrated out, given x, and its log density in nats.
 
         Returns

@@ -35,15 +35,15 @@ def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
     read += [v for v in jaxpr.outvars if not isinstance(v, Literal)]
     made = {v for e in before for v in e.outvars}
     kept = list(dict.fromkeys(v for v in read if v in made))
-    first = part(jaxpr, jaxpr.constvars, kept, before)
+    first = piece_of(jaxpr, jaxpr.constvars, kept, before)
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     still = [v for v in constants if v in set(read)]
-    second = part(jaxpr, [*still, *kept, *jaxpr.invars], jaxpr.outvars, after)
+    second = piece_of(jaxpr, [*still, *kept, *jaxpr.invars], jaxpr.outvars, after)
     values = [*(constants[v] for v in still), *first(*closed.consts)]
     return values, lambda values, argument: jax.tree.unflatten(tree, second(*values, argument))
 
 
-def part(jaxpr: Jaxpr, inputs: list, outputs: list, equations: list) -> Callable:
+def piece_of(jaxpr: Jaxpr, inputs: list, outputs: list, equations: list) -> Callable:
     """A function of some equations of a program."""
     piece = Jaxpr((), inputs, outputs, equations, jaxpr.effects, jaxpr.debug_info.with_unknown_names())
     return jaxpr_as_fun(ClosedJaxpr(piece, ()))

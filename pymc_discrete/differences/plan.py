@@ -23,7 +23,7 @@ from pymc_discrete.structure.logp_graph import INTEGRATED
 from pymc_discrete.structure.terms import Term, split
 
 # The exact differences of a dense term are computed if they take at most one of these numbers of operations.
-SMALL = 2e5  # for all differences
+CHEAP_DIFFERENCES = 2e5  # for all differences
 CHEAP = 64.0  # for each move and each element of the linear maps that it changes
 BEARABLE = 1e9  # for all differences, if the gradient does not show how the density changes ("blind")
 # Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
@@ -32,7 +32,7 @@ CHEAP_DRAW = 2.5e5
 # Of labels without an order, which are tried at random, at least this many. Few of them may be likely: cells
 # of a map that are near to where an animal was caught.
 FEWEST_LABELS = 16
-WIDEST = 4096  # largest number of steps in a stretch of values, see `Variable.width`
+WIDEST_STRETCH = 4096  # largest number of steps in a stretch of values, see `Variable.width`
 
 
 class Reason(NamedTuple):
@@ -200,7 +200,7 @@ class Plan:
         cost = sum(p.cost_of_all for p in parts)
         cheap = CHEAP * sum(p.moves_of(n) * p.row_elements for p in parts if p.linear for n in p.variables)
         once = costs.of_graph([t.total for t in terms], self.graph, set(self.graph.values))
-        if how == "exact" or cost <= max(SMALL, cheap, 16 * once):
+        if how == "exact" or cost <= max(CHEAP_DIFFERENCES, cheap, 16 * once):
             self._add_exact(parts)
             return
         gradient = Gradient(terms, self.dependence, self.space)
@@ -312,7 +312,7 @@ class Plan:
                 whole.append(n)
             else:
                 # a stretch need not reach further than the window, which is scaled to the distribution
-                most = min(WIDEST, int(np.max(np.asarray(v.offsets))))
+                most = min(WIDEST_STRETCH, int(np.max(np.asarray(v.offsets))))
                 fewest = FEWEST_LABELS if v.nominal else v.width
                 widths[n] = max(fewest, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
         return whole, widths

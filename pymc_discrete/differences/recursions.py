@@ -18,7 +18,7 @@ from pymc_discrete.integrals.integrate import DegreeIn
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import rebuild, rewritten
 
-LARGEST = 2**22  # largest number of entries of a matrix
+LARGEST_MATRIX = 2**22  # largest number of entries of a matrix
 
 
 def with_matrices(graph: LogpGraph) -> None:
@@ -57,7 +57,7 @@ def as_matrix(node: Apply, inputs: list[Variable], graph: LogpGraph) -> list[Var
     floats = all(v.type.dtype.startswith("float") for v in node.outputs)
     if sequence.type.ndim or not floats or any(degree.of(v) > 1 for v in op.inner_outputs):
         return None
-    if T**2 * max(graph.size(v) // max(T, 1) for v in node.outputs) > LARGEST:
+    if T**2 * max(graph.size(v) // max(T, 1) for v in node.outputs) > LARGEST_MATRIX:
         return None
     values = inputs[moving[0]][:T]
     float_type = node.outputs[0].type.dtype

@@ -31,7 +31,7 @@ BLOCKS: dict[str, Callable[..., Block]] = {
 }
 
 
-def in_order(steps: Sequence[Any]) -> list[Any]:
+def in_order_of_moves(steps: Sequence[Any]) -> list[Any]:
     """The steps in the order in which their blocks move."""
     return sorted(steps, key=lambda s: [*BLOCKS].index(s.kind))
 

@@ -17,15 +17,15 @@ from pymc.exceptions import SamplingError
 
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.diagnostics.watch import Watch
-from pymc_discrete.engine.assembly import blocks_of, in_order
+from pymc_discrete.engine.assembly import blocks_of, in_order_of_moves
 from pymc_discrete.engine.block import GradientNotFinite
 from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.engine.program import ChainState, Program
 from pymc_discrete.engine.run import TUNING_CHUNK, chunk_size
-from pymc_discrete.engine.shares import Chains
-from pymc_discrete.engine.source import INSTEAD, NUTS, Chunk, Handed, Order
-from pymc_discrete.engine.starts import Around, possible_starts
+from pymc_discrete.engine.shares import RunningChains
+from pymc_discrete.engine.source import NUTS, STANDS_IN, ChainOrder, Chunk, Handed
+from pymc_discrete.engine.starts import Around, starts_of_chains
 from pymc_discrete.engine.storage import on_host
 from pymc_discrete.model.blocks import CONTINUOUS, free
 from pymc_discrete.model.initial import point_of
@@ -38,11 +38,11 @@ from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, not_finite, o
 
 _log = logging.getLogger("pymc.discrete")
 
-SECONDS = 0.2  # a chunk takes about so long
+CHUNK_SECONDS = 0.2  # a chunk takes about so long
 GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one another
 # After so many chunks of which no draw was discarded, a thread makes the next chunk while one is handed out.
 QUIET = 2
-MOST_KEPT = 2**27  # bytes of draws of a chain that is foreseen, above which no more of them are made
+MOST_FORESEEN = 2**27  # bytes of draws of a chain that is foreseen, above which no more of them are made
 
 
 class Engine:
@@ -79,12 +79,14 @@ class Engine:
             assert instead is not None
             steps, summed = [*steps, *instead(model, [*summed])], []
         collapsed = Collapsed.of(model, [*summed]) if summed else None
-        self.blocks, packing = blocks_of(model, in_order(steps), point, tune, *of_nuts, collapsed, fixed)
+        self.blocks, packing = blocks_of(
+            model, in_order_of_moves(steps), point, tune, *of_nuts, collapsed, fixed
+        )
         devices, _ = spread_over(None, 1)
         self.program = Program(model, self.blocks, packing, model.value_vars, devices)
         of_blocks = [id(b.step) if hasattr(b, "step") else None for b in self.blocks]
         self.names = [
-            (places.get(of, INSTEAD), [*b.stats]) for of, b in zip(of_blocks, self.blocks, strict=True)
+            (places.get(of, STANDS_IN), [*b.stats]) for of, b in zip(of_blocks, self.blocks, strict=True)
         ]
 
     def fresh(self, point: dict[str, np.ndarray]) -> ChainState:
@@ -170,7 +172,7 @@ class Changed(Exception):
 
 
 class Course:
-    """A `Source` that makes the draws of one chain in this process.
+    """A `ChainSource` that makes the draws of one chain in this process.
 
     Parameters
     ----------
@@ -194,7 +196,7 @@ class Course:
     def spare(self) -> int:
         return cores() - 1
 
-    def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> "Course":
+    def foreseen(self, order: ChainOrder, point: dict[str, np.ndarray]) -> "Course":
         course = Course(self._engines, self._learns)
         course._begun = course._submit(course._begin, order, point, True)
         return course
@@ -203,7 +205,7 @@ class Course:
         self._allowed = draws
         self._make_ahead()
 
-    def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+    def begin(self, order: ChainOrder, point: dict[str, np.ndarray]) -> Chunk:
         begun, self._begun = self._begun, None
         if begun is not None:
             while self._coming and self._coming[-1].cancel():  # those that were allowed and not begun
@@ -217,7 +219,7 @@ class Course:
         return self._begin(order, point)
 
     @model_settings()
-    def _begin(self, order: Order, point: dict[str, np.ndarray], foreseen: bool = False) -> Chunk:
+    def _begin(self, order: ChainOrder, point: dict[str, np.ndarray], foreseen: bool = False) -> Chunk:
         refuse_after_fork()
         self._order = order
         with self._engines.lock:
@@ -228,7 +230,7 @@ class Course:
             self._engine = self._engines.of(order.tune, order.left)
             program = self._engine.program
             if not program.begun("run"):  # while it compiles, the start is checked
-                chains = Chains(program, self._engine.fresh(point), order.seed, None)
+                chains = RunningChains(program, self._engine.fresh(point), order.seed, None)
                 chains.begin(chunk_size(chains, "auto"))
             for with_gradient in (False, True):
                 self._go_on(self._engine.fresh(self._start(point, with_gradient)), 0)
@@ -247,11 +249,11 @@ class Course:
         about = Around(point, engine.jittered if self._order.announced else [])
         stay = [{str(v.name) for v in model.discrete_value_vars} - dispersed]
         seed = np.random.SeedSequence(self._order.seed)
-        return possible_starts(model, engine.blocks, about, stay, seed, with_gradient)[0]
+        return starts_of_chains(model, engine.blocks, about, stay, seed, with_gradient)[0]
 
     def _go_on(self, states: ChainState, first: int) -> None:
         """Make draws from a state (1, ...) on."""
-        self._chains = Chains(self._engine.program, states, self._order.seed, None)
+        self._chains = RunningChains(self._engine.program, states, self._order.seed, None)
         self._size = chunk_size(self._chains, "auto")
         self._done, self._count, self._quiet = first, 1, 0
 
@@ -268,7 +270,7 @@ class Course:
     def _coming_chunk(self) -> Made | None:
         """The next chunk, None if the chain has all the draws that it may have."""
         announced = self._order.tune + self._order.draws if self._order.announced else math.inf
-        if self._failed or self._kept > MOST_KEPT or self._done >= min(announced, self._allowed):
+        if self._failed or self._kept > MOST_FORESEEN or self._done >= min(announced, self._allowed):
             return None
         try:
             made = self._make()
@@ -316,7 +318,7 @@ class Course:
         states, draws, stats = chains.records(chains.run(first, count, 1, self._size), count)
         each = (time.perf_counter() - begin) / count
         grown = self._count * GROWTH
-        self._count = max(min(grown, int(SECONDS / each)) if compiled else grown, 1)
+        self._count = max(min(grown, int(CHUNK_SECONDS / each)) if compiled else grown, 1)
         self._done = first + count
         pairs = [*zip(engine.blocks, states.blocks, strict=True)]
         if first == 0:
@@ -387,7 +389,7 @@ class Course:
             return after
         if used == 0:
             return before
-        again = Chains(self._engine.program, on_hosts(before), self._order.seed, None)
+        again = RunningChains(self._engine.program, on_hosts(before), self._order.seed, None)
         states, _, _ = again.records(again.run(chunk.first, used, 1, self._size), used)
         return states
 

@@ -24,7 +24,9 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.starts.possible_start import possible_start
 from pymc_discrete.starts.start import check_start, check_support, dispersed, solved
 
-INTEGRATED = 2**32 - 1  # what the key of a draw is folded with for the variables that are integrated out
+KEY_OF_INTEGRATED = (
+    2**32 - 1
+)  # what the key of a draw is folded with for the variables that are integrated out
 
 
 class Drawn(NamedTuple):
@@ -34,7 +36,7 @@ class Drawn(NamedTuple):
     ----------
     x : (d,) int, the new sites
     integrated : {name: value} of the continuous variables that are integrated out while the sites move
-    statistics : {name: value} of `STATISTICS`, and "lp", the log density of the whole model there, in nats
+    statistics : {name: value} of `STATISTICS_OF_SITES`, and "lp", the log density of the model there, in nats
     n_moves : () float, mean number of moves in a proposal
     """
 
@@ -44,14 +46,16 @@ class Drawn(NamedTuple):
     n_moves: Any
 
 
-STATISTICS = {
+STATISTICS_OF_SITES = {
     "accept": Statistic(float, MEAN),
     "accepted": Statistic(float, MEAN),
     "discrete_n_moved": Statistic(int),
 }
 
 
-def draw(kernel: Kernel, key: Array, x: Array, target: Target, params: Any, transitions: Any) -> Drawn:
+def draw_of_block(
+    kernel: Kernel, key: Array, x: Array, target: Target, params: Any, transitions: Any
+) -> Drawn:
     """A draw of a block, as both `pm.sample` and `pmd.sample` make it: some transitions of its kernel.
 
     Parameters
@@ -65,7 +69,7 @@ def draw(kernel: Kernel, key: Array, x: Array, target: Target, params: Any, tran
     near = target.centred(x) if centred else target
     new, info = loop(kernel, key, kernel.init(x, near), near, params, transitions)
     integrated, of_them = cast(ModelDensity, target.density).draw_integrated(
-        jax.random.fold_in(key, INTEGRATED), new.x, target.context
+        jax.random.fold_in(key, KEY_OF_INTEGRATED), new.x, target.context
     )
     of_sites = (target.logdensity(new.x) if centred else new.logdensity) + target.context.untouched
     statistics = {
@@ -156,11 +160,11 @@ class DiscreteBlock(Block):
         x, target = self.target.at(point)
         return target.total(x)
 
-    def draw(self, key, t, point: dict[str, Any], state: Learned):
+    def draw_of_block(self, key, t, point: dict[str, Any], state: Learned):
         x, target = self.split(point)
         tuning = t < point[TUNE]
         params = self.tuner.tuned(state, tuning, jnp)
-        new = draw(self.kernel, key, x, target, params, self._transitions(state))
+        new = draw_of_block(self.kernel, key, x, target, params, self._transitions(state))
 
         def learn(state: Learned) -> Learned:
             accept, n_changed = new.statistics["accept"], new.statistics["discrete_n_moved"]

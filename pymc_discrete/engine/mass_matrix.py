@@ -9,13 +9,13 @@ of the density that NUTS meets, so that a covariance that does not fit it is not
 
 import jax.numpy as jnp
 
-LARGEST = 32  # the choice is made among at most this many coordinates
+LARGEST_CHOICE = 32  # the choice is made among at most this many coordinates
 # A dense matrix is taken if the condition number is smaller by this factor, for trajectories that are shorter
 # by its square root. Covariances of few draws are worse than that by chance, and are not taken.
 GAIN = 2.0
 
 
-def chosen(covariance, scores):
+def inverse_mass_matrix(covariance, scores):
     """(d, d) float, the covariance, or its diagonal, as the inverse of the mass matrix.
 
     Parameters

@@ -123,7 +123,7 @@ class NutsBlock(Block):
         self.density.untouched.check_in_jax()
         # A matrix that is chosen is kept with all of its entries: to compile NUTS twice, once for diagonal
         # matrices, would take longer than its products.
-        self.choosing = dense == "auto" and 1 < self.density.size <= mass_matrix.LARGEST
+        self.choosing = dense == "auto" and 1 < self.density.size <= mass_matrix.LARGEST_CHOICE
         self.dense = self.choosing or dense is True
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
         self._init, self._kernel = nuts.init, nuts.build_kernel()
@@ -268,7 +268,9 @@ class NutsBlock(Block):
     def _window_end(self, state: NutsState) -> NutsState:
         mass, scores = self._mass_final(state.mass), state.scores
         if self.choosing:
-            mass = mass._replace(inverse_mass_matrix=mass_matrix.chosen(mass.inverse_mass_matrix, scores))
+            mass = mass._replace(
+                inverse_mass_matrix=mass_matrix.inverse_mass_matrix(mass.inverse_mass_matrix, scores)
+            )
             scores = jnp.zeros_like(scores)
         step_size = self._accept_init(self._accept_final(state.step_size))
         new = state._replace(step_size=step_size, mass=mass, scores=scores)

@@ -18,12 +18,12 @@ from pymc_discrete.space.space import Space
 
 # Rounding changes the log density by a random amount. Its variance is at most this, in squared nats, as far
 # as tuning can tell: counts of which it would change more stay where they are, the most certain ones first.
-ROUNDING = 2.0
-LARGEST_DENSE = 100  # coordinates that get a dense mass matrix
+MOST_ROUNDING = 2.0
+LARGEST_DENSE_MASS = 100  # coordinates that get a dense mass matrix
 TRANSITIONS = 3  # trajectories per draw: more of them give more effective draws, and take longer
 # A step size above this, in units of the mass matrix, is blamed where a trajectory leaves the support.
 LARGE = 0.25
-DEEPEST = 7  # largest tree depth: bounds of counts end most trajectories before they turn
+DEEPEST_WITH_COUNTS = 7  # largest tree depth: bounds of counts end most trajectories before they turn
 # A count is moved if the variance of its draws is at least LEAST_VARIANCE, and their mean at least FAR
 # standard deviations away from its smallest and its largest value.
 LEAST_VARIANCE, FAR = 1.0, 1.5
@@ -58,8 +58,8 @@ class NutsWithCounts(NutsBlock):
 
     A draw has `TRANSITIONS` trajectories, each with a random share of the adapted step size. Rounding changes
     the log density by some :math:`g^2 / 12` squared nats for each count, with g the slope. Counts are moved
-    as long as the sum of these is below `ROUNDING`; a count that is known up to one or two, or is near its
-    bounds, stays.
+    as long as the sum of these is below `MOST_ROUNDING`; a count that is known up to one or two, or is near
+    its bounds, stays.
     All are drawn by their own step besides. The step size is adapted to the smooth function.
 
     Parameters
@@ -104,8 +104,8 @@ class NutsWithCounts(NutsBlock):
             points,
             tune,
             target_accept,
-            max_treedepth=DEEPEST,
-            dense=self.smooth.size <= LARGEST_DENSE if dense == "auto" else dense,
+            max_treedepth=DEEPEST_WITH_COUNTS,
+            dense=self.smooth.size <= LARGEST_DENSE_MASS if dense == "auto" else dense,
             pooled=False,
         )
         from blackjax.mcmc.metrics import gaussian_euclidean  # late, because it starts JAX
@@ -281,5 +281,5 @@ class NutsWithCounts(NutsBlock):
         stays = self._is_count & ((variances < LEAST_VARIANCE) | near)
         change = jnp.where(stays, jnp.inf, jnp.where(self._is_count, squares / 12, 0.0))
         order = jnp.argsort(change)
-        within = jnp.cumsum(change[order]) <= ROUNDING
+        within = jnp.cumsum(change[order]) <= MOST_ROUNDING
         return jnp.zeros(len(change), bool).at[order].set(within) | ~self._is_count

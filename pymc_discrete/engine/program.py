@@ -171,7 +171,7 @@ class Program:
             point, adapted, values = block.draw(key_draw, t, point, adapted)
             blocks.append(adapted)
             stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
-        return ChainState({name: point[name] for name in state.point}, tuple(blocks)), joined(stats)
+        return ChainState({name: point[name] for name in state.point}, tuple(blocks)), all_statistics(stats)
 
     def run(self, identities: Identity, states: ChainState, numbers, first, count, thin, size: int):
         """Draw and record `count` times.
@@ -204,7 +204,7 @@ class Program:
                 return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
 
             # made from the declared types, because to get the shapes from JAX it would trace the draw again
-            zeros = joined(
+            zeros = all_statistics(
                 [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
             )
             kept = (jax.eval_shape(self.recorder, state.point | numbers), zeros)
@@ -330,7 +330,7 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
     return list(get_default_varnames(wanted, include_transformed=False))
 
 
-def joined(stats: list[dict[str, Any]]) -> dict[str, Any]:
+def all_statistics(stats: list[dict[str, Any]]) -> dict[str, Any]:
     """The statistics of all blocks in one dictionary.
 
     Values of several blocks with the same name are stacked, as in `pm.sample`, except for `lp`: that of the

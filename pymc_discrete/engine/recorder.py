@@ -151,7 +151,7 @@ class Recorder:
             if name in self._counts:
                 check_in_32_bits(name, a)
             if name in self._wanted:
-                recorded[name] = together(a) if name in self._in_words else a
+                recorded[name] = from_words(a) if name in self._in_words else a
         return recorded
 
 
@@ -205,7 +205,7 @@ def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:
     return {name: np.shape(value) for name, value in point_of(model).items()}
 
 
-def together(words: np.ndarray) -> np.ndarray:
+def from_words(words: np.ndarray) -> np.ndarray:
     """(...) int64, from `words` (..., 2), the lower and the upper 32 bits."""
     low, high = words[..., 0].astype(np.int64), words[..., 1].astype(np.int64)
     return (high << 32) + (low & 0xFFFFFFFF)

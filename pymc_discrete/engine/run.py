@@ -14,7 +14,7 @@ from xarray import Dataset
 
 from pymc_discrete.diagnostics.standing import Leaving
 from pymc_discrete.engine.program import ChainState
-from pymc_discrete.engine.shares import Chains
+from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.storage import Checkpoint, Memory, on_host
 from pymc_discrete.runtime.progress import Progress
 from pymc_discrete.starts.not_finite import impossible
@@ -25,7 +25,7 @@ WARMUP, POSTERIOR = "warmup", "posterior"
 # Chains that do not move are settled each time this many tuning draws are done. The number is fixed, so that
 # the draws do not depend on `chunk`.
 TUNING_CHUNK = 50
-UPDATES = 20  # largest number of updates of the progress bar, where a chunk can hold so many draws
+PROGRESS_UPDATES = 20  # largest number of updates of the progress bar, where a chunk can hold so many draws
 # The length of the arrays that hold the draws of a chunk is part of the compiled program. It does not depend
 # on the number of draws, so that a run with another number need not be compiled again.
 LARGEST_CHUNK = 1024  # largest number of draws in a chunk
@@ -34,7 +34,7 @@ CHAIN_BYTES = 2**21  # of one chain
 SHARE_BYTES = 2**27  # of chains that are computed together
 
 
-class Run:
+class ChainsRun:
     """All draws of all chains.
 
     Parameters
@@ -49,7 +49,7 @@ class Run:
     def __init__(
         self,
         model: pm.Model,
-        chains: Chains,
+        chains: RunningChains,
         store: Memory | Checkpoint,
         tune: int,
         draws: int,
@@ -62,7 +62,9 @@ class Run:
         self.tune, self.draws, self.thin = tune, draws, thin
         self.program = chains.program
         self.size = chunk_size(chains, chunk)
-        self.count = min(self.size, max(-(-draws // UPDATES), TUNING_CHUNK))  # number of draws in a chunk
+        self.count = min(
+            self.size, max(-(-draws // PROGRESS_UPDATES), TUNING_CHUNK)
+        )  # number of draws in a chunk
         self.bar, self.callback = bar, callback
         self.states = chains.states  # after the last draw that is stored
 
@@ -191,7 +193,7 @@ class Run:
                 self.callback(draws, self.store.done(POSTERIOR))
 
 
-def chunk_size(chains: Chains, chunk: int | str) -> int:
+def chunk_size(chains: RunningChains, chunk: int | str) -> int:
     """The length of the arrays that hold a chunk of draws: by default a power of two."""
     if chunk != "auto":
         return int(chunk)

@@ -22,7 +22,7 @@ from pymc_discrete.runtime.model_settings import model_settings
 MOST_SHARES = 64  # a share takes the host a millisecond for each chunk of draws, so there are at most as many
 
 
-def shares_of(chains: int, single: bool) -> np.ndarray:
+def chains_of_shares(chains: int, single: bool) -> np.ndarray:
     """(shares, n) int, the indices of the chains in each share.
 
     If the chains do not divide evenly, the last one is repeated: to compile another program for a smaller
@@ -66,7 +66,7 @@ class Share:
         return done
 
 
-class Chains:
+class RunningChains:
     """All chains of a run, on the devices of its program.
 
     Parameters
@@ -80,7 +80,7 @@ class Chains:
     def __init__(self, program: Program, states: ChainState, seed: int, threads: int | None):
         self.program = program
         self.count = jax.tree.leaves(states)[0].shape[0]
-        self._numbers = shares_of(self.count, threads is not None)
+        self._numbers = chains_of_shares(self.count, threads is not None)
         self._threads: list[ThreadPoolExecutor | None] = [None]
         if len(self._numbers) > 1:
             used = min(threads or 1, len(self._numbers))

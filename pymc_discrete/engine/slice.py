@@ -13,7 +13,9 @@ from pymc_discrete.engine.storage import on_host
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.runtime.float32 import floats_are_32_bit
 
-STATISTICS = dict.fromkeys(("slice_expansions", "slice_shrinkages", "slice_stayed"), Statistic(float, MEAN))
+STATISTICS_OF_SLICES = dict.fromkeys(
+    ("slice_expansions", "slice_shrinkages", "slice_stayed"), Statistic(float, MEAN)
+)
 
 
 class SliceBlock(Block):
@@ -26,7 +28,7 @@ class SliceBlock(Block):
     points : how a chain packs its values
     """
 
-    stats: Mapping[str, Statistic] = {"lp": Statistic(float), **STATISTICS}
+    stats: Mapping[str, Statistic] = {"lp": Statistic(float), **STATISTICS_OF_SLICES}
 
     def __init__(self, step: Any, tune: int, points: Points):
         self.step, self.tune, self.points = step, tune, points
@@ -65,7 +67,7 @@ class SliceBlock(Block):
             key, q, self.density.near(q, others), widths, t < tune, slices.renewal_due(t, tune), self.sweeps
         )
         lp = self.density.block(q, others) + self.density.rest(others)
-        stats = {"lp": lp, **dict(zip(STATISTICS, info, strict=True))}
+        stats = {"lp": lp, **dict(zip(STATISTICS_OF_SLICES, info, strict=True))}
         return self.density.joined(q, point), widths, stats
 
     def complaints(self, state: slices.Widths) -> list[list[str]]:

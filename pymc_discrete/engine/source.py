@@ -10,10 +10,10 @@ import numpy as np
 NUTS = -1  # stands for NUTS where the place of a step in a list is meant
 # Stands for a step that draws what would be summed out, had other steps not taken all continuous variables.
 # PyMC, which was told of the statistics before, does not know those of this step.
-INSTEAD = -2
+STANDS_IN = -2
 
 
-class Order(NamedTuple):
+class ChainOrder(NamedTuple):
     """The chain whose draws a source is asked for.
 
     Attributes
@@ -70,12 +70,12 @@ class Handed(NamedTuple):
     before: bytes
     first: int
     used: int
-    order: Order
+    order: ChainOrder
     last: dict[str, bytes]
     divergences: int
 
 
-class Source(Protocol):
+class ChainSource(Protocol):
     """An object that makes the draws of a chain.
 
     It is an `engine.course.Course` in the process of the step, and in other processes a
@@ -90,13 +90,13 @@ class Source(Protocol):
 
     spare: int
 
-    def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> "Source":
+    def foreseen(self, order: ChainOrder, point: dict[str, np.ndarray]) -> "ChainSource":
         """A source of another chain, which is being begun."""
 
     def allow(self, draws: int) -> None:
         """Make the next chunk of a foreseen chain in the background, if it has fewer draws than these."""
 
-    def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+    def begin(self, order: ChainOrder, point: dict[str, np.ndarray]) -> Chunk:
         """The first draws of a chain that starts about a point."""
 
     def next(self) -> Chunk:

@@ -66,10 +66,10 @@ def starts(
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
     stay = [fixed | {getattr(k, "name", k) for k in (values or {})} for values in given]
-    return possible_starts(model, blocks, Jitter(model, initvals, chains), stay, seed, with_gradient)
+    return starts_of_chains(model, blocks, Jitter(model, initvals, chains), stay, seed, with_gradient)
 
 
-def possible_starts(
+def starts_of_chains(
     model: pm.Model,
     blocks: Sequence[Block],
     drawn: "Jitter | Around",
@@ -169,7 +169,7 @@ class Jitter:
         """A point {value variable: value}, with U(-jitter, jitter) added to continuous variables."""
         function = (self._full if jitter == 1.0 else self._without)[chain]
         point = {name: np.asarray(value) for name, value in function(int(rng.integers(2**30))).items()}
-        return point if jitter == 1.0 else jittered(point, self._values, jitter, rng)
+        return point if jitter == 1.0 else jittered_point(point, self._values, jitter, rng)
 
 
 class Around:
@@ -191,10 +191,10 @@ class Around:
 
     def __call__(self, chain: int, jitter: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """A point {value variable: value}, with U(-jitter, jitter) added to the variables of `names`."""
-        return jittered(self._point, self._names, jitter, rng)
+        return jittered_point(self._point, self._names, jitter, rng)
 
 
-def jittered(
+def jittered_point(
     point: dict[str, np.ndarray], names: set[str], jitter: float, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """The point with U(-jitter, jitter) added to the named value variables."""
@@ -259,7 +259,7 @@ def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
     ------
     ValueError
     """
-    numbers = numbers_in(values)
+    numbers = given_numbers(values)
     given = [rv for rv in model.free_RVs if rv.name in numbers and rv.dtype.startswith("float")]
     if not given:
         return
@@ -274,8 +274,9 @@ def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
         if value.ndim and outside.shape == value.shape:
             place = np.argwhere(outside)[0]
             which = f"has {value[tuple(place)]:g} as element {place.tolist()}"
+        support = support_of_transform(rv, model, outside)
         raise ValueError(
-            f"initvals[{name!r}] {which}, which is outside its support, {support_of(rv, model, outside)}. "
+            f"initvals[{name!r}] {which}, which is outside its support, {support}. "
             "Pass values inside it, not at its ends."
         )
 
@@ -292,13 +293,13 @@ def check_supports(blocks: Sequence[Block], point: dict[str, np.ndarray], initva
     pymc.exceptions.SamplingError
     """
     for values in initvals if isinstance(initvals, list | tuple) else [initvals]:
-        given = numbers_in(values or {})
+        given = given_numbers(values or {})
         for block in blocks:
             if block.space is not None:
                 check_support(block.space, block.space.ravel(point | given), given)
 
 
-def numbers_in(values: dict[Any, Any]) -> dict[str, Any]:
+def given_numbers(values: dict[Any, Any]) -> dict[str, Any]:
     """{name: value} of those starting values that are numbers, and not a word or an expression."""
     return {
         str(getattr(key, "name", key)): value
@@ -307,7 +308,7 @@ def numbers_in(values: dict[Any, Any]) -> dict[str, Any]:
     }
 
 
-def support_of(rv: Variable, model: pm.Model, outside: np.ndarray) -> str:
+def support_of_transform(rv: Variable, model: pm.Model, outside: np.ndarray) -> str:
     """The support of a continuous variable, as its transform shows it: of the first element `outside`."""
     transform = model.rvs_to_transforms[rv]
     if transform is None:

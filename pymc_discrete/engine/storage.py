@@ -133,7 +133,7 @@ class Checkpoint:
         for name, value in self.settings.items():
             kept = progress["settings"].get(name)
             if kept != value:
-                theirs, ours = unlike(kept, value)
+                theirs, ours = where_unlike(kept, value)
                 raise CheckpointError(
                     f"{self.folder} holds a run with {name}={theirs!r}, and this one has {name}={ours!r}. "
                     "Ask for the same, or give another folder."
@@ -291,7 +291,7 @@ def is_complete(folder: Path) -> bool:
         return False
 
 
-def unlike(a: Any, b: Any) -> tuple[Any, Any]:
+def where_unlike(a: Any, b: Any) -> tuple[Any, Any]:
     """The two values of a setting; of two lists, only the entries that the other does not have."""
     if not (isinstance(a, list) and isinstance(b, list)):
         return a, b

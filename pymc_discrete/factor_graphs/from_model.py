@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from pymc_discrete.differences.density import Context, ModelDensity
+from pymc_discrete.differences.density import ContextOfModel, ModelDensity
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.differences.parts.part import Factors
 from pymc_discrete.factor_graphs.compatible import REMEDY, check, jittered, random_state
@@ -97,12 +97,12 @@ class Extraction:
         """The factor graph in the target's context; traceable."""
         return self._compiled(target.ready())
 
-    def _factors(self, context: Context) -> list[Factors]:
+    def _factors(self, context: ContextOfModel) -> list[Factors]:
         factors = self.density.factors(context)
         assert None not in factors  # `check` has refused log densities without factors
         return cast(list[Factors], factors)
 
-    def _graph(self, context: Context) -> SumOfFactors:
+    def _graph(self, context: ContextOfModel) -> SumOfFactors:
         variables, of_parts = self.space.variables, self._factors(context)
         unary = [jnp.zeros((v.size, v.K)) for v in variables]
         pairs = Pairs(self)

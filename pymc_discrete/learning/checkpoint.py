@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pymc_discrete.engine.storage import CheckpointError, unlike
+from pymc_discrete.engine.storage import CheckpointError, where_unlike
 
 
 class Checkpoint:
@@ -64,7 +64,7 @@ class Checkpoint:
             raise CheckpointError(f"{self.file} is damaged: {error!r}. Delete it to begin again.") from error
         for name, ours in self.settings.items():
             if settings.get(name) != ours:
-                kept, asked = unlike(settings.get(name), ours)
+                kept, asked = where_unlike(settings.get(name), ours)
                 raise CheckpointError(
                     f"{self.file} holds a fit with {name}={kept!r}, and this one has {name}={asked!r}. Ask "
                     "for the same, or give another file."

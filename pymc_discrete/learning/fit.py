@@ -22,7 +22,7 @@ from pymc_discrete.runtime.checks import check_count, check_not_negative, is_num
 from pymc_discrete.runtime.jax_settings import default_settings
 from pymc_discrete.runtime.progress import Progress, check_bar
 from pymc_discrete.sampling.fingerprint import checksum
-from pymc_discrete.sampling.lock import held
+from pymc_discrete.sampling.lock import holding
 
 KINDS = {
     "model": (
@@ -234,7 +234,7 @@ def fit(
         options = {"iterations": iterations, "chains": chains, "batch": batch, "seed": seed, "ema": ema}
         options |= penalties | described(model, objective, observations)
         store = Checkpoint(checkpoint, options | {"program": fingerprint(descent, record.state)})
-    with held(store.file.with_name(f"{store.file.name}.in-use"), store.file) if store else nullcontext():
+    with holding(store.file.with_name(f"{store.file.name}.in-use"), store.file) if store else nullcontext():
         record = (store.read(record) if store else None) or record
         record = completed(record, descent, evaluate, every, store, progressbar)
     state = record.state

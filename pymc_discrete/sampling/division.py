@@ -12,7 +12,7 @@ from pymc_discrete.collapse import choice
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.integrated import chosen as chosen_coefficients
 from pymc_discrete.collapse.integrated import say_not_integrated
-from pymc_discrete.engine.assembly import in_order
+from pymc_discrete.engine.assembly import in_order_of_moves
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, refuse_counts_as_floats
 from pymc_discrete.model.described import DescribedModel
@@ -59,7 +59,7 @@ def steps_of(
         refuse_other_model(s, model)
     said = {name for s in flat if isinstance(s, CollapsedNUTS) for name in s.summed}
     collapse, flat = natively(flat, collapse)
-    refuse_twice(flat)
+    refuse_two_steps(flat)
     of = Division.of(DescribedModel(model, point), flat, fixed)
     collapsed = summed_by(of, flat, collapse)
     # what a step sums out, it has logged when it was made; what is chosen says so itself
@@ -72,7 +72,7 @@ def steps_of(
             _log.warning(without_local(type(s).__name__, lacking))
     if of.left or of.vectors:
         flat += steps_of_the_rest(of, flat, collapsed, chosen)
-    return in_order(flat), collapsed
+    return in_order_of_moves(flat), collapsed
 
 
 # ---------------------------------------------------------------- steps that pmd.sample cannot run
@@ -105,9 +105,9 @@ def refuse_other_model(step: Any, model: pm.Model) -> None:
         )
 
 
-def refuse_twice(steps: Sequence[Any]) -> None:
+def refuse_two_steps(steps: Sequence[Any]) -> None:
     """Refuse a variable that two steps move, where neither leaves it to another."""
-    unshared = [name for s in steps if not shares(s) for name in s.own_variables]
+    unshared = [name for s in steps if not shares_variables(s) for name in s.own_variables]
     twice = sorted({n for n in unshared if unshared.count(n) > 1})
     if twice:
         raise ValueError(
@@ -139,7 +139,7 @@ class Division(NamedTuple):
     def of(cls, described: DescribedModel, steps: Sequence[Any], fixed: Sequence[str]) -> "Division":
         """What some steps leave; nothing moves the variables that are `fixed`."""
         assigned = {name for s in steps for name in s.own_variables}
-        unshared = {name for s in steps if not shares(s) for name in s.own_variables}
+        unshared = {name for s in steps if not shares_variables(s) for name in s.own_variables}
         discrete = described.discrete
         left = [name for name in discrete if name not in assigned and np.size(described.point[name])]
         vectors = described.moved_together(left)
@@ -171,7 +171,7 @@ def summed_by(of: Division, steps: Sequence[Any], collapse: Any) -> Collapsed | 
         free = of.left and of.moved and not integrates(steps)
         return choice.chosen(of.described, of.left, of.moved) if free else None
     named = of.left if collapse is True else [*of.left, *of.vectors, *of.lent]
-    return summed_out(of.described.model, named, of.moved, collapse)
+    return collapsed_by_name(of.described.model, named, of.moved, collapse)
 
 
 def steps_of_the_rest(
@@ -196,7 +196,7 @@ def steps_of_the_rest(
     return getattr(automatic, "methods", [automatic])
 
 
-def shares(step: JaxStep | CustomStep | NutsInJax) -> bool:
+def shares_variables(step: JaxStep | CustomStep | NutsInJax) -> bool:
     """Whether another step may move the variables of this one, too."""
     return isinstance(step, DiscreteStep) and step.shared
 
@@ -223,7 +223,7 @@ def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | Custom
     return names if isinstance(collapse, str) else [*collapse, *names], steps
 
 
-def summed_out(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:
+def collapsed_by_name(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:
     """The discrete variables to sum out, or None if there are none.
 
     Parameters

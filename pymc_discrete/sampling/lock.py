@@ -21,7 +21,7 @@ except ImportError:  # on Windows
 
 _log = logging.getLogger("pymc.discrete")
 
-FAR = 2**30  # Windows locks bytes, which nobody else can read then: one beyond the end of the file
+BEYOND_THE_END = 2**30  # Windows locks bytes, which nobody else can read then: one beyond the end of the file
 
 
 class Busy(Exception):
@@ -32,11 +32,11 @@ def folder_held(folder: str | os.PathLike[str]) -> AbstractContextManager[None]:
     """Hold the folder of `pmd.sample`'s checkpoint, which is made if it does not exist."""
     path = Path(folder)
     make_folder(path)
-    return held(path / "in-use.json", path, partial(is_complete, path))
+    return holding(path / "in-use.json", path, partial(is_complete, path))
 
 
 @contextmanager
-def held(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def holding(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Hold a checkpoint while a run is written to it.
 
     Parameters
@@ -101,7 +101,7 @@ def lock(opened: IO[str]) -> None:
         except BlockingIOError:
             raise Busy from None
     else:
-        opened.seek(FAR)
+        opened.seek(BEYOND_THE_END)
         try:
             msvcrt.locking(opened.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:

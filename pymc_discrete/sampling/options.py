@@ -15,7 +15,7 @@ from pymc_discrete.runtime.progress import check_bar
 DTYPES = ("float64", "float32")
 
 # arguments of `pm.sample` that `pmd.sample` does not have: what to do instead
-REFUSED = {
+ELSEWHERE = {
     "cores": "All chains run in one program, on every core or device; choose devices with devices=.",
     "mp_ctx": "There are no worker processes; leave it out.",
     "blas_cores": "There are no worker processes; leave it out.",
@@ -39,8 +39,8 @@ REFUSED = {
 def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
     """Raise an error for the first of `options`; `sample` takes only the `known` arguments."""
     for name in options:
-        if name in REFUSED:
-            raise TypeError(f"pmd.sample has no {name}=. {REFUSED[name]}")
+        if name in ELSEWHERE:
+            raise TypeError(f"pmd.sample has no {name}=. {ELSEWHERE[name]}")
         if name in inspect.signature(pm.sample).parameters:
             raise TypeError(f"pmd.sample has no {name}=; pm.sample does.")
         meant = suggested(name, known)
@@ -50,7 +50,7 @@ def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
         )
 
 
-def check(
+def check_arguments(
     counts: dict[str, tuple[Any, int]],
     target_accept: Any,
     chunk: Any,

@@ -23,8 +23,8 @@ from pymc_discrete.engine.block import Block, GradientNotFinite
 from pymc_discrete.engine.nuts_options import nuts_options
 from pymc_discrete.engine.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.engine.program import Program, recorded
-from pymc_discrete.engine.run import POSTERIOR, WARMUP, Run, chunk_size
-from pymc_discrete.engine.shares import Chains
+from pymc_discrete.engine.run import POSTERIOR, WARMUP, ChainsRun, chunk_size
+from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.starts import check_initvals, check_supports, starts
 from pymc_discrete.engine.storage import Checkpoint, Memory
 from pymc_discrete.model.blocks import model_of
@@ -40,7 +40,7 @@ from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.options import (
-    check,
+    check_arguments,
     check_collapse,
     check_names,
     check_superchains,
@@ -191,7 +191,9 @@ def sample(
     refuse(options, [*inspect.signature(sample).parameters])
     draws, tune, chains, thin = map(as_plain, (draws, tune, chains, thin))
     counts = {"draws": (draws, 1), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
-    check(counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model, progressbar)
+    check_arguments(
+        counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model, progressbar
+    )
     nuts = nuts_options(nuts)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
@@ -236,7 +238,9 @@ def sample(
             program = Program(model, blocks, packing, recorded(model, var_names), used)
             if not program.begun("run"):
                 # while it compiles, the starts are checked
-                with closing(Chains(program, program.start([point] * chains), seed, threads)) as anywhere:
+                with closing(
+                    RunningChains(program, program.start([point] * chains), seed, threads)
+                ) as anywhere:
                     anywhere.begin(chunk_size(anywhere, chunk))
             for with_gradient in (False, True):
                 if store.begun:
@@ -251,8 +255,8 @@ def sample(
                     states = program.start(points)
                 begun = time.perf_counter()
                 try:
-                    with closing(Chains(program, states, seed, threads)) as all_chains:
-                        run = Run(model, all_chains, store, tune, draws, thin, chunk, bar, callback)
+                    with closing(RunningChains(program, states, seed, threads)) as all_chains:
+                        run = ChainsRun(model, all_chains, store, tune, draws, thin, chunk, bar, callback)
                         run.complete(keep_warmup=not discard_tuned_samples)
                     break
                 except GradientNotFinite:  # nothing is stored yet
@@ -283,7 +287,7 @@ def sample(
     tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood)
     if compute_convergence_checks:
         with watched("Looking at the draws"):
-            check_convergence(tree, model, partial(leaving, run, dtype), finished, used_by(steps))
+            check_convergence(tree, model, partial(leaving_at_the_end, run, dtype), finished, used_by(steps))
         for text in conclusions:
             _log.warning(text)
     return tree
@@ -312,7 +316,7 @@ def used_by(steps: Sequence[Any]) -> dict[str, str]:
     return {name: s.described() for s in ours for name in s.own_variables}
 
 
-def leaving(run: Run, dtype: str) -> dict[str, Leaving]:
+def leaving_at_the_end(run: ChainsRun, dtype: str) -> dict[str, Leaving]:
     """For each discrete variable, how probable it is that its sites change, at the chains' last points."""
     with precision(dtype):
         return run.leaving()

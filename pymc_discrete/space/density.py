@@ -84,7 +84,7 @@ class Density(CompiledMethods, ABC):
         sites = np.repeat(np.arange(self.space.d), self.space.K)
         now = logdensity(x, context)
         then = jax.vmap(lambda i, v: logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
-        return now, compared(values, inside, x, then.reshape(values.shape), now)
+        return now, differences_from(values, inside, x, then.reshape(values.shape), now)
 
     def touched(self, sites: Array) -> Array:
         return jnp.broadcast_to(jnp.arange(self.space.d), (*sites.shape, self.space.d))
@@ -109,7 +109,7 @@ class Density(CompiledMethods, ABC):
         then = jax.vmap(lambda v: self.logdensity(x.at[at].set(v), context))(
             jnp.append(jnp.asarray(values[0], x.dtype), now)
         )
-        return compared(values, inside, now, then[None, :-1], then[-1])
+        return differences_from(values, inside, now, then[None, :-1], then[-1])
 
     def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any) -> Any:
         return ()
@@ -120,7 +120,7 @@ class Density(CompiledMethods, ABC):
         numbers = self.space.starts[n] + sites
         at = lambda row, new: self.logdensity(x.at[row].set(new), context)
         then = jax.vmap(jax.vmap(at, (None, 0)))(numbers, values)
-        return self.masked_jointly(n, sites, values, x, change(then, self.logdensity(x, context)))
+        return self.masked_jointly(n, sites, values, x, difference_from(then, self.logdensity(x, context)))
 
     def masked_jointly(self, n: int, sites: Array, values: Array, x: Array, d: Array) -> Array:
         """(r, C), differences d of `joint_differences`, 0 at the current values and -inf where impossible."""
@@ -202,7 +202,7 @@ class GivenInputs(Density):
         return {n: self.joint_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
 
 
-def compared(values: Array, inside: Array, now: Array, then: Array, logp: Array) -> Array:
+def differences_from(values: Array, inside: Array, now: Array, then: Array, logp: Array) -> Array:
     """(r, K) differences from the log densities at the neighbours, see `masked`.
 
     Parameters
@@ -218,10 +218,10 @@ def compared(values: Array, inside: Array, now: Array, then: Array, logp: Array)
     logp : () float
         The log density at the current values.
     """
-    return masked(change(then, logp), values, inside, now)
+    return masked(difference_from(then, logp), values, inside, now)
 
 
-def change(then: Array, now: Array) -> Array:
+def difference_from(then: Array, now: Array) -> Array:
     """Log densities less that at the current state: infinite where only that one is impossible."""
     return jnp.where(jnp.isneginf(now), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - now)
 

@@ -21,7 +21,7 @@ from pymc_discrete.structure.logp_graph import LogpGraph
 LEVELS = [*range(16), *(2**k for k in range(4, 21, 2))]
 NOT_LEFT = "tuning found nothing possible near it"
 NOT_FOUND = "no possible one was found"  # what a search for a start has come to
-NAMED = 3  # largest number of elements that a message lists
+MOST_NAMED = 3  # largest number of elements that a message lists
 
 
 def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
@@ -36,7 +36,7 @@ def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
 
 def of_model_at(model: pm.Model, point: PointType) -> dict[str, list[str]]:
     """{value as in a message: names of terms} of a model's terms that are not finite at a point."""
-    return by_value((term.name, term.at(point).sum()) for term in terms_of(model))
+    return by_value((term.name, term.at(point).sum()) for term in term_values(model))
 
 
 def by_value(values: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
@@ -76,7 +76,7 @@ def impossible(
         for level in LEVELS
     ]
     at_start, always = [], []
-    for term in terms_of(model):
+    for term in term_values(model):
         here = np.isneginf(term.at(point))
         if here.any():
             at_start.append(term.named(here))
@@ -113,7 +113,7 @@ def impossible(
     return f"{said} {start} Or the term is impossible whatever the start: {of_term}"
 
 
-class Term:
+class TermValue:
     """The elements of a term of a model's log density, and what was observed there.
 
     Parameters
@@ -153,25 +153,25 @@ class Term:
     def named(self, elements: np.ndarray) -> str:
         """The term and some of its elements (bool) for a message, with what was observed there."""
         where = np.argwhere(elements)
-        values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:NAMED]]
+        values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:MOST_NAMED]]
         observed = [f"observed as {', '.join(values)}"] if values else []
         if not elements.ndim:
             places = [self._why] if self._why else []
-        elif len(where) > NAMED and elements.all():
+        elif len(where) > MOST_NAMED and elements.all():
             places = [f"all {len(where)} elements"]
         else:
-            more = f" and {len(where) - NAMED} more" if len(where) > NAMED else ""
-            listed = ", ".join(str(index.tolist()) for index in where[:NAMED])
+            more = f" and {len(where) - MOST_NAMED} more" if len(where) > MOST_NAMED else ""
+            listed = ", ".join(str(index.tolist()) for index in where[:MOST_NAMED])
             places = [f"element{'s' * (len(where) > 1)} {listed}{more}"]
         details = ", ".join([*places, *observed])
         return f"{self.name!r} ({details})" if details else repr(self.name)
 
 
-def terms_of(model: pm.Model) -> Iterator[Term]:
+def term_values(model: pm.Model) -> Iterator[TermValue]:
     """The terms of the log density, as the model has them."""
     variables = [*model.basic_RVs, *model.potentials]
     for variable, logp in zip(variables, model.logp(variables, sum=False), strict=True):
-        yield Term(model, variable, logp)
+        yield TermValue(model, variable, logp)
 
 
 def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:

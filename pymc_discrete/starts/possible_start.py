@@ -27,7 +27,7 @@ from pymc_discrete.structure.numbers import NeedsValues
 
 _log = logging.getLogger("pymc.discrete")
 
-DEAREST = 1e8  # counted operations of a sweep, beyond which no search is made
+DEAREST_SWEEP = 1e8  # counted operations of a sweep, beyond which no search is made
 
 _kept: Kept[Callable[..., Any] | None] = Kept(PROGRAMS)
 
@@ -100,7 +100,7 @@ def searching(density: ModelDensity) -> Callable[..., Any] | None:
         soft = softened(density)
     except (NeedsValues, NotImplementedError, ValueError):
         return None
-    if soft.cost(False) > DEAREST:
+    if soft.cost(False) > DEAREST_SWEEP:
         return None
 
     def searched(seed: Array, x: Array, inputs: Any) -> tuple[Array, Array]:

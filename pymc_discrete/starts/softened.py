@@ -22,7 +22,9 @@ SHARE, PENALTY = "/share", "/penalty"  # the inputs of a softened density, which
 # what a density computes at first use from its own terms, and its copy must not inherit
 COMPUTED = {name for name, a in vars(ModelDensity).items() if isinstance(a, cached_property)}
 NEAR = 16  # all values up to this distance are neighbours, since a state may be possible at one value only
-FARTHEST = 2**30  # the largest offset to a neighbour; the square root of it, where integers have 32 bits
+FARTHEST_NEIGHBOUR = (
+    2**30
+)  # the largest offset to a neighbour; the square root of it, where integers have 32 bits
 
 
 def softened(density: ModelDensity) -> ModelDensity:
@@ -36,8 +38,8 @@ def softened(density: ModelDensity) -> ModelDensity:
 
     with two more inputs, the share s and the penalty p. With s = 0 and p = 1 it is minus the number of
     impossible elements, which says how far from possible a state is. Its differences are exact, and the
-    neighbours of a site with a window are at distances 1, 2, ..., `NEAR`, and 1, 2, 4, ... up to `FARTHEST`,
-    to both sides.
+    neighbours of a site with a window are at distances 1, 2, ..., `NEAR`, and 1, 2, 4, ... up to
+    `FARTHEST_NEIGHBOUR`, to both sides.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def softened(density: ModelDensity) -> ModelDensity:
     share, penalty = (pt.scalar(name, dtype=pytensor.config.floatX) for name in (SHARE, PENALTY))
     graph = density.graph
     parts = [(name, part) for name, term in graph.terms for part in all_summands(term, graph)]
-    terms = [(name, without_impossible(part, share, penalty)) for name, part in parts if is_float(part)]
+    terms = [(name, without_impossible(part, share, penalty)) for name, part in parts if has_floats(part)]
     soft = copy.copy(density)
     soft.__dict__ = {k: a for k, a in soft.__dict__.items() if k not in COMPUTED} | {"_programs": {}}
     soft.graph = replace(
@@ -72,7 +74,7 @@ def without_impossible(part: Variable, share: Variable, penalty: Variable) -> Va
     return pt.switch(pt.isnan(part) | pt.isinf(part), -penalty, share * part)
 
 
-def is_float(part: Variable) -> bool:
+def has_floats(part: Variable) -> bool:
     """Whether a tensor has floats, which can be infinite."""
     return part.type.dtype.startswith("float")
 
@@ -81,7 +83,7 @@ def with_far_neighbours(v: Sites) -> Sites:
     """The sites of a variable, where those with a window have neighbours at all scales."""
     if v.finite or not v.size:
         return v
-    farthest = FARTHEST if width_of_models() else int(FARTHEST**0.5)
+    farthest = FARTHEST_NEIGHBOUR if width_of_models() else int(FARTHEST_NEIGHBOUR**0.5)
     widest = min(int((v.upper - v.lower).max()), farthest)
     steps = np.union1d(np.arange(1, min(NEAR, widest) + 1), 2 ** np.arange(int(np.log2(widest)) + 1))
     return replace(v, offsets=np.concatenate([-steps[::-1], steps]).astype(np.int64))

@@ -17,7 +17,7 @@ from pymc_discrete.structure.rounding import NOT_WORTH_IT, room
 
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
 BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
-STARTS = ("point", "dispersed")
+KINDS_OF_START = ("point", "dispersed")
 ATTEMPTS = 5  # number of states, drawn from the whole support, that are tried for a dispersed start
 
 
@@ -230,7 +230,7 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     is x.
     """
     for drawn, share in attempts(x, target):
-        chosen = together(rng.random(len(x)), target.space) < share
+        chosen = shared_uniforms(rng.random(len(x)), target.space) < share
         y = np.where(chosen, drawn(x, target.space, rng), x)
         if float(target.logdensity(y)) > -np.inf:
             return y
@@ -253,7 +253,7 @@ def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarra
     finite, windowed = free & ~space.windowed, np.flatnonzero(free & space.windowed)
     y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
     if len(windowed):
-        new = x[windowed] + space.column[windowed, one_of(space.exists[windowed], rng)]
+        new = x[windowed] + space.column[windowed, column_at_random(space.exists[windowed], rng)]
         y[windowed] = np.clip(new, space.lower[windowed], space.upper[windowed])
     for start, v in space.blocks:
         if v.constraint is not None:
@@ -261,7 +261,7 @@ def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarra
     return y
 
 
-def together(uniforms: np.ndarray, space: Space) -> np.ndarray:
+def shared_uniforms(uniforms: np.ndarray, space: Space) -> np.ndarray:
     """Uniforms (d,), in which all sites of a vector with a constraint have that of its first site."""
     if not space.constrained.any():
         return uniforms
@@ -275,12 +275,12 @@ def anywhere_possible(x: np.ndarray, target: Target) -> Callable[..., Any]:
     possible = inside & (np.asarray(target.differences(x)) > -np.inf)
 
     def drawn(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarray:
-        return np.where(possible.any(axis=1), values[np.arange(space.d), one_of(possible, rng)], x)
+        return np.where(possible.any(axis=1), values[np.arange(space.d), column_at_random(possible, rng)], x)
 
     return drawn
 
 
-def one_of(exists: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def column_at_random(exists: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(n,) int, one of the columns where `exists` (n, K) holds, uniformly; the first where there is none."""
     return np.where(exists, rng.random(exists.shape), -1.0).argmax(axis=1)
 

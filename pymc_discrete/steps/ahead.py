@@ -22,9 +22,9 @@ import numpy as np
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import DataClassState, dataclass_state
 
-from pymc_discrete.engine.source import INSTEAD, Chunk, Handed, Order, Source
+from pymc_discrete.engine.source import STANDS_IN, ChainOrder, ChainSource, Chunk, Handed
 from pymc_discrete.runtime.names import shown
-from pymc_discrete.steps.shared import Shares
+from pymc_discrete.steps.shared import LeftValues
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -59,7 +59,7 @@ class Ahead:
 
     Parameters
     ----------
-    source : makes a `Source`
+    source : makes a `ChainSource`
     who : the step that hands the draws out, as messages name it
     own : for each step of the program, the variables that it draws
     by_nuts : continuous value variables that NUTS moves
@@ -68,7 +68,7 @@ class Ahead:
 
     def __init__(
         self,
-        source: Callable[[], Source],
+        source: Callable[[], ChainSource],
         who: str,
         own: Sequence[Sequence[str]],
         by_nuts: Sequence[str],
@@ -76,7 +76,7 @@ class Ahead:
     ):
         self._make_source, self.who, self.slots = source, who, list(slots)
         self.own, self.by_nuts = [list(names) for names in own], list(by_nuts)
-        self._source: Source | None = None
+        self._source: ChainSource | None = None
         self._handed: Handed | None = None  # a state that was set, from which the next draw goes on
         self._left_before: list[str] = []  # variables that any chain has left to other steps, for the log
         self._to_come = 0  # chains of this run that have not been set up
@@ -93,7 +93,7 @@ class Ahead:
         self._siblings: Callable[[int], np.random.Generator] | None = None
         if announced:
             self._to_come = max(self._to_come - 1, 0)
-        self._rng, self._order = rng, Order(tune, draws, announced, 0, [])
+        self._rng, self._order = rng, ChainOrder(tune, draws, announced, 0, [])
         self._chunk: Any = None
         self._used, self._divergences = 0, 0
         self._state: bytes | None = None  # before the chunk, once somebody asked for it
@@ -139,7 +139,7 @@ class Ahead:
         for chain in self._foreseen:
             chain.source.allow(self._chunk.first + self._chunk.length)
 
-    def _source_of(self, order: Order, point: dict[str, np.ndarray]) -> Source:
+    def _source_of(self, order: ChainOrder, point: dict[str, np.ndarray]) -> ChainSource:
         """The source of the draws of a chain that begins at a point."""
         if self._foreseen:
             chain = self._foreseen.popleft()
@@ -168,7 +168,7 @@ class Ahead:
         new = {name: chunk.draws[name][n, ...].copy() for name in point}
         self._last = {name: a.tobytes() for name, a in new.items()}
         for names in self.own:
-            Shares.taken(names)
+            LeftValues.taken(names)
         if self._order.announced and chunk.first + self._used == self._order.tune + self._order.draws:
             for text in self._source.conclude(self._used):
                 _log.warning(text)
@@ -196,7 +196,7 @@ class Ahead:
             self._order = self._order._replace(left=sorted([*self._order.left, *left]))
         ours = {*self.by_nuts, *(name for names in self.own for name in names)} - {*self._order.left}
         both = [name for name in changed if name in ours]
-        by_flows = Shares.untouched(both, point)
+        by_flows = LeftValues.untouched(both, point)
         if (twice := [n for n in both if n not in by_flows]) and not self._said and self._order.announced:
             _log.warning(moved_by_another(self.who, twice))
             self._said = True
@@ -215,7 +215,7 @@ class Ahead:
         if self.by_nuts:  # zeros stay where other steps move all of these variables
             each[self.slots[0]] = {name: dtype() for name, (dtype, _) in NUTS_STATISTICS.items()}
         for place, names in self._chunk.blocks:
-            stats = {} if place == INSTEAD else each[self.slots[place + 1]]
+            stats = {} if place == STANDS_IN else each[self.slots[place + 1]]
             for name in names:
                 several = all_names.count(name) > 1 and np.ndim(values[name]) > 0
                 value = values[name][seen.get(name, 0)] if several else values[name]
@@ -283,9 +283,9 @@ class Ahead:
 class Foreseen(NamedTuple):
     """A chain whose draws are made before it begins: its order, its first point in bytes, and its source."""
 
-    order: Order
+    order: ChainOrder
     point: dict[str, bytes]
-    source: Source
+    source: ChainSource
 
 
 class HasChain:

@@ -30,7 +30,7 @@ from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, raise_not_finite
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
-from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
+from pymc_discrete.steps.draws_ahead import DrawsAhead, WhatMoves
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 
@@ -138,8 +138,8 @@ class JaxStep(DrawsAhead, BlockedStep):
             self.declare({**NUTS_STATISTICS, **self.stats_dtypes_shapes})
         self.start_ahead()
 
-    def moves(self) -> Moves:
-        return Moves([self], [], self.by_nuts, self.of_nuts, slots=[0, 0])
+    def moves(self) -> WhatMoves:
+        return WhatMoves([self], [], self.by_nuts, self.of_nuts, slots=[0, 0])
 
     @classmethod
     def also_moved(cls, model: pm.Model, names: list[str], options: dict[str, Any]) -> tuple[str, ...]:

@@ -27,10 +27,10 @@ from pymc_discrete.starts.not_finite import NOT_FOUND, impossible
 from pymc_discrete.starts.possible_start import possible_start, refuse_nan, say_moved
 from pymc_discrete.starts.start import check_support
 from pymc_discrete.steps.ahead import moved_by_another
-from pymc_discrete.steps.draws_ahead import Moves
+from pymc_discrete.steps.draws_ahead import WhatMoves
 from pymc_discrete.steps.integrated_nuts import IntegratedNUTS
-from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
-from pymc_discrete.steps.shared import Shares
+from pymc_discrete.steps.nuts_in_jax import LogpAndGradient, NutsInJax
+from pymc_discrete.steps.shared import LeftValues
 from pymc_discrete.steps.suited import sampled_instead
 
 _log = logging.getLogger("pymc.discrete")
@@ -156,10 +156,10 @@ class CollapsedNUTS(NutsInJax):
         """The model with the discrete variables summed out."""
         return Collapsed.of(self.model, self.summed)
 
-    def _function_of(self, names: list[str]) -> Gradient:
+    def _function_of(self, names: list[str]) -> LogpAndGradient:
         rest = {name: value for name, value in self._point().items() if name not in self.summed}
         rest[STRETCHES] = np.zeros(self.collapsed.sums.places, np.int64)
-        return Gradient(*ContinuousDensity.of(self.collapsed.model, names, rest))
+        return LogpAndGradient(*ContinuousDensity.of(self.collapsed.model, names, rest))
 
     @functools.cached_property
     def _nuts(self) -> pm.NUTS:
@@ -196,7 +196,7 @@ class CollapsedNUTS(NutsInJax):
         return self._function.at(rest)
 
     # ------------------------------------------------------------ a chain
-    def moves(self) -> Moves:
+    def moves(self) -> WhatMoves:
         return super().moves()._replace(instead=sampled_instead)
 
     def _discrete_part(self) -> tuple[list[Any], list[str]]:
@@ -212,10 +212,10 @@ class CollapsedNUTS(NutsInJax):
             self._sites = None
         elif self._sites is not None:
             moved = self.collapsed.density.space.names_at(np.flatnonzero(x != self._sites))
-            if moved := [name for name in moved if name not in Shares.untouched(moved, point)]:
+            if moved := [name for name in moved if name not in LeftValues.untouched(moved, point)]:
                 _log.warning(moved_by_another("CollapsedNUTS", moved))
                 self._sites = None
-        Shares.taken(self.summed)
+        LeftValues.taken(self.summed)
         seeds = self.rng.integers(2**32, size=(2, 2), dtype=np.uint32)
         stretches = np.asarray(self._stretches(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}

@@ -71,7 +71,7 @@ class CustomStep:
         if step is None:
             raise TypeError("step must be a JAX function (key, point, state) -> (point, state), got None.")
         self.function, self.init = step, init
-        self.vars = variables_of(self.model, vars)
+        self.vars = variables_meant(self.model, vars)
 
     @property
     def own_variables(self) -> list[str]:
@@ -93,7 +93,7 @@ class CustomStep:
         return f"{self.named()[:-1]}; step={module}.{function})"
 
 
-def variables_of(model: pm.Model, vars: Any) -> list[Variable]:
+def variables_meant(model: pm.Model, vars: Any) -> list[Variable]:
     """The value variables that the user means by `vars`.
 
     Raises

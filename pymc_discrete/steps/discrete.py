@@ -22,7 +22,7 @@ from pymc_discrete.diagnostics.standing import FEWEST
 from pymc_discrete.diagnostics.watch import Watch
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import coefficients_of, target_of
-from pymc_discrete.engine.discrete import STATISTICS, draw
+from pymc_discrete.engine.discrete import STATISTICS_OF_SITES, draw_of_block
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.engine.statistic import Statistic, as_pymc_declares
 from pymc_discrete.kernels import Kernel, adaptation
@@ -41,11 +41,11 @@ from pymc_discrete.runtime.names import merged_texts, shown
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept
 from pymc_discrete.space.target import Target
 from pymc_discrete.starts.possible_start import possible_start, say_moved
-from pymc_discrete.starts.start import STARTS, check_start, dispersed, solved
+from pymc_discrete.starts.start import KINDS_OF_START, check_start, dispersed, solved
 from pymc_discrete.steps.ahead import moved_by_another
 from pymc_discrete.steps.base import HOST_COST, OPERATIONS, JaxStep
 from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
-from pymc_discrete.steps.shared import Shares, without_local
+from pymc_discrete.steps.shared import LeftValues, without_local
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -128,8 +128,8 @@ class DiscreteStep(JaxStep):
     """
 
     # method_class: the class of the method, of which `method` is the one with this step's options
-    # prefix: what the names of `STATISTICS` begin with here, in place of "discrete_", so that those of two
-    #     steps for the same variables differ
+    # prefix: what the names of `STATISTICS_OF_SITES` begin with here, in place of "discrete_", so that those
+    #     of two steps for the same variables differ
     # shared: whether another step may move the same variables; that one then moves them out of bad starts,
     #     and says where they stand still
     # learned: a `Learned`, what tuning has learned of the chain
@@ -140,8 +140,8 @@ class DiscreteStep(JaxStep):
     __signature__: ClassVar[inspect.Signature]
     method_class: ClassVar[type[Method] | None] = None
     prefix: ClassVar[str] = ""
-    statistics: ClassVar[dict[str, Statistic]] = STATISTICS
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS)
+    statistics: ClassVar[dict[str, Statistic]] = STATISTICS_OF_SITES
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS_OF_SITES)
     _state_class: type = DiscreteStepState
     shared: ClassVar[bool] = False
     along: Sequence[str] = ()
@@ -157,13 +157,13 @@ class DiscreteStep(JaxStep):
             cls.__signature__ = taken.replace(parameters=[*taken.parameters.values()][1:])
         if cls.method_class is not None:
             of_method = dict.fromkeys(cls.method_class.reported, Statistic(float))
-            cls.statistics = {cls.named_here(n): s for n, s in STATISTICS.items()} | of_method
+            cls.statistics = {cls.named_here(n): s for n, s in STATISTICS_OF_SITES.items()} | of_method
             cls.stats_dtypes_shapes = as_pymc_declares(cls.statistics)
 
     @classmethod
     def named_here(cls, statistic: str) -> str:
-        """The name of one of `STATISTICS`, or of "lp", in the draws of this step."""
-        shared = cls.prefix and statistic in STATISTICS
+        """The name of one of `STATISTICS_OF_SITES`, or of "lp", in the draws of this step."""
+        shared = cls.prefix and statistic in STATISTICS_OF_SITES
         return cls.prefix + statistic.removeprefix("discrete_") if shared else statistic
 
     def __init__(
@@ -200,7 +200,7 @@ class DiscreteStep(JaxStep):
             values = {v.name: v for v in self.model.value_vars}
             self.vars += [values[name] for name in self.integrated]
         check_auto_or_count("transitions", transitions, "transitions per draw")
-        check_choice("start", start, STARTS)
+        check_choice("start", start, KINDS_OF_START)
         self.asked_transitions, self.start = transitions, start
         if _target is not None:
             self.target = _target
@@ -263,9 +263,9 @@ class DiscreteStep(JaxStep):
             raise no_jax_version(self._names, e) from e
 
     @functools.cached_property
-    def _left(self) -> Shares:
+    def _left(self) -> LeftValues:
         """What it keeps of its last draw, if it shares its variables with another step."""
-        return Shares()
+        return LeftValues()
 
     @functools.cached_property
     def target(self) -> Target:
@@ -292,7 +292,8 @@ class DiscreteStep(JaxStep):
     def _draw(self) -> Callable[..., Any]:
         """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, numbers, values).
 
-        The numbers are `STATISTICS` in their order, "lp" and `Drawn.n_moves`; the values `Drawn.integrated`.
+        The numbers are `STATISTICS_OF_SITES` in their order, "lp" and `Drawn.n_moves`; the values
+        `Drawn.integrated`.
         """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
@@ -303,9 +304,11 @@ class DiscreteStep(JaxStep):
             seed: Array, x: Array, others: Any, params: Any, transitions: Array
         ) -> tuple[Array, Array, Any]:
             target = Target(density).with_inputs(others)
-            new = draw(kernel, key_of_words(seed), x, target, params, transitions)
+            new = draw_of_block(kernel, key_of_words(seed), x, target, params, transitions)
             # one array for the host
-            numbers = jnp.stack([*(new.statistics[name] for name in [*STATISTICS, "lp"]), new.n_moves])
+            numbers = jnp.stack(
+                [*(new.statistics[name] for name in [*STATISTICS_OF_SITES, "lp"]), new.n_moves]
+            )
             return new.x, numbers.astype(jnp.result_type(float)), new.integrated
 
         return announcing(jitted(drawn), self.named())
@@ -427,7 +430,7 @@ class DiscreteStep(JaxStep):
         if first:
             x = self.possible(point)
         else:
-            self._alone = Shares.untouched(self._alone, point)
+            self._alone = LeftValues.untouched(self._alone, point)
         if first and self.start == "dispersed":
             x = dispersed(x, self.target.at(point)[1], self.rng)
         if self.tune and self.learned.adaptation.stuck and not self.shared:
@@ -435,7 +438,7 @@ class DiscreteStep(JaxStep):
         y, numbers, integrated = self._draw(self._seed(), x, others, self.params, self.transitions)
         y, (*of_draw, logp, n_moves) = np.asarray(y), np.asarray(numbers).tolist()
         statistics = {
-            name: s.type(value) for (name, s), value in zip(STATISTICS.items(), of_draw, strict=True)
+            name: s.type(value) for (name, s), value in zip(STATISTICS_OF_SITES.items(), of_draw, strict=True)
         }
         if not self.shared and (self._last is not None or (first and self.tune_draws + self.draws > 0)):
             self._last = y  # of a chain that was announced: else anybody may step from anywhere
@@ -451,7 +454,7 @@ class DiscreteStep(JaxStep):
         if self.shared:
             self._left.values.update({name: new[name] for name in self._names})
         else:
-            Shares.taken(self._names)
+            LeftValues.taken(self._names)
         if self.tune:
             self._adapt(y, statistics["accept"], n_moves, statistics["discrete_n_moved"])
         elif self.draws >= FEWEST and not self.shared:
@@ -461,7 +464,7 @@ class DiscreteStep(JaxStep):
     def _moved_elsewhere(self, x: np.ndarray, point: PointType) -> list[str]:
         """Variables that a step which does not share them has moved since the last draw of this one."""
         moved = self.target.space.names_at(np.flatnonzero(x != self._last))
-        return [name for name in moved if name not in Shares.untouched(moved, point)]
+        return [name for name in moved if name not in LeftValues.untouched(moved, point)]
 
     def stopped_by_nuts(self) -> bool:
         return any(name not in self.integrated for name in for_nuts(self.model))

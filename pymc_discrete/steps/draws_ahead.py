@@ -13,12 +13,12 @@ import pymc as pm
 from pymc.step_methods.compound import flat_statname
 
 from pymc_discrete.engine.nuts_options import OfNuts
-from pymc_discrete.engine.source import Source
+from pymc_discrete.engine.source import ChainSource
 from pymc_discrete.steps.ahead import NUTS_STATISTICS, Ahead, AheadState, HasChain
 from pymc_discrete.steps.served import Facts, Served, no_warning_of_forks, received
 
 
-class Moves(NamedTuple):
+class WhatMoves(NamedTuple):
     """What moves the variables of a model in one program.
 
     Attributes
@@ -54,7 +54,7 @@ class DrawsAhead(HasChain):
     draws_ahead = False
 
     @abstractmethod
-    def moves(self) -> Moves:
+    def moves(self) -> WhatMoves:
         """What moves the variables of the model."""
 
     @property
@@ -93,10 +93,10 @@ class DrawsAhead(HasChain):
         no_warning_of_forks()
         return made
 
-    def _source_here(self) -> Source:
+    def _source_here(self) -> ChainSource:
         return programs().Course(self.engines, learns=True)
 
-    def _source_for_others(self) -> Source:
+    def _source_for_others(self) -> ChainSource:
         return programs().Course(self.engines, learns=False)
 
     @functools.cached_property

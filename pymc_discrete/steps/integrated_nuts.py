@@ -20,7 +20,7 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.starts.not_finite import NOT_FOUND, impossible
 from pymc_discrete.steps.discrete import DiscreteStep
-from pymc_discrete.steps.nuts_in_jax import Gradient, NutsInJax
+from pymc_discrete.steps.nuts_in_jax import LogpAndGradient, NutsInJax
 from pymc_discrete.steps.suited import steps_for
 
 _log = logging.getLogger("pymc.discrete")
@@ -121,8 +121,8 @@ class IntegratedNUTS(NutsInJax):
         assert isinstance(step, DiscreteStep)
         return step
 
-    def _function_of(self, names: list[str]) -> Gradient:
-        return Gradient(
+    def _function_of(self, names: list[str]) -> LogpAndGradient:
+        return LogpAndGradient(
             *ContinuousDensity.of(self.model, names, dict(self._point()), integrate=self.integrated)
         )
 

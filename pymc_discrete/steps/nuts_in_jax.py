@@ -22,7 +22,7 @@ from pymc_discrete.runtime.jax_settings import jitted
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
 from pymc_discrete.steps.base import say_changed
-from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
+from pymc_discrete.steps.draws_ahead import DrawsAhead, WhatMoves
 from pymc_discrete.steps.for_nuts import moved_in_jax
 
 _log = logging.getLogger("pymc.discrete")
@@ -88,10 +88,10 @@ class NutsInJax(DrawsAhead, BlockedStep):
         """Names of the value variables that NUTS moves."""
         return self._continuous
 
-    def moves(self) -> Moves:
+    def moves(self) -> WhatMoves:
         steps, summed = self._discrete_part()
         slots = [0] * (1 + len(steps))
-        return Moves(steps, summed, self._continuous, self.of_nuts, slots)
+        return WhatMoves(steps, summed, self._continuous, self.of_nuts, slots)
 
     @property
     def of_nuts(self) -> OfNuts:
@@ -136,16 +136,16 @@ class NutsInJax(DrawsAhead, BlockedStep):
         return Snapshot.of(self.model)
 
     @functools.cached_property
-    def _functions(self) -> dict[tuple[str, ...], "Gradient"]:
+    def _functions(self) -> dict[tuple[str, ...], "LogpAndGradient"]:
         """{continuous variables: the density that NUTS moves them on}, of those that were needed."""
         return {}
 
     @abstractmethod
-    def _function_of(self, names: list[str]) -> "Gradient":
+    def _function_of(self, names: list[str]) -> "LogpAndGradient":
         """The density of continuous variables given all others."""
 
     @functools.cached_property
-    def _function(self) -> "Gradient":
+    def _function(self) -> "LogpAndGradient":
         names = tuple(self._moving)
         if names not in self._functions:
             self._functions[names] = self._function_of(self._moving)
@@ -220,7 +220,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
             self._nuts.stop_tuning()
 
 
-class Gradient:
+class LogpAndGradient:
     """A log density of continuous variables and its gradient, as PyMC's NUTS asks for them.
 
     Parameters

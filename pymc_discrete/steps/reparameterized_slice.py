@@ -14,7 +14,7 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.differences.continuous import ContinuousDensity
-from pymc_discrete.engine.slice import STATISTICS
+from pymc_discrete.engine.slice import STATISTICS_OF_SLICES
 from pymc_discrete.engine.statistic import as_pymc_declares
 from pymc_discrete.kernels import slice as slices
 from pymc_discrete.kernels.random import key_of_words
@@ -37,7 +37,7 @@ UPDATE = 2.0  # overhead of an update besides its evaluations of the density, in
 EVALUATIONS = 8.0  # mean number of evaluations of the density in an update
 # largest number of sweeps that "auto" chooses; if draws stay correlated, another step helps more than further
 # sweeps
-MOST_SWEEPS = 4
+MOST_SLICE_SWEEPS = 4
 STILL = 0.9  # if a larger share of updates stays in place, the user is warned
 
 
@@ -115,7 +115,7 @@ class ReparameterizedSlice(JaxStep):
 
     name = "reparameterized_slice"
     kind = CONTINUOUS
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS)
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = as_pymc_declares(STATISTICS_OF_SLICES)
     _state_class = ReparameterizedSliceState
     columns: ClassVar[dict[str, tuple[str, str, Any]]] = {
         "slice_expansions": ("Expansions", "0.1f", 0.0),
@@ -169,7 +169,7 @@ class ReparameterizedSlice(JaxStep):
         if self.asked_sweeps != "auto":
             return int(self.asked_sweeps)
         microseconds = self.density.size * (UPDATE + EVALUATIONS * self.density.cost / OPERATIONS)
-        return int(np.clip(HOST_COST / microseconds, 1, MOST_SWEEPS))
+        return int(np.clip(HOST_COST / microseconds, 1, MOST_SLICE_SWEEPS))
 
     @functools.cached_property
     def _draw(self) -> Callable[..., Any]:
@@ -243,7 +243,7 @@ class ReparameterizedSlice(JaxStep):
         numbers = np.asarray(numbers)
         logp, *means = numbers[:4].tolist()
         self.drawn += 1
-        stats = dict(zip(STATISTICS, means, strict=True))
+        stats = dict(zip(STATISTICS_OF_SLICES, means, strict=True))
         return self.density.joined(numbers[4:], point), logp + self.density.untouched.on_host(others), stats
 
     def complaints(self, learned: slices.Widths, tune_draws: int) -> list[str]:

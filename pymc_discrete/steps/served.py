@@ -33,7 +33,7 @@ from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
-from pymc_discrete.engine.source import Chunk, Handed, Order, Source
+from pymc_discrete.engine.source import ChainOrder, ChainSource, Chunk, Handed
 from pymc_discrete.runtime.fork import jax_is_running
 from pymc_discrete.runtime.messages import decoded, encoded
 from pymc_discrete.steps.ahead import Ahead, AheadState, HasChain
@@ -44,7 +44,9 @@ ENDED = "The process that makes the draws of this chain has ended, and the chain
 LIFELINE = "lifeline"
 PURPOSE = b"pymc_discrete"  # a client signs it together with the server's random challenge
 # errors that keep their type on the way to a client
-ERRORS = {e.__name__: e for e in (SamplingError, ValueError, TypeError, NotImplementedError, RuntimeError)}
+SENT_ERRORS = {
+    e.__name__: e for e in (SamplingError, ValueError, TypeError, NotImplementedError, RuntimeError)
+}
 
 
 class Address(NamedTuple):
@@ -74,7 +76,7 @@ def as_chunk(parts: Any) -> Chunk | None:
 def as_handed(parts: Any) -> Handed:
     """The state that a message holds."""
     before, first, used, order, last, divergences = parts
-    return Handed(before, first, used, Order(*order), last, divergences)
+    return Handed(before, first, used, ChainOrder(*order), last, divergences)
 
 
 # ---------------------------------------------------------------- sockets
@@ -141,7 +143,7 @@ class Server:
 
     def _serve(self, connection: socket.socket) -> None:
         """Answer one client until it ends."""
-        source: Source | None = None
+        source: ChainSource | None = None
         answering = threading.Lock()
         self._answering.add(answering)
         try:
@@ -189,10 +191,10 @@ class Server:
             inherited.close()
 
 
-def _answer(source: Source, name: str, args: list[Any]) -> Any:
+def _answer(source: ChainSource, name: str, args: list[Any]) -> Any:
     """What a source answers to a client's call."""
     if name == "begin":
-        return source.begin(Order(*args[0]), args[1])
+        return source.begin(ChainOrder(*args[0]), args[1])
     if name == "resume":
         return source.resume(as_handed(args[0]))
     if name not in ("next", "moved", "stop_tuning", "conclude", "state"):
@@ -205,23 +207,23 @@ class Served:
 
     Parameters
     ----------
-    make : makes a `Source` in this process
+    make : makes a `ChainSource` in this process
     """
 
-    def __init__(self, make: Callable[[], Source]):
+    def __init__(self, make: Callable[[], ChainSource]):
         self._make, self._home, self._name = make, os.getpid(), secrets.token_hex(8)
         _served[self._name] = self
 
-    def __call__(self) -> Source:
+    def __call__(self) -> ChainSource:
         """A source of draws, in this process."""
         return self._make()
 
     def address(self) -> Address:
         """Where the step is served from now on."""
-        server = opened()
+        server = server_of_process()
         return Address(server.place, server.key, self._name)
 
-    def source(self, here: Callable[[], Source]) -> Source:
+    def source(self, here: Callable[[], ChainSource]) -> ChainSource:
         """A source of draws: of the home's in a process that was forked from it, else what `here` makes."""
         if self._home == os.getpid() or _inherited is None:
             return here()
@@ -234,7 +236,7 @@ _inherited: tuple[str | tuple[str, int], bytes] | None = None  # place and key, 
 _hidden: warnings.catch_warnings | None = None  # while the process forks
 
 
-def opened() -> Server:
+def server_of_process() -> Server:
     """The server of this process."""
     global _server
     if _server is None:
@@ -275,7 +277,7 @@ def _warn_again() -> None:
 
 def _before_fork() -> None:
     if len(_served):
-        opened()
+        server_of_process()
 
 
 @atexit.register
@@ -301,7 +303,7 @@ ONE_CHAIN = "A process that PyMC has started runs one chain, and makes no others
 
 
 class Remote:
-    """A `Source` whose draws another process makes, and sends through a socket."""
+    """A `ChainSource` whose draws another process makes, and sends through a socket."""
 
     spare = 0  # PyMC runs the other chains in processes of their own
 
@@ -337,7 +339,7 @@ class Remote:
         except (EOFError, OSError) as error:
             raise RuntimeError(ENDED) from error
         if "error" in answer:
-            raise ERRORS.get(answer["error"], RuntimeError)(answer["text"])
+            raise SENT_ERRORS.get(answer["error"], RuntimeError)(answer["text"])
         return answer["value"]
 
     def _end_with_home(self) -> None:
@@ -361,13 +363,13 @@ class Remote:
             print(ENDED, file=sys.stderr, flush=True)
             os._exit(1)
 
-    def foreseen(self, order: Order, point: dict[str, np.ndarray]) -> Source:
+    def foreseen(self, order: ChainOrder, point: dict[str, np.ndarray]) -> ChainSource:
         raise NotImplementedError(ONE_CHAIN)
 
     def allow(self, draws: int) -> None:
         raise NotImplementedError(ONE_CHAIN)
 
-    def begin(self, order: Order, point: dict[str, np.ndarray]) -> Chunk:
+    def begin(self, order: ChainOrder, point: dict[str, np.ndarray]) -> Chunk:
         self._end_with_home()
         return cast(Chunk, as_chunk(self._ask("begin", order, point)))
 
@@ -444,7 +446,7 @@ class Worker(HasChain, BlockedStep):
         self.ahead = Ahead(self._source, *facts.ahead)
         self.ahead.go_on_from(facts.handed)
 
-    def _source(self) -> Source:
+    def _source(self) -> ChainSource:
         remote = Remote.at(self._address)
         if remote is None:
             raise RuntimeError(ENDED)

@@ -15,7 +15,7 @@ from pymc.blocking import PointType
 from pymc_discrete.runtime.names import shown
 
 
-class Shares:
+class LeftValues:
     """What a step that shares its variables keeps of its last draw.
 
     Attributes
@@ -23,7 +23,9 @@ class Shares:
     values : {variable: the value with which the draw ended}, until another step has drawn the variable
     """
 
-    _all: ClassVar[WeakSet["Shares"]] = WeakSet()  # of the steps of this process, to be found by the others
+    _all: ClassVar[WeakSet["LeftValues"]] = (
+        WeakSet()
+    )  # of the steps of this process, to be found by the others
 
     def __init__(self) -> None:
         self.values: dict[str, np.ndarray] = {}

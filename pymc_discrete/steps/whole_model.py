@@ -14,7 +14,7 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
-from pymc_discrete.steps.draws_ahead import DrawsAhead, Moves
+from pymc_discrete.steps.draws_ahead import DrawsAhead, WhatMoves
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
 
 _log = logging.getLogger("pymc.discrete")
@@ -51,7 +51,7 @@ class WholeModel(DrawsAhead, CompoundStep):
         """The steps and their variables, as messages name them."""
         return "; ".join(m.named() for m in self.methods)
 
-    def moves(self) -> Moves:
+    def moves(self) -> WhatMoves:
         steps: list[Any] = []
         summed: list[str] = []
         moved = [*self.by_nuts]
@@ -67,7 +67,7 @@ class WholeModel(DrawsAhead, CompoundStep):
             own = of_method.steps if isinstance(m, NutsInJax) else [m]
             steps += own
             slots += [n] * len(own)
-        return Moves(steps, summed, moved, self.of_nuts, slots, instead)
+        return WhatMoves(steps, summed, moved, self.of_nuts, slots, instead)
 
     def _progressbar_config(self, n_chains: int = 1) -> tuple[list[Any], dict[str, list[Any]]]:
         self.expect_chains(n_chains)

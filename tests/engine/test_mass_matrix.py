@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.engine.mass_matrix import chosen, condition
+from pymc_discrete.engine.mass_matrix import condition, inverse_mass_matrix
 from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
@@ -40,7 +40,7 @@ def correlated(r, d=2):
 )
 def test_a_dense_matrix_where_the_draws_and_the_gradients_ask_for_it(covariance, draws, dense):
     estimate, scores = gaussian(covariance, draws)
-    got = np.asarray(chosen(jnp.asarray(estimate), jnp.asarray(scores)))
+    got = np.asarray(inverse_mass_matrix(jnp.asarray(estimate), jnp.asarray(scores)))
     np.testing.assert_allclose(got, estimate if dense else np.diag(np.diag(estimate)))
 
 
@@ -58,7 +58,9 @@ def test_a_ridge_of_the_draws_that_the_density_has_not():
     centre = r.normal(size=500)
     noise = r.normal(0, 0.1, size=(500, 2))
     slopes = -noise / 0.1**2
-    got = chosen(jnp.asarray(np.cov((centre[:, None] + noise).T)), jnp.asarray(slopes.T @ slopes))
+    got = inverse_mass_matrix(
+        jnp.asarray(np.cov((centre[:, None] + noise).T)), jnp.asarray(slopes.T @ slopes)
+    )
     assert got[0, 1] == 0
 
 

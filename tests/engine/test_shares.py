@@ -10,7 +10,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.engine.program import Program
-from pymc_discrete.engine.shares import Share, shares_of
+from pymc_discrete.engine.shares import Share, chains_of_shares
 from tests.models import labels_and_count, spin_chain
 from tests.tools.processes import output_of, run_python, start_python
 from tests.tools.running import QUIET, assert_same_draws, sample_in_chunks, stop_after
@@ -80,11 +80,11 @@ def test_two_processes(tmp_path):
 
 # ---------------------------------------------------------------- threads on the one device of a CPU
 def test_equal_shares(monkeypatch):
-    assert shares_of(4, single=True).tolist() == [[0], [1], [2], [3]]
-    assert shares_of(3, single=False).tolist() == [[0, 1, 2]]
+    assert chains_of_shares(4, single=True).tolist() == [[0], [1], [2], [3]]
+    assert chains_of_shares(3, single=False).tolist() == [[0, 1, 2]]
     monkeypatch.setattr("pymc_discrete.engine.shares.MOST_SHARES", 3)
-    assert shares_of(3, single=True).tolist() == [[0], [1], [2]]
-    assert shares_of(7, single=True).tolist() == [[0, 1, 2], [3, 4, 5], [6, 6, 6]]
+    assert chains_of_shares(3, single=True).tolist() == [[0], [1], [2]]
+    assert chains_of_shares(7, single=True).tolist() == [[0, 1, 2], [3, 4, 5], [6, 6, 6]]
 
 
 @pytest.fixture

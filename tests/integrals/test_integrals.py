@@ -139,7 +139,7 @@ def error_after_many_moves():
 
 def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
     assert error_after_many_moves() < 1e-9
-    monkeypatch.setattr(swept, "TOLERANCE", np.inf)
+    monkeypatch.setattr(swept, "TABLEAU_ERROR", np.inf)
     assert error_after_many_moves() > 1e-4
 
 

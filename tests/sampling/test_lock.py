@@ -10,7 +10,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete import learning
 from pymc_discrete.engine.storage import PROGRESS, CheckpointError
-from pymc_discrete.sampling.lock import folder_held, held
+from pymc_discrete.sampling.lock import folder_held, holding
 from tests.models import spin_chain
 from tests.tools.processes import start_python
 from tests.tools.running import QUIET
@@ -55,7 +55,7 @@ def test_another_process(tmp_path):
 def test_a_fit(tmp_path):
     file = tmp_path / "fit.npz"
     with (
-        held(file.with_name("fit.npz.in-use"), file),
+        holding(file.with_name("fit.npz.in-use"), file),
         pytest.raises(CheckpointError, match=r"fit\.npz' is in use: another call in this process"),
     ):
         learning.fit(learning.Ising(3), {"x": [[0, 1, 1]]}, iterations=1, checkpoint=file, progressbar=False)

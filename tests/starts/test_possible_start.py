@@ -10,7 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.density import ModelDensity
-from pymc_discrete.engine.shares import Chains
+from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.space.target import Target
 from pymc_discrete.starts import possible_start as module
 from pymc_discrete.starts.not_finite import impossible
@@ -167,7 +167,7 @@ def test_both_samplers_start(caplog):
 @pytest.fixture
 def start_alone(monkeypatch):
     """The program of the chains, which compiles while starts are looked for, is not: there are none."""
-    monkeypatch.setattr(Chains, "begin", lambda *_: None)
+    monkeypatch.setattr(RunningChains, "begin", lambda *_: None)
 
 
 def counted_wrongly():

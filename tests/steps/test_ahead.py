@@ -87,7 +87,7 @@ def test_a_foreign_move_that_is_not_seen_is_found(monkeypatch):
 def test_the_lengths_of_chunks_do_not_matter(monkeypatch):
     model = regimes()
     usual = sample_with_pymc(model, pmd.BlockGibbs, 120, 70)
-    monkeypatch.setattr(course, "SECONDS", 1e-9)  # chunks of one draw
+    monkeypatch.setattr(course, "CHUNK_SECONDS", 1e-9)  # chunks of one draw
     assert same_draws(usual, sample_with_pymc(model, pmd.BlockGibbs, 120, 70))
     chains = draws_of(usual)["mu"]
     assert (chains[0] != chains[1]).all()
@@ -129,8 +129,8 @@ def test_draws_that_wait_to_be_handed_out_have_a_limit(monkeypatch):
 
     alone, _ = made_beside(monkeypatch, 1)
     monkeypatch.setattr(course, "cores", lambda: 4)
-    monkeypatch.setattr(course, "MOST_KEPT", 100)
-    monkeypatch.setattr(course, "SECONDS", 1e-9)  # chunks of one draw, of two numbers
+    monkeypatch.setattr(course, "MOST_FORESEEN", 100)
+    monkeypatch.setattr(course, "CHUNK_SECONDS", 1e-9)  # chunks of one draw, of two numbers
     monkeypatch.setattr(course.Course, "begin", note)
     beside = sample_with_pymc(regimes(), pmd.BlockGibbs, 120, 70, chains=4)
     assert 0 < max(kept) <= 100 + 16
@@ -189,7 +189,7 @@ def test_a_foreseen_chain_is_not_further_than_the_one_before(monkeypatch):
             raise ValueError("enough")
 
     monkeypatch.setattr(course, "cores", lambda: 2)
-    monkeypatch.setattr(course, "SECONDS", 1e-9)  # chunks of one draw
+    monkeypatch.setattr(course, "CHUNK_SECONDS", 1e-9)  # chunks of one draw
     monkeypatch.setattr(course.Course, "_make", note)
     with pytest.raises(ValueError, match="enough"):
         sample_with_pymc(regimes(), pmd.BlockGibbs, 5000, 5000, chains=2, callback=stop)

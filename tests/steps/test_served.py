@@ -82,7 +82,12 @@ def test_a_client_is_served_until_it_ends():
         time.sleep(0.01)
     assert said[-1] == "closed"
     del step  # what is gone is not served
-    assert served.Remote.at(served.Address(served.opened().place, served.opened().key, "gone")) is None
+    assert (
+        served.Remote.at(
+            served.Address(served.server_of_process().place, served.server_of_process().key, "gone")
+        )
+        is None
+    )
 
 
 def test_nobody_is_served_without_the_key():

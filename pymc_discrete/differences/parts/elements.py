@@ -210,7 +210,7 @@ class TermElements:
     space: Space
 
 
-def weighted(values, term: Term, arrays):
+def weighted_values(values, term: Term, arrays):
     """Values of elements of a term as floats, multiplied by the term's weight."""
     values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
     if term.weight is None:
@@ -239,7 +239,7 @@ def difference(then, now):
     return jnp.where(jnp.isneginf(then), jnp.where(jnp.isneginf(now), 0.0, -jnp.inf), change)
 
 
-def sum_of(arrays):
+def sum_in_order(arrays):
     """The sum of one or more arrays, added in their order."""
     first, *others = arrays
     return sum(others, first)

@@ -19,7 +19,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pymc_discrete.differences.parts.elements import elements_per_variable, sum_of
+from pymc_discrete.differences.parts.elements import elements_per_variable, sum_in_order
 from pymc_discrete.differences.parts.evaluate import Reader
 from pymc_discrete.differences.parts.in_place import Pointwise
 from pymc_discrete.differences.parts.part import BlockState, Part
@@ -227,7 +227,7 @@ class Gradient(Part):
 
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
         state = state._replace(arrays={**state.arrays, **at})
-        total = sum_of(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
+        total = sum_in_order(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
         return self.space.by_value(state.x, n, total, rows)
 
     def cost(self, share: float, values: list[int]) -> float:

@@ -18,8 +18,8 @@ from pymc_discrete.differences.parts.elements import (
     elements_per_variable,
     leaves_of,
     masked_sum,
-    sum_of,
-    weighted,
+    sum_in_order,
+    weighted_values,
 )
 from pymc_discrete.differences.parts.evaluate import JointMoves, Moves, Reader
 from pymc_discrete.differences.parts.part import BlockState, Factors, Part
@@ -131,7 +131,9 @@ class Pointwise(TermElements):
 
     def change(self, then, now, state: BlockState, positions):
         """(r, m, moves) nats, the change of the log density when elements go from `now` to `then`."""
-        return difference(weighted(then, self.term, state.arrays), weighted(now, self.term, state.arrays))
+        return difference(
+            weighted_values(then, self.term, state.arrays), weighted_values(now, self.term, state.arrays)
+        )
 
     def joint_moves(self, state: BlockState, moves: JointMoves):
         """(r, C) nats, the change of the sum of the elements of all sites that move together.
@@ -219,11 +221,11 @@ class InPlace(Part):
         return all(p.elements.unique for p in self.pointwise)
 
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
-        total = sum_of(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
+        total = sum_in_order(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
         return self.space.by_value(state.x, n, total, rows)
 
     def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
-        return sum_of(p.joint_moves(state, moves) for p in self.pointwise if p.n == n)
+        return sum_in_order(p.joint_moves(state, moves) for p in self.pointwise if p.n == n)
 
     # ------------------------------------------------------------ factors
     @cached_property
@@ -273,7 +275,7 @@ class InPlace(Part):
             for sites, value in zip(group.sites.T, values, strict=True)
         ]
         reader = Reader(self.dependence, arrays, moves=Moves(list(group.sites.T), candidates))
-        logp = weighted(reader.read(group.term.var, group.elements[:, None]), group.term, arrays)[:, 0]
+        logp = weighted_values(reader.read(group.term.var, group.elements[:, None]), group.term, arrays)[:, 0]
         return jnp.broadcast_to(logp, (len(group.elements), values.shape[1]))
 
     def _table(self, group: Group, arrays: dict[Variable, Any]):

@@ -37,10 +37,12 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import Integral
 from pymc_discrete.structure.rebuild import context_inputs
 
-TOLERANCE = 1e-8  # the largest error of a tableau: of a variance, relative; of a mean, in standard deviations
+TABLEAU_ERROR = (
+    1e-8  # the largest error of a tableau: of a variance, relative; of a mean, in standard deviations
+)
 
 
-class Prior(NamedTuple):
+class GatedPrior(NamedTuple):
     """D and h of coefficients with a gate; any numbers for the others.
 
     Attributes
@@ -51,9 +53,9 @@ class Prior(NamedTuple):
     precision: Any
     linear: Any
 
-    def of(self, index) -> "Prior":
+    def of(self, index) -> "GatedPrior":
         """Those of some coefficients."""
-        return Prior(self.precision[index], self.linear[index])
+        return GatedPrior(self.precision[index], self.linear[index])
 
 
 class Tableau(NamedTuple):
@@ -79,20 +81,20 @@ class Tableau(NamedTuple):
         column = self.column - ratio * self.column[k]
         return Tableau(matrix, column.at[k].set(jnp.where(sign == 0, 1.0, sign / pivot) * self.column[k]))
 
-    def activated(self, k, gate, prior: Prior) -> "Tableau":
+    def activated(self, k, gate, prior: GatedPrior) -> "Tableau":
         """The tableau with coefficient k active; unchanged where its gate is 0."""
-        diagonal, column = shares(gate, prior)
+        diagonal, column = prior_shares(gate, prior)
         more = Tableau(self.matrix.at[k, k].add(diagonal), self.column.at[k].add(column))
         return more.swept(k, jnp.where(gate != 0, 1.0, 0.0))
 
-    def deactivated(self, k, gate, prior: Prior) -> "Tableau":
+    def deactivated(self, k, gate, prior: GatedPrior) -> "Tableau":
         """The tableau with coefficient k inactive, which is active where its gate is not 0."""
-        diagonal, column = shares(gate, prior)
+        diagonal, column = prior_shares(gate, prior)
         less = self.swept(k, jnp.where(gate != 0, -1.0, 0.0))
         return Tableau(less.matrix.at[k, k].add(-diagonal), less.column.at[k].add(-column))
 
 
-def shares(gate, prior: Prior) -> tuple[Any, Any]:
+def prior_shares(gate, prior: GatedPrior) -> tuple[Any, Any]:
     """What the prior of an active coefficient adds to the diagonal and to the column; 0 where inactive."""
     safe = jnp.where(gate != 0, gate, 1.0)
     return jnp.where(gate != 0, prior.precision / safe**2, 0.0), jnp.where(
@@ -100,19 +102,19 @@ def shares(gate, prior: Prior) -> tuple[Any, Any]:
     )
 
 
-def inactive(tableau: Tableau, gates, prior: Prior) -> Tableau:
+def inactive(tableau: Tableau, gates, prior: GatedPrior) -> Tableau:
     """A site's own part of the tableau (m, m) with its coefficients inactive, given their gates (m,)."""
     for j in range(gates.shape[0]):
         tableau = tableau.deactivated(j, gates[j], prior.of(j))
     return tableau
 
 
-def gain(tableau: Tableau, gates, prior: Prior):
+def gain(tableau: Tableau, gates, prior: GatedPrior):
     """() nats, the log density with these gates (m,) less that with gates 0, given `inactive`."""
     total = jnp.zeros(())
     for j in range(gates.shape[0]):
         active, one = gates[j] != 0, prior.of(j)
-        diagonal, column = shares(gates[j], one)
+        diagonal, column = prior_shares(gates[j], one)
         # what the data say has a precision of at least 0, but for rounding
         d, t = diagonal + jnp.maximum(tableau.matrix[j, j], 0.0), column + tableau.column[j]
         safe, d = jnp.where(active, gates[j], 1.0), jnp.where(active, d, 1.0)
@@ -124,7 +126,7 @@ def gain(tableau: Tableau, gates, prior: Prior):
     return total
 
 
-class Context(NamedTuple):
+class SweptContext(NamedTuple):
     """What does not depend on the gates.
 
     Attributes
@@ -134,7 +136,7 @@ class Context(NamedTuple):
     tableau : Tableau, swept on the coefficients without a gate only
     """
 
-    prior: Prior
+    prior: GatedPrior
     unswept: Tableau
     tableau: Tableau
 
@@ -184,7 +186,7 @@ class Swept(Part):
         return [*read, *context_inputs([self.gates.gates], self.graph.values)]
 
     # ------------------------------------------------------------ the tableau
-    def context(self, arrays: dict[Variable, Any]) -> Context:
+    def context(self, arrays: dict[Variable, Any]) -> SweptContext:
         p, gated = self.p, self.gates.gated
         matrix, column, precision, linear = (
             jnp.asarray(v.data if isinstance(v, Constant) else arrays[v], float).reshape(shape)
@@ -193,19 +195,19 @@ class Swept(Part):
         together = ~gated[:, None] & ~gated[None, :]
         matrix = matrix + jnp.where(together, precision, 0.0)
         column = column + jnp.where(gated, 0.0, linear)
-        prior = Prior(jnp.where(gated, jnp.diagonal(precision), 1.0), jnp.where(gated, linear, 0.0))
+        prior = GatedPrior(jnp.where(gated, jnp.diagonal(precision), 1.0), jnp.where(gated, linear, 0.0))
         unswept = tableau = Tableau(matrix, column)
         always = np.flatnonzero(~gated)
         if len(always):
             tableau = jax.lax.fori_loop(
                 0, len(always), lambda t, tableau: tableau.swept(jnp.asarray(always)[t], 1.0), tableau
             )
-        return Context(prior, unswept, tableau)
+        return SweptContext(prior, unswept, tableau)
 
-    def at(self, state: BlockState, context: Context) -> Tableau:
+    def at(self, state: BlockState, context: SweptContext) -> Tableau:
         return self._made_anew(context.tableau, self._gates(state), context, True)
 
-    def _made_anew(self, tableau: Tableau, gates, context: Context, really) -> Tableau:
+    def _made_anew(self, tableau: Tableau, gates, context: SweptContext, really) -> Tableau:
         """The tableau swept on the coefficients whose gates (p,) are not 0, or the one given if not `really`.
 
         XLA copies nothing that a loop without iterations carries, as it would at a condition.
@@ -225,7 +227,7 @@ class Swept(Part):
         )[2]
 
     def at_after(
-        self, n: int, site: Any, before: BlockState, after: BlockState, at: Tableau, context: Context
+        self, n: int, site: Any, before: BlockState, after: BlockState, at: Tableau, context: SweptContext
     ) -> Tableau:
         if n not in self.elements:
             return at
@@ -241,7 +243,7 @@ class Swept(Part):
             at = at.activated(k, jnp.where(moves[j], then[k], 0.0), context.prior.of(k))
         return self._made_anew(at, then, context, self._is_wrong(at, then, index, context))
 
-    def _is_wrong(self, at: Tableau, gates, index, context: Context):
+    def _is_wrong(self, at: Tableau, gates, index, context: SweptContext):
         """() bool, whether a tableau disagrees with the equations of some coefficients, `index` (m,).
 
         With A the matrix that is swept and b its column, the equations are those of row k of
@@ -249,9 +251,9 @@ class Swept(Part):
         by T_kS and t_S for an inactive one. An inactive T_kk is never negative.
         """
         active = (gates != 0) | ~jnp.asarray(self.gates.gated)
-        diagonal, linear = shares(jnp.where(self.gates.gated, gates, 0.0), context.prior)
+        diagonal, linear = prior_shares(jnp.where(self.gates.gated, gates, 0.0), context.prior)
         precision = context.prior.precision
-        negative = ~active & (jnp.diagonal(at.matrix) < -TOLERANCE * precision)
+        negative = ~active & (jnp.diagonal(at.matrix) < -TABLEAU_ERROR * precision)
         row = context.unswept.matrix[index].at[jnp.arange(len(index)), index].add(diagonal[index])
         of_mean = context.unswept.column[index] + linear[index] - row @ jnp.where(active, at.column, 0.0)
         of_variance = -(row * jnp.where(active, at.matrix[index], 0.0)).sum(axis=1)
@@ -260,7 +262,7 @@ class Swept(Part):
         of_mean = (of_mean - jnp.where(on, 0.0, at.column[index])) / jnp.sqrt(scale)
         of_variance = jnp.where(on, of_variance - 1, (row[:, index].diagonal() + of_variance - own) / scale)
         errors = jnp.abs(jnp.concatenate([of_mean, of_variance]))
-        return negative.any() | ~(errors <= TOLERANCE).all()  # nan is wrong
+        return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # nan is wrong
 
     def _gates(self, state: BlockState):
         """(p,) float"""
@@ -283,7 +285,7 @@ class Swept(Part):
         )
 
     def differences(
-        self, n: int, state: BlockState, at: Tableau, context: Context, rows=None, candidates=None
+        self, n: int, state: BlockState, at: Tableau, context: SweptContext, rows=None, candidates=None
     ):
         elements = self.elements[n]
         index, mask = ((a if rows is None else jnp.asarray(a)[rows]) for a in (elements.index, elements.mask))

@@ -20,7 +20,7 @@ from pymc_discrete.differences.parts.elements import (
     difference,
     leaves_of,
     masked_sum,
-    weighted,
+    weighted_values,
 )
 from pymc_discrete.differences.parts.evaluate import JointMoves, Moves, Reader
 from pymc_discrete.differences.parts.part import BlockState, Factors, Part
@@ -43,7 +43,7 @@ class Unary(TermElements):
         v = self.space.variables[self.n]
         candidates = jnp.asarray(v.lower[self.elements.local][:, None] + np.arange(v.K))
         reader = Reader(self.dependence, arrays, moves=Moves([self.elements.site], [candidates]))
-        values = weighted(reader.read(self.term.var, self.elements.index), self.term, arrays)
+        values = weighted_values(reader.read(self.term.var, self.elements.index), self.term, arrays)
         values = masked_sum(relative_to_largest(values), self.elements.mask)
         values = jnp.broadcast_to(values, (len(self.elements.site), v.K))
         return self.elements.add(jnp.zeros((v.size, v.K), values.dtype), values)
@@ -169,7 +169,7 @@ class Pair:
         at_a = jnp.asarray(va.lower[self.a - start_a][:, None] + k // Kb)
         at_b = jnp.asarray(vb.lower[self.b - start_b][:, None] + k % Kb)
         reader = Reader(self.dependence, arrays, moves=Moves([self.a, self.b], [at_a, at_b]))
-        values = weighted(reader.read(self.term.var, self.elements[:, None]), self.term, arrays)[:, 0]
+        values = weighted_values(reader.read(self.term.var, self.elements[:, None]), self.term, arrays)[:, 0]
         values = relative_to_largest(jnp.broadcast_to(values, (len(self.elements), Ka * Kb)))
         if len(self.pairs) < len(self.elements):
             values = jax.ops.segment_sum(values, self._merge, len(self.pairs))
