@@ -1,0 +1,1 @@
+"""Graphs with coefficients integrated out."""

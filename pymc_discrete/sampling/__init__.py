@@ -1,0 +1,1 @@
+"""pmd.sample: the engine, driven for all chains at once."""

@@ -1,0 +1,1 @@
+"""What must hold before the first draw, and what is said where it does not."""

@@ -1,0 +1,1 @@
+"""PyMC's step methods: the engine, driven by pm.sample."""

@@ -1,0 +1,1 @@
+"""Graphs of PyTensor, and the questions that are asked of them."""

@@ -1,0 +1,1 @@
+"""The ways to find differences, a file each."""
