@@ -32,7 +32,7 @@ from pymc_discrete.collapse.stretches import FarOut, Stretches
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
-from pymc_discrete.differences.density import ContextOfModel
+from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.model.identity import key_of_graph
 from pymc_discrete.model.initial import point_of

@@ -12,8 +12,9 @@ from pytensor.graph.basic import Constant, Variable
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
 from pymc_discrete.collapse.elimination import rows_of
 from pymc_discrete.collapse.labels import Labels, classes, colours
-from pymc_discrete.differences.density import ContextOfModel, ModelDensity
+from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.parts.evaluate import Moves
+from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.terms import Term
 

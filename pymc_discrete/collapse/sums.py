@@ -13,7 +13,8 @@ from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination, TooDear
 from pymc_discrete.collapse.labels import first_alike
 from pymc_discrete.collapse.repeats import Repeats
-from pymc_discrete.differences.density import ContextOfModel, ModelDensity
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.kernels.random import uniforms
 from pymc_discrete.runtime.names import shown
 

@@ -18,7 +18,8 @@ import numpy as np
 from pymc_discrete.collapse.elements import Elements, Sparse
 from pymc_discrete.collapse.elimination import DEAREST, Elimination
 from pymc_discrete.collapse.sums import Sums, total_draw_and_probabilities
-from pymc_discrete.differences.density import ContextOfModel, ModelDensity
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.sum_of_parts import ContextOfModel
 
 
 class SumsInWindows(Sums):

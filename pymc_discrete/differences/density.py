@@ -1,65 +1,34 @@
 """The log density of a model over a block of its discrete variables, as pure JAX functions."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant, Variable
-from pytensor.link.jax.dispatch import jax_funcify
 
-from pymc_discrete.differences.parts.evaluate import JointMoves
-from pymc_discrete.differences.parts.part import BlockState, Factors, Part
+from pymc_discrete.differences.parts.part import Part
 from pymc_discrete.differences.plan import Plan
 from pymc_discrete.differences.recursions import with_matrices
+from pymc_discrete.differences.sum_of_parts import ContextOfModel, SumOfParts
 from pymc_discrete.integrals.integrate import integrated
 from pymc_discrete.integrals.integrated_out import IntegratedOut
 from pymc_discrete.model.described import DescribedBlock
 from pymc_discrete.model.in_32_bits import narrowed
 from pymc_discrete.model.structure_of_model import Structure, with_numbers
 from pymc_discrete.model.untouched import Untouched
-from pymc_discrete.runtime.float32 import change, reference
 from pymc_discrete.runtime.jax_settings import default_settings
 from pymc_discrete.runtime.model_settings import model_settings, refuse_another_width, width_of_models
-from pymc_discrete.space.density import GivenInputs
-from pymc_discrete.space.interactions import Interactions
-from pymc_discrete.space.space import masked
 from pymc_discrete.structure.dependence import Dependence
-from pymc_discrete.structure.jaxify import PYTENSOR, jaxify
+from pymc_discrete.structure.jaxify import PYTENSOR
 from pymc_discrete.structure.numbers import Number
-from pymc_discrete.structure.rebuild import context_inputs
 from pymc_discrete.structure.rounding import rounding_of
-from pymc_discrete.structure.sums import all_summands
-from pymc_discrete.structure.terms import Term
 
 
-class ContextOfModel(NamedTuple):
-    """All that the log density needs besides x, evaluated once per draw.
-
-    Attributes
-    ----------
-    leaves : list of flat arrays
-        The values of `ModelDensity.leaves`.
-    untouched : () nats
-        The sum of those terms that do not depend on the block and that JAX can compile.
-    parts : list
-        The context of each part.
-    since : list of arrays
-        The summands of the log density at the state where the context is centred; None if it is not centred.
-    """
-
-    leaves: list[Any]
-    untouched: Any
-    parts: list[Any]
-    since: list[Any] | None = None
-
-
-class ModelDensity(GivenInputs):
+class ModelDensity(SumOfParts):
     """The log density of a model over a block of its discrete variables.
 
     Parameters
@@ -182,24 +151,6 @@ class ModelDensity(GivenInputs):
             "widths": {name: width for n, width in widths.items() if automatic[n] for name in groups[n]},
         }
 
-    def _compile(self) -> None:
-        """Translate to JAX the log density and the variables that the parts read."""
-        terms = [Term(name, t, None).total for name, t in self.graph.terms]
-        total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
-        needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
-        needed += [v for v in self.plan.constant if not isinstance(v, Constant)]
-        self.leaves = [v for v in dict.fromkeys(needed) if not self.graph.depends(v)]
-        self._values_of_leaves = self.values_of_leaves()
-        self._inputs = [*self.graph.values, *self.leaves]
-        self._total = jaxify(self._inputs, [total])
-        self._tensors: list[Variable] = list(dict.fromkeys(v for p in self.parts for v in p.tensors))
-        self._values_of_tensors = jaxify(self._inputs, self._tensors)
-
-    @cached_property
-    def _summands(self):
-        """A function of the inputs: tensors whose elements sum to the log density."""
-        return jaxify(self._inputs, [s for _, t in self.graph.terms for s in all_summands(t, self.graph)])
-
     # ------------------------------------------------------------ the model around the block
     def running(self, traced: bool) -> AbstractContextManager:
         if self.width_of_jax:
@@ -235,79 +186,6 @@ class ModelDensity(GivenInputs):
         )
         return out
 
-    # ------------------------------------------------------------ a state in a context
-    def prepare(self, inputs: Sequence[Any]) -> ContextOfModel:
-        return self.with_parts(self.without_parts(inputs))
-
-    def with_parts(self, context: ContextOfModel) -> ContextOfModel:
-        """A context from the result of `without_parts`, with what the parts answer."""
-        # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
-        # indices may read its values, but what is computed from them is masked later.
-        arrays = self.arrays(jnp.asarray(self.space.lower), context)
-        return context._replace(parts=[p.context(arrays) for p in self.parts])
-
-    def values_of_leaves(self, convert: Callable = jax_funcify) -> Callable[..., tuple[Any, ...]]:
-        """A function of the inputs for `without_parts`, its Ops converted as `JaxFunction` says."""
-        return jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax], convert)
-
-    def without_parts(
-        self, inputs: Sequence[Any], values_of_leaves: Callable | None = None
-    ) -> ContextOfModel:
-        """The context of these inputs, enough for the log density and not for what the parts answer."""
-        pairs = zip(inputs, self.graph.others, strict=True)
-        others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in pairs]
-        values = (values_of_leaves or self._values_of_leaves)(*others)
-        leaves = [jnp.asarray(v).reshape(-1) for v in values[: len(self.leaves)]]
-        untouched = values[len(self.leaves) :]
-        return ContextOfModel(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
-
-    def _in_blocks(self, x) -> list[Any]:
-        """The sites of each variable."""
-        return [x[start : start + v.size] for start, v in self.space.blocks]
-
-    def arrays(self, x, context: ContextOfModel) -> dict[Variable, Any]:
-        """The `BlockState.arrays` at x."""
-        arrays = dict(zip(self.leaves, context.leaves, strict=True))
-        arrays.update(zip(self.graph.values, self._in_blocks(x), strict=True))
-        return arrays
-
-    def _values(self, x, context: ContextOfModel) -> list[Any]:
-        """The values of `_inputs` at x, in their shapes."""
-        blocks = zip(self._in_blocks(x), self.space.variables, strict=True)
-        leaves = zip(self.leaves, context.leaves, strict=True)
-        return [
-            *(values.reshape(v.shape) for values, v in blocks),
-            *(a.reshape(self.graph.shape(v)) for v, a in leaves),
-        ]
-
-    def state(self, x, context: ContextOfModel, tensors: Sequence[Any] | None = None) -> BlockState:
-        """The state x in a context, with the values of the parts' `tensors` if they are given."""
-        values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
-        return BlockState(x, self.arrays(x, context), values)
-
-    def _tensors_at(self, x, context: ContextOfModel) -> tuple[Any, ...]:
-        """The values of the parts' `tensors` at x."""
-        return tuple(map(jnp.asarray, self._values_of_tensors(*self._values(x, context))))
-
-    # ------------------------------------------------------------ the log density
-    def logdensity(self, x, context: ContextOfModel):
-        """() nats, the sum of the terms that depend on the block, -inf where constraints are not met.
-
-        In a centred context, the log density at the state where it is centred is subtracted.
-        """
-        if context.since is not None:
-            total = change(self._summands(*self._values(x, context)), context.since)
-        else:
-            total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
-        # the terms of the graph no longer say so, see `logp_graph`
-        return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
-
-    def rest(self, context: ContextOfModel):
-        return context.untouched
-
-    def centred(self, x, context: ContextOfModel) -> ContextOfModel:
-        return context._replace(since=reference(self._summands(*self._values(x, context))))
-
     @cached_property
     def _rounding(self):
         terms = [t.sum() for _, t in self.graph.terms]
@@ -320,195 +198,6 @@ class ModelDensity(GivenInputs):
         """
         with PYTENSOR, np.errstate(all="ignore"):
             return float(self._rounding(*self.graph.arguments(self.numbers | point)))
-
-    # ------------------------------------------------------------ differences
-    @property
-    def exact(self) -> bool:
-        return all(p.exact for p in self.parts)
-
-    @property
-    def local(self) -> bool:
-        return self.plan.local is not None
-
-    def differences(self, x, context: ContextOfModel):
-        """(d, K) nats, see `Target.differences`."""
-        return self._masked(x, self._unmasked(x, context))
-
-    def differences_alone(self, x, context: ContextOfModel):
-        return self._masked(x, self._unmasked(x, context), alone=True)
-
-    def _unmasked(self, x, context: ContextOfModel):
-        """(d, K) nats, the differences of all parts, before `masked` is applied."""
-        state = self._state_with_tensors(x, context)
-        ats = self._ats(state, context)
-        blocks = []
-        for n, v in enumerate(self.space.variables):
-            total = self._sum(n, state, ats, context)
-            total = jnp.zeros((v.size, v.K)) if total is None else total
-            blocks.append(jnp.pad(total, ((0, 0), (0, self.space.K - v.K))))
-        return jnp.concatenate(blocks)
-
-    def _ats(self, state: BlockState, context: ContextOfModel) -> tuple[Any, ...]:
-        """What the parts compute at a state with `at`."""
-        return tuple(part.at(state, c) for part, c in zip(self.parts, context.parts, strict=True))
-
-    def _state_with_tensors(self, x, context: ContextOfModel) -> BlockState:
-        """The state x in a context, with the values of the parts' `tensors`."""
-        return self.state(x, context, self._tensors_at(x, context) if self._tensors else None)
-
-    def _sum(
-        self,
-        n: int,
-        state: BlockState,
-        ats: Sequence[Any],
-        context: ContextOfModel,
-        rows=None,
-        candidates=None,
-    ):
-        """(r, K) nats, the differences of all parts, or None where no part depends on the variable."""
-        total = None
-        for part, at, c in zip(self.parts, ats, context.parts, strict=True):
-            if n in part.variables:
-                d = part.differences(n, state, at, part.context_of(n, c, rows), rows, candidates)
-                total = d if total is None else total + d
-        return total
-
-    def factors(self, context: ContextOfModel) -> list[Factors | None]:
-        """Every part as factors, None for one that is not a sum of functions of a few sites."""
-        pairs = zip(self.parts, context.parts, strict=True)
-        return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
-
-    def _masked(self, x, d, sites=None, alone: bool = False):
-        """`masked`, applied to differences d (m, K) of some sites; None means all sites."""
-        values, inside = self.space.neighbours(x, sites, alone)
-        now = x if sites is None else x[sites]
-        return masked(d, values, inside, now)
-
-    def touched(self, sites):
-        """(L, m) int, the sites whose differences change with each of `sites` (L,), padded with d."""
-        neighbourhoods = [
-            np.where(rows < v.size, start + rows, self.space.d)
-            for (start, v), rows in zip(self.space.blocks, self.plan.local, strict=True)
-        ]
-        touched = jnp.asarray(np.concatenate(neighbourhoods, axis=1))
-        return touched.at[sites].get(mode="fill", fill_value=self.space.d)
-
-    def update(self, x, differences, sites, context: ContextOfModel):
-        state, local = self.state(x, context), self.plan.local
-        assert local is not None
-        for n, ((start, v), neighbourhoods) in enumerate(zip(self.space.blocks, local, strict=True)):
-            if neighbourhoods.shape[1] == 0:
-                continue
-            rows = jnp.asarray(neighbourhoods).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
-            # padding computes the differences of the last site, which are dropped below
-            clipped = jnp.minimum(rows, v.size - 1)
-            d = self._sum(n, state, [()] * len(self.parts), context, clipped)
-            d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
-            d = jnp.pad(d, ((0, 0), (0, self.space.K - v.K)))
-            d = self._masked(x, d, start + clipped)
-            where = jnp.where(rows < v.size, start + rows, self.space.d)
-            differences = differences.at[where].set(d, mode="drop")
-        return differences
-
-    # ------------------------------------------------------------ conditionals of some sites
-    @property
-    def interactions(self) -> Interactions:
-        return self.plan.interactions
-
-    def rows(self, n: int, rows, context: ContextOfModel):
-        rows = self._shortened(n, rows)
-        contexts = [part.context_of(n, c, rows) for part, c in self._sparse(n, context)]
-
-        def differences_at(x, candidates=None):
-            state, total = self.state(x, context), None
-            for (part, _), c in zip(self._sparse(n, context), contexts, strict=True):
-                d = part.differences(n, state, (), c, rows, candidates)
-                total = d if total is None else total + d
-            return self._masked_rows(n, x, total, rows, candidates)
-
-        return differences_at
-
-    def logits(self, n: int, rows, context: ContextOfModel):
-        v, rows = self.space.variables[n], self._shortened(n, rows)
-        tables = self.plan.tables
-        if any(part is not tables for part, _ in self._sparse(n, context)):
-            return super().logits(n, np.arange(v.size) if rows is None else rows, context)
-        return tables.logits(n, rows, context.parts[self.parts.index(tables)])
-
-    def joint(self, context: ContextOfModel):
-        tables = self.plan.tables
-        return tables.joint(context.parts[self.parts.index(tables)])
-
-    def unaries(self, n: int, x, inside, context: ContextOfModel):
-        v, state, total = self.space.variables[n], self.state(x, context), None
-        for part, c in self._sparse(n, context):
-            w = part.log_weights(n, state, (), part.context_of(n, c, None), inside)
-            total = w if total is None else total if w is None else total + w
-        total = jnp.zeros((v.size, v.K)) if total is None else total
-        return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
-
-    def _sparse(self, n: int, context: ContextOfModel) -> list[tuple[Part, Any]]:
-        """The parts without `mixing` that depend on variable n, with their contexts."""
-        pairs = zip(self.parts, context.parts, strict=True)
-        return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
-
-    def _shortened(self, n: int, rows):
-        """`rows`, or None (read by slices instead of a gather) if they are all of the variable's sites."""
-        size = self.space.variables[n].size
-        return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
-
-    def _masked_rows(self, n: int, x, d, rows, candidates):
-        """`masked`, applied to differences d (r, K) of some sites of variable n; None means zeros."""
-        values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
-        return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
-
-    # ------------------------------------------------------------ one site at a time
-    def carried(self, x, context: ContextOfModel) -> tuple[Any, ...]:
-        return self._carried(x, self._tensors_at(x, context), context)
-
-    def _carried(self, x, tensors: tuple[Any, ...], context: ContextOfModel) -> tuple[Any, ...]:
-        """The parts' `tensors`, and what the parts compute from them with `at`."""
-        state = self.state(x, context, tensors)
-        return tensors, self._ats(state, context)
-
-    def row(self, n: int, site, x, carried, context: ContextOfModel, candidates=None):
-        (tensors, ats), rows = carried, site[None]
-        total = self._sum(n, self.state(x, context, tensors), ats, context, rows, candidates)
-        return self._masked_rows(n, x, total, rows, candidates)
-
-    def carried_after(self, n: int, site, value, x, carried, context: ContextOfModel) -> tuple[Any, ...]:
-        tensors, ats = carried
-        before = self.state(x, context, tensors)
-        then = dict(before.tensors)
-        for part in self.parts:
-            if n in part.variables:
-                then.update(part.tensors_after(n, before, site[None], value[None]))
-        after = before._replace(tensors=then)
-        known = zip(self.parts, ats, context.parts, strict=True)
-        return tuple(then.values()), tuple(
-            part.at_after(n, site[None], before, after, at, c) for part, at, c in known
-        )
-
-    # ------------------------------------------------------------ sites that change together
-    @property
-    def constrained(self) -> bool:
-        """Whether there are sites that change only together with others."""
-        return bool(self.space.constrained.any())
-
-    def joint_differences(self, n: int, sites, values, x, context: ContextOfModel, carried=None):
-        if carried is None:
-            state, ats = self.state(x, context), [()] * len(self.parts)
-        else:
-            tensors, ats = carried
-            state = self.state(x, context, tensors)
-        v, total = self.space.variables[n], jnp.zeros(values.shape[:2])
-        lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
-        # what is computed beyond the bounds is masked below, and its terms need not be defined there
-        moves = JointMoves(sites, jnp.clip(values, lower, upper))
-        for part, at, c in zip(self.parts, ats, context.parts, strict=True):
-            if n in part.variables and not (part.mixing and carried is None):
-                total = total + part.joint_differences(n, state, at, c, moves)
-        return self.masked_jointly(n, sites, values, x, total)
 
     # ------------------------------------------------------------ what is integrated out
     @cached_property
@@ -539,11 +228,3 @@ class ModelDensity(GivenInputs):
         if self._integrated is None:
             return {}, jnp.zeros(())
         return self._integrated.draw(key, self._values(x, context))
-
-    # ------------------------------------------------------------ description
-    def cost(self, one_site: bool, stretches: bool = False) -> float:
-        """Counted operations of one transition, see `Plan.cost`."""
-        return self.plan.cost(one_site, stretches)
-
-    def describe(self) -> dict[str, dict[str, Any]]:
-        return self.plan.describe()

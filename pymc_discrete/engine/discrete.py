@@ -24,9 +24,8 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.starts.possible_start import possible_start
 from pymc_discrete.starts.start import check_start, check_support, dispersed, solved
 
-KEY_OF_INTEGRATED = (
-    2**32 - 1
-)  # what the key of a draw is folded with for the variables that are integrated out
+# what the key of a draw is folded with for the variables that are integrated out
+KEY_OF_INTEGRATED = 2**32 - 1
 
 
 class Drawn(NamedTuple):
@@ -160,7 +159,7 @@ class DiscreteBlock(Block):
         x, target = self.target.at(point)
         return target.total(x)
 
-    def draw_of_block(self, key, t, point: dict[str, Any], state: Learned):
+    def draw(self, key, t, point: dict[str, Any], state: Learned):
         x, target = self.split(point)
         tuning = t < point[TUNE]
         params = self.tuner.tuned(state, tuning, jnp)

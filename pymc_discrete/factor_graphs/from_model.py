@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from pymc_discrete.differences.density import ContextOfModel, ModelDensity
+from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.differences.parts.part import Factors
+from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.factor_graphs.compatible import REMEDY, check, jittered, random_state
 from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
 from pymc_discrete.factor_graphs.factor import Factor

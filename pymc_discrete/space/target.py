@@ -196,7 +196,7 @@ class Target:
         return self.density.interactions
 
     def joint(self) -> Array:
-        """(E, K, K) nats, the tables of `pairs`, to which the edges of forests refer.
+        """(E, K, K) nats, the tables of `interactions.pairs`, to which the edges of forests refer.
 
         Entries beyond a site's own values are -inf.
         """

@@ -23,9 +23,8 @@ class LeftValues:
     values : {variable: the value with which the draw ended}, until another step has drawn the variable
     """
 
-    _all: ClassVar[WeakSet["LeftValues"]] = (
-        WeakSet()
-    )  # of the steps of this process, to be found by the others
+    # of the steps of this process, to be found by the others
+    _all: ClassVar[WeakSet["LeftValues"]] = WeakSet()
 
     def __init__(self) -> None:
         self.values: dict[str, np.ndarray] = {}

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pymc_discrete.engine.source import ChainOrder, Chunk
 from pymc_discrete.runtime.messages import decoded, encoded
 from pymc_discrete.steps import served
-from pymc_discrete.steps.ahead import Chunk, Order
 from tests.tools.processes import ROOT, run_python
 
 CHUNK = Chunk(
@@ -68,7 +68,7 @@ def test_a_client_is_served_until_it_ends():
     said = []
     step = served.Served(lambda: Still(said))
     remote = served.Remote.at(step.address())
-    order = Order(2, 3, True, 2**62, [])
+    order = ChainOrder(2, 3, True, 2**62, [])
     assert same_chunks(remote.begin(order, {"z": np.array([1, 0])}), CHUNK)
     assert said == [(order, {"z": [1, 0]})]
     with pytest.raises(ValueError, match="no more draws"):
@@ -203,7 +203,7 @@ ENDS = """
 import threading, time
 import jax, jax.numpy as jnp
 from pymc_discrete.steps import served
-from pymc_discrete.steps.ahead import Order
+from pymc_discrete.engine.source import ChainOrder
 
 class Busy:
     def begin(self, order, point):
@@ -220,7 +220,7 @@ class Busy:
 asked = threading.Event()
 step = served.Served(Busy)
 remote = served.Remote.at(step.address())
-threading.Thread(target=remote.begin, args=(Order(2, 3, True, 1, []), {}), daemon=True).start()
+threading.Thread(target=remote.begin, args=(ChainOrder(2, 3, True, 1, []), {}), daemon=True).start()
 asked.wait()
 """
 

@@ -37,9 +37,8 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import Integral
 from pymc_discrete.structure.rebuild import context_inputs
 
-TABLEAU_ERROR = (
-    1e-8  # the largest error of a tableau: of a variance, relative; of a mean, in standard deviations
-)
+# the largest error of a tableau: of a variance, relative; of a mean, in standard deviations
+TABLEAU_ERROR = 1e-8
 
 
 class GatedPrior(NamedTuple):
