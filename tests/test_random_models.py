@@ -10,7 +10,7 @@ from pymc_discrete.collapse import elimination
 from pymc_discrete.differences.parts import tables
 from pymc_discrete.model import masks, support
 from pymc_discrete.space import constraints
-from pymc_discrete.structure import reads
+from pymc_discrete.structure.ops import subtensors
 from tests.tools.random_checks import LeftOut, check_model
 from tests.tools.random_models import random_model
 
@@ -81,8 +81,8 @@ def a_term_left_out(monkeypatch):
 
 
 def an_index_off_by_one(monkeypatch):
-    right = reads.inside
-    monkeypatch.setattr(reads, "inside", lambda index, n: jnp.minimum(right(index, n) + 1, n - 1))
+    right = subtensors.inside
+    monkeypatch.setattr(subtensors, "inside", lambda index, n: jnp.minimum(right(index, n) + 1, n - 1))
 
 
 def moves_that_break_a_sum(monkeypatch):

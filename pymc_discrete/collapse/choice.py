@@ -44,7 +44,7 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Member, Space
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.logp_graph import LogpGraph
-from pymc_discrete.structure.reads import SELECTORS
+from pymc_discrete.structure.ops.elementwise import SELECTORS
 from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")

@@ -3,25 +3,13 @@
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import (
-    Ceil,
-    Floor,
-    IntDiv,
-    Mod,
-    RoundHalfAwayFromZero,
-    RoundHalfToEven,
-    Sign,
-    Trunc,
-)
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All, Argmax
 from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
+from pymc_discrete.structure.ops.elementwise import rules_of
 from pymc_discrete.structure.reads import is_switch
-
-# step-like functions: their derivative, 0 or 1 almost everywhere, says nothing about a difference
-STEPS = (Mod, Floor, Ceil, Trunc, RoundHalfToEven, RoundHalfAwayFromZero, IntDiv, Sign)
 
 
 def is_guard(node: Apply) -> bool:
@@ -50,5 +38,5 @@ def decides(node: Apply, j: int) -> bool:
 
 
 def steps(node: Apply) -> bool:
-    """Whether a node applies one of `STEPS`."""
-    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, STEPS)
+    """Whether a node applies a step-like function, whose derivative says nothing about a difference."""
+    return isinstance(node.op, Elemwise) and rules_of(node.op.scalar_op).step_like

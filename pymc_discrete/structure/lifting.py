@@ -16,11 +16,9 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import AND, GE, LE, OR, Add, Exp, Mul, Pow, Sqr, Switch
 from pytensor.scalar.math import Sigmoid, Softplus
-from pytensor.tensor.basic import Alloc, ExtractDiag
-from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
-from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.structure.analysis import Depends
@@ -279,47 +277,7 @@ def for_rows(op: Op, node: Apply, inputs: list[Variable], q: int, p: int) -> Var
     return None
 
 
-@for_rows.register
-def _(op: Elemwise, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    return op(*inputs)
-
-
 def of_row(axis: int, ndim: int, q: int, p: int) -> int | None:
     """The axis of the tensor for an axis of the selection; None where that belongs to its indices."""
     axis = axis % ndim
     return axis - q + p if axis >= q else None
-
-
-@for_rows.register
-def _(op: CAReduce, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    ndim = node.inputs[0].type.ndim
-    axes = [of_row(a, ndim, q, p) for a in (range(ndim) if op.axis is None else op.axis)]
-    return None if None in axes else op.clone(axis=tuple(axes))(inputs[0])
-
-
-@for_rows.register(Softmax)
-@for_rows.register(LogSoftmax)
-def _(op: Softmax | LogSoftmax, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    ndim = node.inputs[0].type.ndim
-    axes = [of_row(a, ndim, q, p) for a in (range(ndim) if op.axis is None else op.axis)]
-    return None if None in axes else type(op)(axis=tuple(axes))(inputs[0])
-
-
-@for_rows.register
-def _(op: ExtractDiag, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    axes = [of_row(a, node.inputs[0].type.ndim, q, p) for a in (op.axis1, op.axis2)]
-    return None if None in axes else ExtractDiag(op.offset, *axes)(inputs[0])
-
-
-@for_rows.register
-def _(op: DimShuffle, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    order = op.new_order
-    if list(order[:q]) != list(range(q)):
-        return None
-    return inputs[0].dimshuffle(*range(p), *(o if o == "x" else o - q + p for o in order[q:]))
-
-
-@for_rows.register
-def _(op: Blockwise, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    cores = [i.type.ndim - len(names) for i, names in zip(node.inputs, op.inputs_sig, strict=True)]
-    return op(*inputs) if max(cores) == q and len(op.outputs_sig) == 1 else None

@@ -8,23 +8,17 @@ become parts of one vector, so that all later code sees one variable in place of
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import singledispatch
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Neg, Sub
-from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import Dot
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.special import LogSoftmax, Softmax
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.basic import Join, MakeVector
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.runtime.names import made_name, shown
 from pymc_discrete.structure.rebuild import rebuild
@@ -32,12 +26,6 @@ from pymc_discrete.structure.rebuild import rebuild
 LEAST = 3  # smallest number of graphs of equal structure that are stacked; fewer are left as they are
 
 Term = tuple[str, Variable]
-
-# Ops that PyTensor can vectorise over a new first axis into Ops for which this package has rules
-BATCHED = (
-    Elemwise, DimShuffle, CAReduce, Join, MakeVector, Alloc, Reshape, SpecifyShape, JoinDims, SplitDims,
-    ExtractDiag, CumOp, Softmax, LogSoftmax, Dot, Blockwise,
-)  # fmt: skip
 
 
 class NotAlike(Exception):
@@ -148,101 +136,37 @@ class Stack:
         inputs = [self._stacks[below] for below in zip(*(m.owner.inputs for m in members), strict=True)]
         if not any(batched for _, batched in inputs):
             return first, False
-        return with_axis(first.owner, inputs, len(members))[first.owner.outputs.index(first)], True
+        outputs = with_axis(first.owner.op, first.owner, inputs, len(members))
+        return outputs[first.owner.outputs.index(first)], True
 
 
-def with_axis(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[Variable]:
+@singledispatch
+def with_axis(op: Op, node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[Variable]:
     """The outputs of a node, vectorised over a new first axis of length n.
 
     Parameters
     ----------
     inputs : [(variable, whether it is a stack of n)], the others being the same for all of the n
+
+    Raises
+    ------
+    NotAlike
+        Where that cannot be done; for an Op without a rule always.
     """
-    op, args = node.op, [i for i, _ in inputs]
-    if isinstance(op, ScalarFromTensor | TensorFromScalar):
-        return args
-    if isinstance(op, Subtensor | AdvancedSubtensor):
-        return [indexed(node, inputs, n)]
-    if not isinstance(op, BATCHED):
-        raise NotAlike
+    raise NotAlike
+
+
+def vectorised(op: Op, node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[Variable]:
+    """The rule of Ops that PyTensor vectorises into Ops for which this package has rules."""
     if any(
-        batched and not hasattr(i.type, "ndim")
-        for i, batched in zip(node.inputs, (b for _, b in inputs), strict=True)
+        batched and not hasattr(i.type, "ndim") for i, (_, batched) in zip(node.inputs, inputs, strict=True)
     ):
         raise NotAlike  # scalars that are not tensors, such as an axis or a length, cannot be stacked
     try:
-        vectorised = _vectorize_node(op, node, *args)
+        outputs = _vectorize_node(op, node, *(i for i, _ in inputs))
     except (NotImplementedError, ValueError, TypeError) as error:
         raise NotAlike from error
-    return vectorised.outputs if isinstance(vectorised, Apply) else list(vectorised)
-
-
-def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variable:
-    """`x[i, :, j]` where x, some of the indices, or all of them are stacks of n.
-
-    The result is indexed by the stacked axis first. Where NumPy's rules for advanced indexing put the
-    dimensions of the indices elsewhere than for one member, they are transposed back.
-    """
-    (x, stacked), *flat = inputs
-    old, *_ = node.inputs
-    # for each dimension of x: which of the flat inputs is its index, or a slice of such numbers
-    entries = list(indices_from_subtensor(range(len(flat)), node.op.idx_list))
-    entries += [slice(None)] * (old.type.ndim - len(entries))
-    arrays = [d for d, entry in enumerate(entries) if not isinstance(entry, slice)]
-    if any(
-        flat[end][1]
-        for entry in entries
-        if isinstance(entry, slice)
-        for end in (entry.start, entry.stop, entry.step)
-        if end is not None
-    ):
-        raise NotAlike  # the slices of different members may differ in length
-    index: dict[int, Any] = {}
-    for d, entry in enumerate(entries):
-        if d in arrays:
-            index[d] = flat[entry][0]
-        else:
-            ends = (entry.start, entry.stop, entry.step)
-            index[d] = slice(*(None if end is None else flat[end][0] for end in ends))
-    if any(getattr(index[d].type, "dtype", "") == "bool" for d in arrays):
-        raise NotAlike
-    # the number of dimensions of the indices of one member, broadcast against one another
-    wide = max((getattr(node.inputs[1 + entries[d]].type, "ndim", 0) for d in arrays), default=0)
-    # NumPy moves the dimensions of indices that are separated by slices to the front
-    apart = bool(arrays) and arrays != list(range(arrays[0], arrays[-1] + 1))
-    if not any(flat[entries[d]][1] for d in arrays):
-        if stacked and not (apart and isinstance(node.op, AdvancedSubtensor)):
-            return x[(slice(None), *index.values())]
-        if not stacked:
-            raise NotAlike
-    for d in arrays:  # each index gets the shape (n, 1, ..., its dimensions), or one that broadcasts to that
-        is_stack = flat[entries[d]][1]
-        i = (
-            pt.as_tensor_variable(index[d])
-            if is_stack or hasattr(index[d].type, "ndim")
-            else pt.tensor_from_scalar(index[d])
-        )
-        if is_stack:
-            ndim = i.ndim - 1
-            i = i.dimshuffle(0, *["x"] * (wide - ndim), *range(1, 1 + ndim))
-        index[d] = i
-    before = arrays[0]  # the number of sliced dimensions before the first index
-    if stacked:
-        member = pt.constant(np.arange(n)).dimshuffle(0, *["x"] * wide)
-        out = x[(member, *index.values())]
-        at_front = apart or before > 0
-    else:
-        out = x[tuple(index.values())]
-        at_front = apart
-    # in a Subtensor integers remove their dimensions and do not move others
-    basic = isinstance(node.op, Subtensor) and len(arrays) > 0
-    if at_front:
-        # The result is (n, indices, slices): transpose it to the order that one member has.
-        ahead = 0 if apart and not basic else before
-        return out.dimshuffle(
-            0, *range(1 + wide, 1 + wide + ahead), *range(1, 1 + wide), *range(1 + wide + ahead, out.ndim)
-        )
-    return out.dimshuffle(before, *range(before), *range(before + 1, out.ndim))
+    return outputs.outputs if isinstance(outputs, Apply) else list(outputs)
 
 
 def summands(term: Variable) -> list[tuple[Variable, bool]]:

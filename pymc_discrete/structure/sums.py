@@ -1,15 +1,22 @@
-"""Splits the sum over the elements of a tensor into sums over the elements of other tensors."""
+"""Splits the sum over the elements of a tensor into sums over the elements of other tensors.
 
+The rules of Ops are in `ops/`.
+"""
+
+from functools import singledispatch
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
-from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Sub, TrueDiv
-from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.shape import Reshape
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.scalar.basic import Add
+from pytensor.tensor.elemwise import CAReduce
 
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
+
+# [(tensor, factor)]: the sum over the elements of a tensor is the sum of each factor times the sum over the
+# elements of its tensor. A factor is a number, a scalar variable, or None for 1.
+Summands = list[tuple[Variable, Any]]
 
 
 def is_sum(var: Variable) -> bool:
@@ -18,45 +25,17 @@ def is_sum(var: Variable) -> bool:
     return isinstance(op, CAReduce) and isinstance(op.scalar_op, Add) and adds_up(var)
 
 
-def summands(var: Variable, graph: LogpGraph) -> list[tuple[Variable, Any]] | None:
+def summands(var: Variable, graph: LogpGraph) -> Summands | None:
     """Tensors whose weighted sums add up to the sum over the elements of a tensor, found by its last Op.
 
-    Returns
-    -------
-    [(tensor, factor)] such that the sum over the elements of `var` is the sum of each factor times the sum
-    over the elements of its tensor. A factor is a number, a scalar variable, or None for 1. None is returned
-    where the Op cannot be split.
+    None where that cannot be split.
     """
-    node = var.owner
-    if node is None:
-        return None
-    op = node.op.scalar_op if isinstance(node.op, Elemwise) and adds_up(var) else None
-    moving = [i for i in node.inputs if graph.depends(i)]
-    alone = len(moving) == 1 and graph.size(moving[0]) == graph.size(var)
-    scalars = all(graph.size(i) == 1 for i in node.inputs if i is not moving[0]) if moving else False
-    if is_sum(var):
-        return [(node.inputs[0], None)]
-    if isinstance(op, Add | Sub):
-        parts: list[tuple[Variable, Any]] = []
-        for j, i in enumerate(node.inputs):
-            sign = -1.0 if isinstance(op, Sub) and j else 1.0
-            factor = sign * float(graph.size(var) / max(graph.size(i), 1))
-            parts.append((i, None if factor == 1 else factor))
-        return parts
-    if isinstance(op, Neg):
-        return [(node.inputs[0], -1.0)]
-    to_float = isinstance(op, Cast) and var.type.dtype.startswith("float") and adds_up(node.inputs[0])
-    if isinstance(op, Identity) or to_float:
-        return [(node.inputs[0], None)]
-    if isinstance(op, Mul) and alone and scalars:
-        others = [i.reshape(()) for i in node.inputs if i is not moving[0]]
-        return [(moving[0], pt.mul(*others, 1.0))]
-    if isinstance(op, TrueDiv) and alone and scalars and moving[0] is node.inputs[0]:
-        return [(moving[0], 1.0 / node.inputs[1].reshape(()))]
-    if isinstance(node.op, DimShuffle | Reshape) and not (isinstance(node.op, DimShuffle) and not moving):
-        return [(i, None) for i in moving]
-    if isinstance(node.op, Join | MakeVector | ScalarFromTensor | TensorFromScalar):
-        return [(i, None) for i in node.inputs]
+    return None if var.owner is None else summands_of(var.owner.op, var.owner, graph)
+
+
+@singledispatch
+def summands_of(op: Op, node: Apply, graph: LogpGraph) -> Summands | None:
+    """`summands` of the only output of a node; None for an Op that cannot be split."""
     return None
 
 

@@ -20,13 +20,8 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-from pymc_discrete.structure.bounds import (
-    OF_FLOATS,
-    REARRANGING,
-    IntegerBounds,
-    bounds_after,
-    bounds_after_scalar,
-)
+from pymc_discrete.structure.bounds import REARRANGING, IntegerBounds, bounds_after
+from pymc_discrete.structure.ops.elementwise import SCALAR_RULES
 
 INF = math.inf
 SMALL = np.arange(-3, 4)
@@ -157,9 +152,8 @@ def test_scalar_ops_have_the_bounds_that_enumeration_finds(kind):
 
 
 def test_every_rule_is_compared_with_enumeration():
-    rules = set(bounds_after_scalar.registry) - {object}
-    assert rules == set(SCALARS)
-    assert set(OF_FLOATS) <= rules
+    assert {op for op, rules in SCALAR_RULES.items() if rules.bounds is not None} == set(SCALARS)
+    assert {op for op, rules in SCALAR_RULES.items() if rules.bounds_of_floats} <= set(SCALARS)
     assert {*bounds_after.registry, *REARRANGING} - {object, Elemwise} == set(TENSORS)
 
 

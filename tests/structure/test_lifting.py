@@ -14,8 +14,8 @@ from pytensor.graph.traversal import toposort
 import pymc_discrete as pmd
 from pymc_discrete.runtime.reuse import forget
 from pymc_discrete.structure import lifting
-from pymc_discrete.structure import reads as rules
 from pymc_discrete.structure.bounds import IntegerBounds
+from pymc_discrete.structure.ops import elementwise, linear_algebra, reductions, subtensors
 from tests.tools.oracle import compare
 
 # PyMC's own, of the initial point of an LKJCholeskyCov
@@ -253,7 +253,7 @@ def test_what_bounds_decide(written, compare_values, constant_first):
             )
             wanted = np.where(at.all(0), 1.0, np.where(at.any(0), np.nan, 0.0))
             graph: Any = SimpleNamespace(bounds=IntegerBounds({x: (float(low), float(high))}))
-            found = rules.outcome(node.op.scalar_op, node.inputs, graph)
+            found = elementwise.outcome(node.op.scalar_op, node.inputs, graph)
             np.testing.assert_array_equal(found, wanted, err_msg=f"{low}..{high}")
 
 
@@ -262,7 +262,7 @@ def test_what_bounds_do_not_decide():
     x, y = pt.lscalar("x"), pt.dscalar("y")
     graph: Any = SimpleNamespace(bounds=IntegerBounds({x: (0.0, 2.0**53), y: (0.0, 1.0)}))
     for compared in (pt.clip(y, 0, 1) >= 0, x < np.array([2**53 + 1])):
-        found = rules.outcome(compared.owner.op.scalar_op, compared.owner.inputs, graph)
+        found = elementwise.outcome(compared.owner.op.scalar_op, compared.owner.inputs, graph)
         assert found is None or np.isnan(found).all()
 
 
@@ -303,28 +303,29 @@ def test_covariances_are_factored_once_for_each_class():
 # ---------------------------------------------------------------- planted errors
 def another_entry(monkeypatch):
     """Every entry of a batch reads the next one's."""
-    contiguous = rules.contiguous
+    contiguous = linear_algebra.contiguous
 
     def shifted(sizes, count):
         entry, place = contiguous(sizes, count)
         return [np.roll(e, 1) for e in entry], place
 
-    monkeypatch.setattr(rules, "contiguous", shifted)
+    monkeypatch.setattr(linear_algebra, "contiguous", shifted)
 
 
 def another_place(monkeypatch):
     """Within an entry elements are mistaken for their neighbours."""
-    contiguous = rules.contiguous
+    contiguous = linear_algebra.contiguous
     monkeypatch.setattr(
-        rules,
+        linear_algebra,
         "contiguous",
         lambda sizes, count: (contiguous(sizes, count)[0], [p[::-1] for p in contiguous(sizes, count)[1]]),
     )
 
 
 def another_of_the_group(monkeypatch):
-    one_of = rules.one_of
-    monkeypatch.setattr(rules, "one_of", lambda group, place: one_of(group, (place + 1) % group.shape[-2]))
+    one_of = subtensors.one_of
+    wrong = lambda group, place: one_of(group, (place + 1) % group.shape[-2])
+    monkeypatch.setattr(subtensors, "one_of", wrong)
 
 
 def indices_exchanged(monkeypatch):
@@ -344,8 +345,8 @@ def indices_exchanged(monkeypatch):
 
 
 def rows_of_another_axis(monkeypatch):
-    of_row = lifting.of_row
-    monkeypatch.setattr(lifting, "of_row", lambda *args: None if of_row(*args) is None else 0)
+    of_row = reductions.of_row
+    monkeypatch.setattr(reductions, "of_row", lambda *args: None if of_row(*args) is None else 0)
 
 
 def matrices():

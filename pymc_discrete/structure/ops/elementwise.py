@@ -1,0 +1,564 @@
+"""Elementwise functions: what is known of each scalar Op, and the rules of `Elemwise`, which read it there.
+
+A scalar Op that is to be known is a row of `SCALAR_RULES`.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.utils import MethodNotDefined
+from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.scalar.basic import (
+    AND,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NEQ,
+    OR,
+    XOR,
+    Abs,
+    Add,
+    Cast,
+    Ceil,
+    Clip,
+    Floor,
+    Identity,
+    IntDiv,
+    Invert,
+    Mod,
+    Mul,
+    Neg,
+    Pow,
+    RoundHalfAwayFromZero,
+    RoundHalfToEven,
+    ScalarMaximum,
+    ScalarMinimum,
+    ScalarOp,
+    Second,
+    Sign,
+    Sqr,
+    Sub,
+    Switch,
+    Tanh,
+    TrueDiv,
+    Trunc,
+)
+from pytensor.scalar.math import Sigmoid
+from pytensor.tensor.elemwise import Elemwise
+
+from pymc_discrete.structure.bounds import (
+    UNKNOWN,
+    Bounds,
+    bounds_after,
+    hold_for_floats,
+    hull,
+    is_whole,
+    power,
+    powers,
+    product,
+)
+from pymc_discrete.structure.columns import keeps_magnitude
+from pymc_discrete.structure.degree import degree_after
+from pymc_discrete.structure.integers import is_integer_log_gamma, log_gamma
+from pymc_discrete.structure.lifting import for_rows
+from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
+from pymc_discrete.structure.reads import Elements, constant, elements_of, is_switch
+from pymc_discrete.structure.rounding import error_after
+from pymc_discrete.structure.stacking import vectorised, with_axis
+from pymc_discrete.structure.sums import Summands, summands_of
+
+Where = dict[int, np.ndarray]
+
+
+class ScalarRules(NamedTuple):
+    """What is known of a scalar Op. Of an Op without a row nothing is known, which is right for all.
+
+    Attributes
+    ----------
+    bounds : (node, bounds of the inputs) -> the bounds of the result, for integers
+    bounds_of_floats : whether these also hold for floats: the bounds of a distribution may be rounded, and be
+        floats then
+    degree : (node, degrees of the inputs) -> the degree of the result
+    slope : (inputs, n) -> the derivative by input number n; where it is missing, PyTensor is asked
+    unread : (op, inputs, graph) -> {number of an input: where it does not matter}, bool arrays that broadcast
+        with the output: a constant among the inputs, or a bound, decides the result there
+    summands : (node, graph) -> see `summands_of`
+    selects : whether it only selects or compares elements, without arithmetic
+    tame : whether it maps finite values to finite values of a similar order of magnitude
+    step_like : whether its derivative, 0 or 1 almost everywhere, says nothing about a difference
+    """
+
+    bounds: Callable[[Apply, list[Bounds]], Bounds] | None = None
+    bounds_of_floats: bool = False
+    degree: Callable[[Apply, list[float]], float] | None = None
+    slope: Callable[[list[Variable], int], Variable] | None = None
+    unread: Callable[[ScalarOp, list[Variable], LogpGraph], Where] | None = None
+    summands: Callable[[Apply, LogpGraph], Summands | None] | None = None
+    selects: bool = False
+    tame: bool = False
+    step_like: bool = False
+
+
+# ---------------------------------------------------------------- bounds
+def bounds_of_sum(node: Apply, inputs: list[Bounds]) -> Bounds:
+    return sum(low for low, _ in inputs), sum(high for _, high in inputs)
+
+
+def bounds_of_difference(node: Apply, inputs: list[Bounds]) -> Bounds:
+    a, b = inputs
+    return a[0] - b[1], a[1] - b[0]
+
+
+def bounds_of_inverted_bits(node: Apply, inputs: list[Bounds]) -> Bounds:
+    ((low, high),) = inputs
+    return -high - 1, -low - 1
+
+
+def bounds_of_absolute_value(node: Apply, inputs: list[Bounds]) -> Bounds:
+    ((low, high),) = inputs
+    return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+
+
+def bounds_of_power(node: Apply, inputs: list[Bounds]) -> Bounds:
+    base, exponent = inputs
+    return UNKNOWN if exponent[0] < 0 else powers(base, exponent)
+
+
+def bounds_of_maximum(node: Apply, inputs: list[Bounds]) -> Bounds:
+    return max(low for low, _ in inputs), max(high for _, high in inputs)
+
+
+def bounds_of_minimum(node: Apply, inputs: list[Bounds]) -> Bounds:
+    return min(low for low, _ in inputs), min(high for _, high in inputs)
+
+
+def bounds_of_clip(node: Apply, inputs: list[Bounds]) -> Bounds:
+    """Of x where that is between two limits, else of the limit that it is beyond, the lower one first."""
+    x, least, most = inputs
+    found = []
+    if x[0] < least[1]:
+        found.append((max(x[0], least[0]), least[1]))
+    if x[1] > most[0] and x[1] >= least[0]:
+        found.append((most[0], min(x[1], most[1])))
+    inside = max(x[0], least[0]), min(x[1], most[1])
+    if inside[0] <= inside[1]:
+        found.append(inside)
+    return hull(*found) if found else hull(x, least, most)
+
+
+def bounds_of_cast(node: Apply, inputs: list[Bounds]) -> Bounds:
+    to_integer = str(node.outputs[0].type.dtype).startswith(("int", "uint"))
+    return rounded(inputs[0], math.trunc) if to_integer else inputs[0]
+
+
+def rounded(bounds: Bounds, to_integer: Callable[[float], int]) -> Bounds:
+    """Bounds of numbers that are rounded."""
+    low, high = (float(to_integer(b)) if math.isfinite(b) else b for b in bounds)
+    return low, high
+
+
+def bounds_of_sign(node: Apply, inputs: list[Bounds]) -> Bounds:
+    low, high = (float(np.sign(b)) for b in inputs[0])
+    return low, high
+
+
+def bounds_of_quotient(node: Apply, inputs: list[Bounds]) -> Bounds:
+    x, divisor = inputs
+    # NumPy gives 0 for a division by 0, XLA -1, from which JAX takes 1 as from other negative quotients
+    found: list[Bounds] = [(-2.0, 0.0)] if divisor[0] <= 0 <= divisor[1] else []
+    for low, high in signed(divisor):
+        # a quotient is monotone in each of the two
+        corners = [quotient(a, b) for a in x for b in (low, high) if math.isfinite(a) or math.isfinite(b)]
+        found.append((min(corners), max(corners)))
+    return hull(*found)
+
+
+def quotient(a: float, b: float) -> float:
+    """a // b where one of the two may be infinite."""
+    if math.isinf(b):
+        return 0.0 if a == 0 or (a > 0) == (b > 0) else -1.0
+    return math.copysign(math.inf, a * b) if math.isinf(a) else a // b
+
+
+def signed(bounds: Bounds) -> list[Bounds]:
+    """The positive and the negative integers within bounds, those of both that there are."""
+    parts = [(max(bounds[0], 1.0), bounds[1]), (bounds[0], min(bounds[1], -1.0))]
+    return [(low, high) for low, high in parts if low <= high]
+
+
+def bounds_of_remainder(node: Apply, inputs: list[Bounds]) -> Bounds:
+    x, divisor = inputs
+    # NumPy gives 0 for a remainder of a division by 0, XLA the number that is divided
+    found = [(0.0, 0.0), x] if divisor[0] <= 0 <= divisor[1] else []
+    for low, high in signed(divisor):
+        if low > 0:  # remainders have the sign of the divisor, and numbers of smaller size are their own
+            found.append(x if x[0] >= 0 and x[1] < low else (0.0, min(high - 1, x[1] if x[0] >= 0 else high)))
+        else:
+            found.append(x if x[1] <= 0 and high < x[0] else (max(low + 1, x[0] if x[1] <= 0 else low), 0.0))
+    return hull(*found)
+
+
+def bounds_of_conjunction(node: Apply, inputs: list[Bounds]) -> Bounds:
+    tops = [high for low, high in inputs if low >= 0]
+    return (0.0, min(tops)) if tops else bounds_of_bits(node, inputs)
+
+
+def bounds_of_disjunction(node: Apply, inputs: list[Bounds]) -> Bounds:
+    low, high = bounds_of_bits(node, inputs)
+    return (max(low for low, _ in inputs) if low == 0 else low), high
+
+
+def bounds_of_bits(node: Apply, inputs: list[Bounds]) -> Bounds:
+    """Of all integers of as many bits as those within the inputs have, and a sign if any has."""
+    largest = max(end if end >= 0 else -end - 1 for bounds in inputs for end in bounds)
+    top = float(2 ** int(largest).bit_length() - 1) if math.isfinite(largest) else math.inf
+    return (0.0 if all(low >= 0 for low, _ in inputs) else -top - 1), top
+
+
+# ---------------------------------------------------------------- degrees
+def largest_degree(node: Apply, degrees: list[float]) -> float:
+    return max(degrees)
+
+
+def degree_of_cast(node: Apply, degrees: list[float]) -> float:
+    """That of the input, but for a cast of a float to an integer, which truncates."""
+    source, target = (v.type.dtype for v in (node.inputs[0], node.outputs[0]))
+    return degrees[0] if target.startswith("float") or not source.startswith("float") else math.inf
+
+
+def degree_of_power(node: Apply, degrees: list[float]) -> float:
+    if not isinstance(node.inputs[1], Constant):
+        return math.inf
+    exponents = set(node.inputs[1].data.ravel().tolist())
+    return max(exponents) * degrees[0] if exponents <= {1, 2} else math.inf
+
+
+# ---------------------------------------------------------------- derivatives, for rounding
+def product_of_others(inputs: list[Variable], n: int) -> Variable:
+    """The derivative of a product by its factor number n."""
+    others = [i for m, i in enumerate(inputs) if m != n]
+    return pt.mul(*others) if len(others) > 1 else others[0]
+
+
+# ---------------------------------------------------------------- inputs that do not matter
+def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
+    """Of a comparison: where bounds decide it, as that of a skill with 0, which it is never less than."""
+    outcomes = outcome(op, inputs, graph)
+    if outcomes is None:
+        return {}
+    # any other element in its place has the same bounds, and so the same outcome; not so of a constant
+    return {j: ~np.isnan(outcomes) for j, i in enumerate(inputs) if not isinstance(i, Constant)}
+
+
+def unread_branches(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
+    """Of a switch: the branch that its condition does not take."""
+    condition = settled(inputs[0], graph)
+    return {} if condition is None else {1: condition == 0, 2: (condition != 0) & ~np.isnan(condition)}
+
+
+def unread_base(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
+    """Of a power: the base of an exponent of 0, by which a table says that an item asks for no such skill."""
+    exponent = settled(inputs[1], graph)
+    return {} if exponent is None else {0: exponent == 0}
+
+
+def unread_beside_zero(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
+    return unread_beside(0, inputs, graph)
+
+
+def unread_beside_true(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
+    return unread_beside(1, inputs, graph) if all(i.type.dtype == "bool" for i in inputs) else {}
+
+
+def unread_beside(decides: int, inputs: list[Variable], graph: LogpGraph) -> Where:
+    """The integers beside a constant of this value, which decides the result.
+
+    Only integers are left out of a product: 0 times a float may be nan.
+    """
+    known = {j: value for j, i in enumerate(inputs) if (value := settled(i, graph)) is not None}
+    found = {}
+    for j, i in enumerate(inputs):
+        others = [known[k] == decides for k in known if k != j]
+        if others and is_whole(without_casts(i)):
+            found[j] = functools.reduce(np.logical_or, others)
+            if j in known:  # of several that decide, all are read: none of them depends on a site there
+                found[j] = found[j] & (known[j] != decides)
+    return found
+
+
+def settled(var: Variable, graph: LogpGraph) -> np.ndarray | None:
+    """The elements of a constant, or of a comparison: nan where bounds do not decide it.
+
+    None for other variables.
+    """
+    compared = without_casts(var).owner
+    if compared is None or not isinstance(scalar := getattr(compared.op, "scalar_op", None), COMPARISONS):
+        return constant(var)
+    return outcome(scalar, compared.inputs, graph)
+
+
+def outcome(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> np.ndarray | None:
+    """What a comparison of integers gives at all values within their bounds, element by element.
+
+    Returns
+    -------
+    float array, broadcastable with the output: 0, 1, or nan where it depends on the values; None where floats
+    are compared, which may be nan
+    """
+    if not all(isinstance(i, Constant) or is_whole(without_casts(i)) for i in inputs):
+        return None
+    ends = [graph.bounds.of(i) if (value := constant(i)) is None else (value, value) for i in inputs]
+    # a larger integer may have been rounded, and decides nothing: comparisons with nan do not hold
+    known = [[np.where(np.abs(np.asarray(e, float)) < 2**53, e, np.nan) for e in pair] for pair in ends]
+    (low, high), (low_of_other, high_of_other) = known[::-1] if isinstance(op, GT | GE) else known
+    if isinstance(op, LT | GT):
+        true, false = np.less(high, low_of_other), np.greater_equal(low, high_of_other)
+    elif isinstance(op, LE | GE):
+        true, false = np.less_equal(high, low_of_other), np.greater(low, high_of_other)
+    else:
+        apart = np.less(high, low_of_other) | np.less(high_of_other, low)
+        same = np.equal(low, high_of_other) & np.equal(high, low_of_other)
+        true, false = (same, apart) if isinstance(op, EQ) else (apart, same)
+    return np.where(true, 1.0, np.where(false, 0.0, np.nan))
+
+
+def without_casts(var: Variable) -> Variable:
+    """What a variable is a cast of, or itself."""
+    while var.owner is not None and isinstance(getattr(var.owner.op, "scalar_op", None), Cast):
+        var = var.owner.inputs[0]
+    return var
+
+
+# ---------------------------------------------------------------- sums of their elements
+def summands_of_sum(node: Apply, graph: LogpGraph) -> Summands:
+    """Of a sum or a difference: each input as often as it is broadcast."""
+    subtracts = isinstance(node.op.scalar_op, Sub)
+    parts: Summands = []
+    for j, i in enumerate(node.inputs):
+        sign = -1.0 if subtracts and j else 1.0
+        factor = sign * float(graph.size(node.outputs[0]) / max(graph.size(i), 1))
+        parts.append((i, None if factor == 1 else factor))
+    return parts
+
+
+def summands_of_cast(node: Apply, graph: LogpGraph) -> Summands | None:
+    to_float = node.outputs[0].type.dtype.startswith("float") and adds_up(node.inputs[0])
+    return [(node.inputs[0], None)] if to_float else None
+
+
+def summands_of_product(node: Apply, graph: LogpGraph) -> Summands | None:
+    moving = only_moving(node, graph)
+    if moving is None:
+        return None
+    others = [i.reshape(()) for i in node.inputs if i is not moving]
+    return [(moving, pt.mul(*others, 1.0))]
+
+
+def summands_of_quotient(node: Apply, graph: LogpGraph) -> Summands | None:
+    if only_moving(node, graph) is not node.inputs[0]:
+        return None
+    return [(node.inputs[0], 1.0 / node.inputs[1].reshape(()))]
+
+
+def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
+    """The only input that depends on the block, where it is not broadcast and all others are scalars."""
+    moving = [i for i in node.inputs if graph.depends(i)]
+    if len(moving) != 1 or graph.size(moving[0]) != graph.size(node.outputs[0]):
+        return None
+    return moving[0] if all(graph.size(i) == 1 for i in node.inputs if i is not moving[0]) else None
+
+
+# ---------------------------------------------------------------- the table
+COMPARISON = ScalarRules(unread=unread_where_decided, selects=True)
+
+SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
+    Add: ScalarRules(
+        bounds=bounds_of_sum,
+        bounds_of_floats=True,
+        degree=largest_degree,
+        slope=lambda inputs, n: pt.ones(()),
+        summands=summands_of_sum,
+        tame=True,
+    ),
+    Sub: ScalarRules(
+        bounds=bounds_of_difference,
+        bounds_of_floats=True,
+        degree=largest_degree,
+        summands=summands_of_sum,
+        tame=True,
+    ),
+    Neg: ScalarRules(
+        bounds=lambda node, inputs: (-inputs[0][1], -inputs[0][0]),
+        bounds_of_floats=True,
+        degree=largest_degree,
+        summands=lambda node, graph: [(node.inputs[0], -1.0)],
+        tame=True,
+    ),
+    Mul: ScalarRules(
+        bounds=lambda node, inputs: functools.reduce(product, inputs),
+        bounds_of_floats=True,
+        degree=lambda node, degrees: sum(degrees),
+        slope=product_of_others,
+        unread=unread_beside_zero,
+        summands=summands_of_product,
+        tame=True,
+    ),
+    TrueDiv: ScalarRules(
+        degree=lambda node, degrees: degrees[0] if degrees[1] == 0 else math.inf,
+        summands=summands_of_quotient,
+    ),
+    IntDiv: ScalarRules(bounds=bounds_of_quotient, step_like=True),
+    Mod: ScalarRules(bounds=bounds_of_remainder, step_like=True),
+    Sqr: ScalarRules(
+        bounds=lambda node, inputs: power(inputs[0], 2),
+        degree=lambda node, degrees: 2 * degrees[0],
+        tame=True,
+    ),
+    Pow: ScalarRules(bounds=bounds_of_power, degree=degree_of_power, unread=unread_base),
+    Abs: ScalarRules(bounds=bounds_of_absolute_value, tame=True),
+    Sign: ScalarRules(bounds=bounds_of_sign, tame=True, step_like=True),
+    Ceil: ScalarRules(
+        bounds=lambda node, inputs: rounded(inputs[0], math.ceil), bounds_of_floats=True, step_like=True
+    ),
+    Floor: ScalarRules(
+        bounds=lambda node, inputs: rounded(inputs[0], math.floor), bounds_of_floats=True, step_like=True
+    ),
+    Trunc: ScalarRules(step_like=True),
+    RoundHalfToEven: ScalarRules(step_like=True),
+    RoundHalfAwayFromZero: ScalarRules(step_like=True),
+    ScalarMaximum: ScalarRules(bounds=bounds_of_maximum, bounds_of_floats=True, tame=True),
+    ScalarMinimum: ScalarRules(bounds=bounds_of_minimum, bounds_of_floats=True, tame=True),
+    Clip: ScalarRules(bounds=bounds_of_clip, bounds_of_floats=True, tame=True),
+    Sigmoid: ScalarRules(tame=True),
+    Tanh: ScalarRules(tame=True),
+    Switch: ScalarRules(
+        bounds=lambda node, inputs: hull(*inputs[1:]),
+        bounds_of_floats=True,
+        degree=lambda node, degrees: max(degrees[1:]) if degrees[0] == 0 else math.inf,
+        unread=unread_branches,
+        tame=True,
+    ),
+    Cast: ScalarRules(
+        bounds=bounds_of_cast,
+        bounds_of_floats=True,
+        degree=degree_of_cast,
+        summands=summands_of_cast,
+        tame=True,
+    ),
+    Identity: ScalarRules(
+        bounds=lambda node, inputs: inputs[0],
+        bounds_of_floats=True,
+        degree=largest_degree,
+        summands=lambda node, graph: [(node.inputs[0], None)],
+        selects=True,
+        tame=True,
+    ),
+    Second: ScalarRules(bounds=lambda node, inputs: inputs[1], degree=largest_degree, tame=True),
+    EQ: COMPARISON,
+    NEQ: COMPARISON,
+    LT: COMPARISON,
+    LE: COMPARISON,
+    GT: COMPARISON,
+    GE: COMPARISON,
+    AND: ScalarRules(bounds=bounds_of_conjunction, unread=unread_beside_zero, selects=True),
+    OR: ScalarRules(bounds=bounds_of_disjunction, unread=unread_beside_true, selects=True),
+    XOR: ScalarRules(bounds=bounds_of_bits, selects=True),
+    Invert: ScalarRules(bounds=bounds_of_inverted_bits, selects=True),
+}
+COMPARISONS = tuple(op for op, rules in SCALAR_RULES.items() if rules is COMPARISON)
+SELECTORS = tuple(op for op, rules in SCALAR_RULES.items() if rules.selects)
+
+
+def rules_of(op: ScalarOp) -> ScalarRules:
+    """What is known of a scalar Op."""
+    return SCALAR_RULES.get(type(op), ScalarRules())
+
+
+# ---------------------------------------------------------------- the rules of Elemwise
+@elements_of.register
+def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
+    rules, shape = rules_of(op.scalar_op), graph.shape(node.outputs[0])
+    n_out = int(np.prod(shape))
+    unread = {} if rules.unread is None else rules.unread(op.scalar_op, node.inputs, graph)
+    reads: list[np.ndarray | None] = []
+    for j, i in enumerate(node.inputs):
+        ids = np.arange(graph.size(i)).reshape(graph.shape(i))
+        if j in unread:
+            ids = np.where(unread[j], -1, ids)
+        reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
+    # `log_gamma` looks values up in a table. That is not worthwhile for an argument that does not depend on
+    # the block, of which log Gamma is computed only once.
+    depends = graph.depends(node.inputs[0])
+    scalar = log_gamma if depends and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
+    return Elements(reads, lambda values, _: scalar(*values), passes=rules.selects)
+
+
+@bounds_after.register
+def _(op: Elemwise, node: Apply, inputs: list[Bounds]) -> Bounds:
+    rule = rules_of(op.scalar_op).bounds
+    return UNKNOWN if rule is None else rule(node, inputs)
+
+
+@hold_for_floats.register
+def _(op: Elemwise) -> bool:
+    return rules_of(op.scalar_op).bounds_of_floats
+
+
+@degree_after.register
+def _(op: Elemwise, node: Apply, degrees: list[float]) -> float:
+    rule = rules_of(op.scalar_op).degree
+    return math.inf if rule is None else rule(node, degrees)
+
+
+@error_after.register
+def _(op: Elemwise, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
+    if is_switch(node):
+        return pt.switch(node.inputs[0], *(0.0 if e is None else e for e in errors[1:]))
+    parts = [abs(out)]
+    for n, e in enumerate(errors):
+        if e is not None:
+            # 0 where the error is 0, even if the slope is infinite
+            parts.append(pt.switch(pt.eq(e, 0), 0.0, abs(slope(op, node.inputs, n)) * e))
+    return pt.add(*parts) if len(parts) > 1 else parts[0]
+
+
+def slope(op: Elemwise, inputs: list[Variable], n: int) -> Variable:
+    """The derivative of an elementwise function by its input number n; 1 where PyTensor has none."""
+    if (rule := rules_of(op.scalar_op).slope) is not None:
+        return rule(inputs, n)
+    # broadcast first: the gradient by an input that is broadcast would be summed over its elements
+    args = pt.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
+    try:
+        return pytensor.grad(
+            op(*args).sum(), args[n], disconnected_inputs="ignore", return_disconnected="zero"
+        )
+    except (NotImplementedError, MethodNotDefined, NullTypeGradError, TypeError, ValueError):
+        return pt.ones(())
+
+
+@keeps_magnitude.register
+def _(op: Elemwise, node: Apply) -> bool:
+    return node.outputs[0].type.dtype == "bool" or rules_of(op.scalar_op).tame
+
+
+@summands_of.register
+def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Summands | None:
+    rule = rules_of(op.scalar_op).summands
+    return None if rule is None or not adds_up(node.outputs[0]) else rule(node, graph)
+
+
+@for_rows.register
+def _(op: Elemwise, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
+    return op(*inputs)
+
+
+with_axis.register(Elemwise)(vectorised)

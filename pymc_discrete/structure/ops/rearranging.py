@@ -1,0 +1,119 @@
+"""What Ops that only move elements have in common, for the families `shapes` and `subtensors`."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+
+from pymc_discrete.structure.bounds import REARRANGING
+from pymc_discrete.structure.degree import degree_after
+from pymc_discrete.structure.logp_graph import LogpGraph
+from pymc_discrete.structure.reads import Elements
+from pymc_discrete.structure.rounding import error_after
+
+
+def rearranges(op: type[Op], data: int | None = 1) -> None:
+    """Register bounds, degree and rounding of an Op that only rearranges elements.
+
+    Parameters
+    ----------
+    data : how many of its first inputs are data, None for all of them; the others are indices and shapes
+    """
+    REARRANGING[op] = data
+    degree_after.register(op)(rearranged_degree(data))
+    error_after.register(op)(rearranged_error)
+
+
+def rearranged_degree(data: int | None) -> Callable[[Op, Apply, list[float]], float]:
+    """The rule of an Op that takes elements from its first inputs: their largest degree.
+
+    It is infinite where another input, such as an index, depends on a site.
+    """
+
+    def rule(op: Op, node: Apply, degrees: list[float]) -> float:
+        last = len(degrees) if data is None else data
+        return max(degrees[:last]) if not any(degrees[last:]) else math.inf
+
+    return rule
+
+
+def rearranged_error(op: Op, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
+    """The rounding errors, rearranged by the same Op."""
+    inputs = [i if e is None or is_empty(i) else e for i, e in zip(node.inputs, errors, strict=True)]
+    return node.op.make_node(*inputs).outputs[node.outputs.index(out)]
+
+
+def is_empty(var: Variable) -> bool:
+    """Whether a variable is a constant without elements, as the shape of a scalar is."""
+    return isinstance(var, Constant) and np.size(var.data) == 0
+
+
+def rearranged(
+    node: Apply, graph: LogpGraph, data: tuple[int, ...], function: Callable[..., np.ndarray] | None = None
+) -> Elements | None:
+    """The rule of an Op that only rearranges elements, obtained by running it on the numbers of the elements.
+
+    Parameters
+    ----------
+    data : the inputs whose elements are rearranged; None is returned if another input is not constant
+    function : (inputs) -> output, run in place of the Op
+    """
+    args, source_of, offset = [], [], 0
+    for j, i in enumerate(node.inputs):
+        if j in data:
+            ids = np.arange(offset, offset + graph.size(i)).reshape(graph.shape(i))
+            source_of.append((j, offset))
+            offset += graph.size(i)
+            args.append(ids)
+        else:
+            if not isinstance(i, Constant):
+                return None
+            args.append(i.data)
+    ids = np.asarray(evaluated(node, args) if function is None else function(*args)).reshape(-1)
+    if ids.dtype != np.int64:
+        return None  # the Op has cast its data, and the numbers may have been rounded or truncated
+    starts = np.array([s for _, s in source_of])
+    source = np.searchsorted(starts, ids, side="right") - 1
+    # An empty input has the same offset as the next one. Of inputs with equal offsets, `searchsorted` with
+    # side="right" finds the last, which is not empty.
+    reads: list[np.ndarray | None] = [np.full((ids.size, 1), -1) for _ in node.inputs]
+    for s, (j, start) in enumerate(source_of):
+        reads[j] = np.where(source == s, ids - start, -1)[:, None]
+    return from_sources(reads, [j for j, _ in source_of], source)
+
+
+def evaluated(node: Apply, args: list[Any]) -> Any:
+    """The first output of a node, computed with NumPy."""
+    storage: list[list[Any]] = [[None] for _ in node.outputs]
+    node.op.perform(node, args, storage)
+    return storage[0][0]
+
+
+def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.ndarray) -> Elements:
+    """The rule of an Op each of whose output elements is a copy of one input element.
+
+    Parameters
+    ----------
+    reads : see `Elements`
+    inputs : numbers of the inputs that are copied from
+    source : (n_out,) int, the input that each output element is copied from, as a position in `inputs`
+    """
+    used = np.unique(source)
+    for s, j in enumerate(inputs):
+        if s not in used:
+            reads[j] = np.zeros((source.size, 0), int)
+
+    def pick(values, fixed):
+        if len(used) <= 1:
+            return values[inputs[int(used[0]) if len(used) else 0]]
+        which = fixed[0][..., None]
+        out = values[inputs[used[0]]]
+        for s in used[1:]:
+            out = jnp.where(which == s, values[inputs[s]], out)
+        return out
+
+    return Elements(reads, pick, fixed=(source,) if len(used) > 1 else (), passes=True)

@@ -1,0 +1,213 @@
+"""Reductions: sums, products, extrema and their positions, over axes and along them."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
+from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Argmax
+
+from pymc_discrete.structure.bounds import (
+    UNKNOWN,
+    Bounds,
+    bounds_after,
+    hull,
+    positions,
+    powers,
+    product,
+    raised,
+    sum_of,
+    times,
+)
+from pymc_discrete.structure.columns import (
+    Update,
+    column_update,
+    keeps_magnitude,
+    one_hot,
+    whole_input_update,
+)
+from pymc_discrete.structure.degree import degree_after
+from pymc_discrete.structure.lifting import for_rows, of_row
+from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
+from pymc_discrete.structure.reads import LARGEST_TABLE, Elements, Entries, along, elements_of, groups
+from pymc_discrete.structure.rounding import error_after
+from pymc_discrete.structure.stacking import vectorised, with_axis
+from pymc_discrete.structure.sums import Summands, summands_of
+
+
+# ---------------------------------------------------------------- sums, products, extrema
+def reduced_axes(op: CAReduce | Argmax, node: Apply) -> tuple[int, ...]:
+    """The axes of a node's input that a reduction reduces."""
+    return tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
+
+
+@elements_of.register
+def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Elements | None:
+    x = node.inputs[0]
+    reads = groups(graph.shape(x), reduced_axes(op, node))
+    if reads.shape[1] == 0 or reads.size > LARGEST_TABLE:
+        return None
+    if reads.shape[1] == 1:
+        return Elements([reads], lambda values, _: values[0])
+    name = (getattr(op, "nfunc_spec", None) or (None,))[0]
+    function = getattr(jnp, name, None) if name else None
+    if function is None:
+        return None
+    dtype = jax.dtypes.canonicalize_dtype(node.outputs[0].type.dtype)
+    return Elements([reads], lambda values, _: function(values[0], axis=-2).astype(dtype))
+
+
+@column_update.register
+def _(op: CAReduce, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
+    if not isinstance(op.scalar_op, Add):
+        return None
+    x = node.inputs[0]
+    members = groups(graph.shape(x), reduced_axes(op, node))
+    result_of = np.empty(graph.size(x), int)
+    result_of[members.reshape(-1)] = np.repeat(np.arange(len(members)), members.shape[1])
+    shape = graph.shape(node.outputs[0])
+
+    def update(delta, index, rows, inputs):
+        if len(members) == 1:
+            out = delta.sum(axis=1)[..., None]
+        else:
+            out = jnp.einsum(
+                "rmk,rmo->rko", delta, one_hot(result_of[index], len(members), rows, delta.dtype)
+            )
+        return out.reshape(*out.shape[:2], *shape)
+
+    return update
+
+
+@keeps_magnitude.register
+def _(op: CAReduce, node: Apply) -> bool:
+    return isinstance(op.scalar_op, Add | AND | OR | ScalarMaximum | ScalarMinimum)
+
+
+@degree_after.register
+def _(op: CAReduce, node: Apply, degrees: list[float]) -> float:
+    return degrees[0] if isinstance(op.scalar_op, Add) else math.inf
+
+
+@error_after.register
+def _(op: CAReduce, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
+    (x,), (e,) = node.inputs, errors
+    if e is None:
+        return abs(out)
+    if isinstance(op.scalar_op, Add):
+        return (e + abs(x) * roundings(x, out)).sum(axis=op.axis)
+    if isinstance(op.scalar_op, Mul):
+        return abs(out) * (1 + pt.switch(pt.eq(e, 0), 0.0, e / abs(x))).sum(axis=op.axis)
+    return e.max(axis=op.axis)
+
+
+def roundings(x: Variable, out: Variable) -> Variable:
+    """How many roundings the error of a sum amounts to: the root of the number of its terms.
+
+    Roundings up and down are equally frequent, so that their sum grows like a random walk.
+    """
+    return pt.sqrt(x.size / pt.maximum(out.size, 1))
+
+
+@bounds_after.register
+def _(op: CAReduce, node: Apply, inputs: list[Bounds]) -> Bounds:
+    n = count(node, op.axis)
+    if isinstance(op.scalar_op, Add):
+        return sum_of(inputs[0], n)
+    if isinstance(op.scalar_op, Mul):
+        return product_of(inputs[0], n)
+    return inputs[0] if isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum) else UNKNOWN
+
+
+def count(node: Apply, axes: Any) -> float:
+    """How many elements of the first input a reduction over `axes` combines; infinite where not known."""
+    shape = node.inputs[0].type.shape
+    over = range(len(shape)) if axes is None else np.atleast_1d(axes)
+    sizes = [shape[a] for a in over]
+    return math.inf if None in sizes else float(np.prod(sizes))
+
+
+def product_of(bounds: Bounds, n: float) -> Bounds:
+    """Bounds of a product of n integers, or of any number of them if n is infinite."""
+    low, high = bounds
+    if n == math.inf:
+        return hull((1.0, 1.0), (low, high), product(bounds, bounds), powers(bounds, (0.0, n)))
+    # it is extreme where all are at an end, or but one; and 0 where one is
+    corners = [
+        times(raised(low, k), raised(high, n - k)) for k in {0.0, 1.0, n - 1.0, float(n)} if 0 <= k <= n
+    ]
+    zero = [0.0] if n > 0 and low <= 0 <= high else []
+    return min(corners + zero), max(corners + zero)
+
+
+@summands_of.register
+def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Summands | None:
+    adds = isinstance(op.scalar_op, Add) and adds_up(node.outputs[0])
+    return [(node.inputs[0], None)] if adds else None
+
+
+@for_rows.register
+def _(op: CAReduce, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
+    axes = [of_row(a, node.inputs[0].type.ndim, q, p) for a in reduced_axes(op, node)]
+    return None if None in axes else op.clone(axis=tuple(axes))(inputs[0])
+
+
+with_axis.register(CAReduce)(vectorised)
+
+
+# ---------------------------------------------------------------- positions of extrema
+@elements_of.register
+def _(op: Argmax, node: Apply, graph: LogpGraph) -> Elements | None:
+    reads = groups(graph.shape(node.inputs[0]), reduced_axes(op, node))
+    if reads.shape[1] < 2 or reads.size > LARGEST_TABLE:
+        return None
+    return Elements([reads], lambda values, _: jnp.argmax(values[0], axis=-2))
+
+
+@bounds_after.register
+def _(op: Argmax, node: Apply, inputs: list[Bounds]) -> Bounds:
+    return positions([node.inputs[0].type.shape[a] for a in reduced_axes(op, node)])
+
+
+# ---------------------------------------------------------------- sums and products along an axis
+@elements_of.register
+def _(op: CumOp, node: Apply, graph: LogpGraph) -> Entries | None:
+    function = jnp.cumsum if op.mode == "add" else jnp.cumprod
+    return along(node, graph, (op.axis,), lambda v: function(v, axis=-2))
+
+
+@column_update.register
+def _(op: CumOp, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
+    return whole_input_update(node, moving, graph) if op.mode == "add" else None
+
+
+@degree_after.register
+def _(op: CumOp, node: Apply, degrees: list[float]) -> float:
+    return degrees[0] if op.mode == "add" else math.inf
+
+
+@error_after.register
+def _(op: CumOp, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
+    (x,), (e,) = node.inputs, errors
+    if e is None or op.mode != "add":
+        return abs(out) * pt.sqrt(x.size)
+    return pt.cumsum(e + abs(x) * pt.sqrt(x.size), axis=op.axis)
+
+
+@bounds_after.register
+def _(op: CumOp, node: Apply, inputs: list[Bounds]) -> Bounds:
+    n = count(node, op.axis)
+    if op.mode == "add":
+        return hull(inputs[0], sum_of(inputs[0], n))
+    if n == math.inf:
+        return product_of(inputs[0], n)
+    return hull(*(product_of(inputs[0], k) for k in {1.0, 2.0, n - 1.0, n} if 1 <= k <= n))
+
+
+with_axis.register(CumOp)(vectorised)
