@@ -14,7 +14,7 @@ from pymc_discrete.structure import ops
 from pymc_discrete.structure.bounds import REARRANGING, bounds_after
 from pymc_discrete.structure.columns import column_update
 from pymc_discrete.structure.degree import degree_after
-from pymc_discrete.structure.lifting import for_rows
+from pymc_discrete.structure.lifting import for_rows, simplified
 from pymc_discrete.structure.reads import elements_of
 from pymc_discrete.structure.rounding import error_after
 from pymc_discrete.structure.stacking import with_axis
@@ -28,6 +28,7 @@ QUESTIONS = {
     "degree": (degree_after.registry, "structure/degree.py", "infinite"),
     "rounding": (error_after.registry, "structure/rounding.py", "the largest"),
     "bounds of integers": ({**bounds_after.registry, **REARRANGING}, "structure/bounds.py", "unknown"),
+    "has a simpler form": (simplified.registry, "structure/lifting.py", "no"),
     "goes row by row": (for_rows.registry, "structure/lifting.py", "no"),
     "written for many at once": (with_axis.registry, "structure/stacking.py", "no"),
     "summed by parts": (summands_of.registry, "structure/sums.py", "no"),

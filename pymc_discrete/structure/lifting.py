@@ -4,25 +4,21 @@ A selection such as `p[z]` or `switch(z, a, b)` takes elements or rows of a tens
 the block, at indices z that do. Functions that are applied to it row by row, as in `log(p[z])`,
 `chol(cov[z])` or `P[z].sum(axis=-1)`, are applied to all rows of the tensor instead, before the selection:
 `log(p)[z]`. That is done once per context (the values of everything outside the block), not for every move.
+The rules of Ops are in `ops/`.
 """
 
 from collections.abc import Callable
-from functools import reduce, singledispatch
+from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import AND, GE, LE, OR, Add, Exp, Mul, Pow, Sqr, Switch
-from pytensor.scalar.math import Sigmoid, Softplus
-from pytensor.tensor.basic import Alloc
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.math import Dot
+from pytensor.scalar.basic import Switch
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.structure.analysis import Depends
-from pymc_discrete.structure.quadratic_forms import factors_of, matrix_and_vector, sum_of_products
 from pymc_discrete.structure.rebuild import rebuild
 from pymc_discrete.structure.sparse import without_sparse
 
@@ -41,7 +37,7 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
             return None
         if discrete and (product := without_sparse(node, inputs)) is not None:
             return product
-        for rule in (simplified, elementwise, composed, row_by_row):
+        for rule in (partial(simplified, node.op), elementwise, composed, row_by_row):
             new = rule(node, inputs, moving)
             if new is not None and new.type.ndim == out.type.ndim and new.type.dtype == out.type.dtype:
                 return [new]
@@ -50,65 +46,10 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
     return rebuild(outputs, {}, rewrite)
 
 
-# ---------------------------------------------------------------- simpler forms
-def simplified(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """A simpler equivalent of a node that more rules support, or None.
-
-    Simplified are sums and products of booleans, sums of nothing, products of vectors, squares, and
-    conditions that always hold.
-    """
-    out, op = node.outputs[0], node.op.scalar_op if isinstance(node.op, Elemwise) else None
-    booleans = {Add: pt.or_, Mul: pt.and_}
-    if type(op) in booleans and out.type.dtype == "bool":  # JAX would compute with integers instead
-        return reduce(booleans[type(op)], inputs)
-    if isinstance(op, OR | AND) and out.type.dtype == "bool" and None not in out.type.shape:
-        return without_constants(op, inputs, out.type.shape)
-    if isinstance(node.op, Dot) and set(out.type.shape) <= {1}:
-        # a product of two vectors becomes a sum over elements, which can be split into terms
-        total = sum_of_products([i.reshape((-1,)) for i in inputs], moving)
-        return total.reshape((1,) * out.ndim)
-    adds = isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add)
-    if adds and inputs[0].type.ndim == 1 and any(matrix_and_vector(f, moving) for f in factors_of(inputs[0])):
-        return sum_of_products(factors_of(inputs[0]), moving)
-    if adds and 0 in inputs[0].type.shape:
-        return pt.zeros(out.type.shape, dtype=out.type.dtype) if None not in out.type.shape else None
-    if isinstance(op, Pow) and isinstance(inputs[1], Constant) and (inputs[1].data == 2).all():
-        return pt.sqr(inputs[0])
-    if op is not None and always_true(op, inputs) and None not in out.type.shape:
-        return pt.constant(np.ones(out.type.shape, bool))
+@singledispatch
+def simplified(op: Op, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+    """A simpler equivalent of a node on other inputs, which more rules support, or None."""
     return None
-
-
-def without_constants(op: Any, inputs: list[Variable], shape: tuple[int, ...]) -> Variable | None:
-    """A conjunction or disjunction without its constant arguments, or None where it has none."""
-    known = [constant_of(i) for i in inputs]
-    neutral = isinstance(op, AND)  # the neutral element: True of a conjunction, False of a disjunction
-    if any(k == (not neutral) for k in known):
-        return pt.constant(np.full(shape, not neutral))
-    left = [i for i, k in zip(inputs, known, strict=True) if k is None]
-    if len(left) == len(inputs) or not left or left[0].type.shape != shape:
-        return None
-    return left[0] if len(left) == 1 else (pt.and_ if neutral else pt.or_)(*left)
-
-
-def constant_of(var: Variable) -> bool | None:
-    """The value of a constant boolean tensor whose elements are all equal, or None."""
-    if var.owner is not None and isinstance(var.owner.op, Alloc):
-        var = var.owner.inputs[0]
-    if not isinstance(var, Constant) or not var.data.size or (var.data != var.data.flat[0]).any():
-        return None
-    return bool(var.data.flat[0])
-
-
-def always_true(op: Any, inputs: list[Variable]) -> bool:
-    """Whether a comparison holds by the range of a function, as in 0 <= sigmoid(x) <= 1 or exp(x) >= 0."""
-    if not isinstance(op, GE | LE) or not isinstance(inputs[1], Constant):
-        return False
-    inner = inputs[0].owner
-    function = inner.op.scalar_op if inner is not None and isinstance(inner.op, Elemwise) else None
-    if isinstance(op, GE):
-        return isinstance(function, Sigmoid | Exp | Sqr | Softplus) and bool((inputs[1].data <= 0).all())
-    return isinstance(function, Sigmoid) and bool((inputs[1].data >= 1).all())
 
 
 # ---------------------------------------------------------------- selections
@@ -153,14 +94,12 @@ def elementwise(node: Apply, inputs: list[Variable], moving: Depends) -> Variabl
     """
     if not isinstance(node.op, Elemwise):
         return None
-    selections = {j: selection(i, moving) for j, i in enumerate(inputs) if i in moving}
-    others = [i for j, i in enumerate(inputs) if j not in selections]
-    first = next(iter(selections.values()))
-    if (
-        first is None
-        or any(s is None or s.key != first.key for s in selections.values())
-        or not all(all(i.type.broadcastable) for i in others)
-    ):
+    found = [selection(i, moving) for i in inputs if i in moving]
+    selections = [s for s in found if s is not None]
+    if len(selections) < len(found) or any(s.key != selections[0].key for s in selections):
+        return None
+    others = [i for i in inputs if i not in moving]
+    if not all(all(i.type.broadcastable) for i in others):
         return None
     if len(selections) > 1 and isinstance(node.op.scalar_op, Switch):
         return None  # a switch is handled only if a single one of its inputs is a selection
@@ -168,10 +107,10 @@ def elementwise(node: Apply, inputs: list[Variable], moving: Depends) -> Variabl
     def inside(*parts: Variable) -> Variable:
         ndim = parts[0].type.ndim
         selected, aligned = iter(parts), iter([i.reshape((1,) * ndim) if i.ndim else i for i in others])
-        return node.op(*(next(selected) if j in selections else next(aligned) for j in range(len(inputs))))
+        return node.op(*(next(selected) if i in moving else next(aligned) for i in inputs))
 
-    per_source = zip(*(s.sources for s in selections.values() if s is not None), strict=True)
-    return first.choose(*(inside(*parts) for parts in per_source)) if len(first.sources) else None
+    per_source = zip(*(s.sources for s in selections), strict=True)
+    return selections[0].choose(*(inside(*parts) for parts in per_source))
 
 
 class RowSelection(NamedTuple):

@@ -4,7 +4,8 @@ Users write models in loops: 150 scalar states of a Markov chain, each with its 
 by one, the program grows with the number of variables. Here graphs that consist of the same Ops are
 *stacked*: a variable that all of them share stays, constants and variables that differ are put along a new
 first axis, and the Ops are applied along that axis. Discrete variables at the same position of stacked graphs
-become parts of one vector, so that all later code sees one variable in place of many.
+become parts of one vector, so that all later code sees one variable in place of many. The rules of Ops are in
+`ops/`.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -375,14 +376,9 @@ class Stacked:
     ):
         similar = Alike()
         parts = [(name, part) for name, term in terms for part in similar_summands(term, similar)]
-        alike = similar.of([part for _, part in parts])
-        graphs = [[parts[i][1] for i in numbers] for numbers in alike]
-        graphs += [
-            [node.inputs[j] for j in numbers]
-            for node in toposort([part for _, part in parts])
-            for numbers in similar.inputs(node)
-        ]
-        vectors_of_block = variables_to_unite(values, kinds, graphs, united)
+        graphs = [part for _, part in parts]
+        alike = similar.of(graphs)
+        vectors_of_block = variables_to_unite(values, kinds, of_equal_structure(graphs, similar), united)
         self.groups = [[str(v.name) for v in members] for members in vectors_of_block]
         self.groups_of_others = [[str(v.name) for v in members] for members in others.values()]
         block = {
@@ -392,18 +388,16 @@ class Stacked:
         self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]
         stack = Stack(vectors.stack)
         stacks: dict[int, Variable] = {}  # by the number of the first part of each
+        names_of: dict[int, list[str]] = {}
         dropped: set[int] = set()
-        for numbers in alike:
+        for first, *rest in alike:
+            numbers = [first, *rest]
             try:
-                stacks[numbers[0]] = stack.of([parts[i][1] for i in numbers])
-                dropped.update(numbers[1:])
+                stacks[first] = stack.of([graphs[i] for i in numbers])
             except NotAlike:
                 continue
-        names_of = {
-            numbers[0]: list(dict.fromkeys(parts[i][0] for i in numbers))
-            for numbers in alike
-            if numbers[0] in stacks
-        }
+            names_of[first] = list(dict.fromkeys(parts[i][0] for i in numbers))
+            dropped.update(rest)
         labels = {i: shown(names, quoted=False) for i, names in names_of.items()}
         self.written_as_one = {labels[i]: names for i, names in names_of.items()}
         kept = [
@@ -413,6 +407,14 @@ class Stacked:
         ]
         outputs = joined_alike([part for _, part in kept], vectors, stack, similar)
         self.terms = list(zip([name for name, _ in kept], outputs, strict=True))
+
+
+def of_equal_structure(graphs: list[Variable], alike: Alike) -> list[list[Variable]]:
+    """Groups of graphs of equal structure, and of inputs of a Join or MakeVector in them."""
+    groups = [[graphs[i] for i in numbers] for numbers in alike.of(graphs)]
+    for node in toposort(graphs):
+        groups += [[node.inputs[j] for j in numbers] for numbers in alike.inputs(node)]
+    return groups
 
 
 def similar_summands(term: Variable, alike: Alike) -> list[Variable]:
@@ -457,16 +459,8 @@ def variables_to_unite(
                 parent[root(v)] = root(members[0])
 
     for members in graphs:
-        seen, pending = set(), [tuple(members)]
-        while pending:
-            current = pending.pop()
-            if current in seen or len(set(current)) == 1:
-                continue
-            seen.add(current)
-            if all(v.owner is None for v in current):
-                unite(current)
-            elif not any(v.owner is None for v in current):
-                pending += list(zip(*(v.owner.inputs for v in current), strict=True))
+        for leaves in leaves_at_equal_positions(members):
+            unite(leaves)
     by_root: dict[Variable, list[Variable]] = {}
     for v in values:
         by_root.setdefault(root(v) if v in candidates else v, []).append(v)
@@ -478,3 +472,17 @@ def variables_to_unite(
             group = [u for u in values if u.name in names] if v.name in names else group
         groups.setdefault(group[0], group)
     return list(groups.values())
+
+
+def leaves_at_equal_positions(graphs: list[Variable]) -> Iterator[tuple[Variable, ...]]:
+    """The leaves of graphs of equal structure, those of one position together; not where one is in all."""
+    seen, pending = set(), [tuple(graphs)]
+    while pending:
+        current = pending.pop()
+        if current in seen or len(set(current)) == 1:
+            continue
+        seen.add(current)
+        if all(v.owner is None for v in current):
+            yield current
+        elif not any(v.owner is None for v in current):
+            pending += list(zip(*(v.owner.inputs for v in current), strict=True))

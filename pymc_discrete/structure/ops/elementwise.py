@@ -6,7 +6,7 @@ A scalar Op that is to be known is a row of `SCALAR_RULES`.
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -30,6 +30,7 @@ from pytensor.scalar.basic import (
     Cast,
     Ceil,
     Clip,
+    Exp,
     Floor,
     Identity,
     IntDiv,
@@ -52,9 +53,11 @@ from pytensor.scalar.basic import (
     TrueDiv,
     Trunc,
 )
-from pytensor.scalar.math import Sigmoid
+from pytensor.scalar.math import Sigmoid, Softplus
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 
+from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import (
     UNKNOWN,
     Bounds,
@@ -69,7 +72,7 @@ from pymc_discrete.structure.bounds import (
 from pymc_discrete.structure.columns import keeps_magnitude
 from pymc_discrete.structure.degree import degree_after
 from pymc_discrete.structure.integers import is_integer_log_gamma, log_gamma
-from pymc_discrete.structure.lifting import for_rows
+from pymc_discrete.structure.lifting import for_rows, simplified
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
 from pymc_discrete.structure.reads import Elements, constant, elements_of, is_switch
 from pymc_discrete.structure.rounding import error_after
@@ -92,6 +95,8 @@ class ScalarRules(NamedTuple):
     unread : (op, inputs, graph) -> {number of an input: where it does not matter}, bool arrays that broadcast
         with the output: a constant among the inputs, or a bound, decides the result there
     summands : (node, graph) -> see `summands_of`
+    simpler : (node, inputs) -> see `simplified`
+    least, most : what the result is never less and never more than; None where that is not known
     selects : whether it only selects or compares elements, without arithmetic
     tame : whether it maps finite values to finite values of a similar order of magnitude
     step_like : whether its derivative, 0 or 1 almost everywhere, says nothing about a difference
@@ -103,6 +108,9 @@ class ScalarRules(NamedTuple):
     slope: Callable[[list[Variable], int], Variable] | None = None
     unread: Callable[[ScalarOp, list[Variable], LogpGraph], Where] | None = None
     summands: Callable[[Apply, LogpGraph], Summands | None] | None = None
+    simpler: Callable[[Apply, list[Variable]], Variable | None] | None = None
+    least: float | None = None
+    most: float | None = None
     selects: bool = False
     tame: bool = False
     step_like: bool = False
@@ -377,6 +385,75 @@ def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
     return moving[0] if all(graph.size(i) == 1 for i in node.inputs if i is not moving[0]) else None
 
 
+# ---------------------------------------------------------------- simpler forms
+def of_booleans(function: Callable[..., Variable]) -> Callable[[Apply, list[Variable]], Variable | None]:
+    """The simpler form of a sum or a product of booleans, of which JAX would compute with integers."""
+
+    def simpler(node: Apply, inputs: list[Variable]) -> Variable | None:
+        return functools.reduce(function, inputs) if node.outputs[0].type.dtype == "bool" else None
+
+    return simpler
+
+
+def squared(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """The square, of a power with exponents of 2."""
+    two = isinstance(inputs[1], Constant) and (inputs[1].data == 2).all()
+    return pt.sqr(inputs[0]) if two else None
+
+
+def true_if_at_least(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """True, of f(x) >= c where f is never less than c, as exp(x) >= 0."""
+    least = rules_of_result(inputs[0]).least
+    return true(node) if least is not None and all_of(inputs[1], lambda c: c <= least) else None
+
+
+def true_if_at_most(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """True, of f(x) <= c where f is never more than c, as sigmoid(x) <= 1."""
+    most = rules_of_result(inputs[0]).most
+    return true(node) if most is not None and all_of(inputs[1], lambda c: c >= most) else None
+
+
+def all_of(var: Variable, holds: Callable[[np.ndarray], Any]) -> bool:
+    """Whether a condition holds for all elements of a tensor, which must be constant."""
+    return isinstance(var, Constant) and bool(np.all(holds(var.data)))
+
+
+def true(node: Apply) -> Variable | None:
+    """True in the shape of the output of a node; None where that is not known."""
+    shape = node.outputs[0].type.shape
+    return None if None in shape else pt.constant(np.ones(shape, bool))
+
+
+def rules_of_result(var: Variable) -> ScalarRules:
+    """What is known of the scalar Op that computes a tensor."""
+    elementwise = var.owner is not None and isinstance(var.owner.op, Elemwise)
+    return rules_of(var.owner.op.scalar_op) if elementwise else ScalarRules()
+
+
+def without_constants(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """A conjunction or disjunction of booleans without its constant arguments, or None where it has none."""
+    (out,), neutral = node.outputs, isinstance(node.op.scalar_op, AND)
+    if out.type.dtype != "bool" or None in out.type.shape:
+        return None
+    # neutral is True in a conjunction, and False in a disjunction; the other value decides
+    known = [constant_of(i) for i in inputs]
+    if any(k == (not neutral) for k in known):
+        return pt.constant(np.full(out.type.shape, not neutral))
+    left = [i for i, k in zip(inputs, known, strict=True) if k is None]
+    if len(left) == len(inputs) or not left or left[0].type.shape != out.type.shape:
+        return None
+    return left[0] if len(left) == 1 else (pt.and_ if neutral else pt.or_)(*left)
+
+
+def constant_of(var: Variable) -> bool | None:
+    """The value of a constant boolean tensor whose elements are all equal, or None."""
+    if var.owner is not None and isinstance(var.owner.op, Alloc):
+        var = var.owner.inputs[0]
+    if not isinstance(var, Constant) or not var.data.size or (var.data != var.data.flat[0]).any():
+        return None
+    return bool(var.data.flat[0])
+
+
 # ---------------------------------------------------------------- the table
 COMPARISON = ScalarRules(unread=unread_where_decided, selects=True)
 
@@ -387,6 +464,7 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
         degree=largest_degree,
         slope=lambda inputs, n: pt.ones(()),
         summands=summands_of_sum,
+        simpler=of_booleans(pt.or_),
         tame=True,
     ),
     Sub: ScalarRules(
@@ -410,6 +488,7 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
         slope=product_of_others,
         unread=unread_beside_zero,
         summands=summands_of_product,
+        simpler=of_booleans(pt.and_),
         tame=True,
     ),
     TrueDiv: ScalarRules(
@@ -421,9 +500,11 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     Sqr: ScalarRules(
         bounds=lambda node, inputs: power(inputs[0], 2),
         degree=lambda node, degrees: 2 * degrees[0],
+        least=0.0,
         tame=True,
     ),
-    Pow: ScalarRules(bounds=bounds_of_power, degree=degree_of_power, unread=unread_base),
+    Pow: ScalarRules(bounds=bounds_of_power, degree=degree_of_power, unread=unread_base, simpler=squared),
+    Exp: ScalarRules(least=0.0),
     Abs: ScalarRules(bounds=bounds_of_absolute_value, tame=True),
     Sign: ScalarRules(bounds=bounds_of_sign, tame=True, step_like=True),
     Ceil: ScalarRules(
@@ -438,7 +519,8 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     ScalarMaximum: ScalarRules(bounds=bounds_of_maximum, bounds_of_floats=True, tame=True),
     ScalarMinimum: ScalarRules(bounds=bounds_of_minimum, bounds_of_floats=True, tame=True),
     Clip: ScalarRules(bounds=bounds_of_clip, bounds_of_floats=True, tame=True),
-    Sigmoid: ScalarRules(tame=True),
+    Sigmoid: ScalarRules(least=0.0, most=1.0, tame=True),
+    Softplus: ScalarRules(least=0.0),
     Tanh: ScalarRules(tame=True),
     Switch: ScalarRules(
         bounds=lambda node, inputs: hull(*inputs[1:]),
@@ -466,15 +548,19 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     EQ: COMPARISON,
     NEQ: COMPARISON,
     LT: COMPARISON,
-    LE: COMPARISON,
+    LE: COMPARISON._replace(simpler=true_if_at_most),
     GT: COMPARISON,
-    GE: COMPARISON,
-    AND: ScalarRules(bounds=bounds_of_conjunction, unread=unread_beside_zero, selects=True),
-    OR: ScalarRules(bounds=bounds_of_disjunction, unread=unread_beside_true, selects=True),
+    GE: COMPARISON._replace(simpler=true_if_at_least),
+    AND: ScalarRules(
+        bounds=bounds_of_conjunction, unread=unread_beside_zero, simpler=without_constants, selects=True
+    ),
+    OR: ScalarRules(
+        bounds=bounds_of_disjunction, unread=unread_beside_true, simpler=without_constants, selects=True
+    ),
     XOR: ScalarRules(bounds=bounds_of_bits, selects=True),
     Invert: ScalarRules(bounds=bounds_of_inverted_bits, selects=True),
 }
-COMPARISONS = tuple(op for op, rules in SCALAR_RULES.items() if rules is COMPARISON)
+COMPARISONS = (EQ, NEQ, LT, LE, GT, GE)
 SELECTORS = tuple(op for op, rules in SCALAR_RULES.items() if rules.selects)
 
 
@@ -554,6 +640,12 @@ def _(op: Elemwise, node: Apply) -> bool:
 def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Summands | None:
     rule = rules_of(op.scalar_op).summands
     return None if rule is None or not adds_up(node.outputs[0]) else rule(node, graph)
+
+
+@simplified.register
+def _(op: Elemwise, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+    rule = rules_of(op.scalar_op).simpler
+    return None if rule is None else rule(node, inputs)
 
 
 @for_rows.register

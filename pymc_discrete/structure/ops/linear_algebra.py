@@ -12,11 +12,13 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
+from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import UNKNOWN, Bounds, bounds_after, product, sum_of, times
 from pymc_discrete.structure.columns import Update, column_update, one_hot, whole_input_update
 from pymc_discrete.structure.degree import degree_after
-from pymc_discrete.structure.lifting import for_rows
+from pymc_discrete.structure.lifting import for_rows, simplified
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
+from pymc_discrete.structure.quadratic_forms import sum_of_products
 from pymc_discrete.structure.reads import (
     LARGEST_TABLE,
     Elements,
@@ -141,6 +143,15 @@ def dot_bounds(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
             ends = [times(up, e) for e in other] + [times(-down, e) for e in other]
             return min(ends[0], 0.0) + min(ends[3], 0.0), max(ends[1], 0.0) + max(ends[2], 0.0)
     return sum_of(product(*inputs), math.inf if n is None else n)
+
+
+@simplified.register
+def _(op: Dot, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+    """A product of two vectors becomes a sum over elements, which can be split into terms."""
+    (out,) = node.outputs
+    if not set(out.type.shape) <= {1}:
+        return None
+    return sum_of_products([i.reshape((-1,)) for i in inputs], moving).reshape((1,) * out.ndim)
 
 
 with_axis.register(Dot)(vectorised)

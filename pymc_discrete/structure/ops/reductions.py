@@ -13,6 +13,7 @@ from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Argmax
 
+from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import (
     UNKNOWN,
     Bounds,
@@ -33,8 +34,9 @@ from pymc_discrete.structure.columns import (
     whole_input_update,
 )
 from pymc_discrete.structure.degree import degree_after
-from pymc_discrete.structure.lifting import for_rows, of_row
+from pymc_discrete.structure.lifting import for_rows, of_row, simplified
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
+from pymc_discrete.structure.quadratic_forms import factors_of, matrix_and_vector, sum_of_products
 from pymc_discrete.structure.reads import LARGEST_TABLE, Elements, Entries, along, elements_of, groups
 from pymc_discrete.structure.rounding import error_after
 from pymc_discrete.structure.stacking import vectorised, with_axis
@@ -150,6 +152,19 @@ def product_of(bounds: Bounds, n: float) -> Bounds:
 def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Summands | None:
     adds = isinstance(op.scalar_op, Add) and adds_up(node.outputs[0])
     return [(node.inputs[0], None)] if adds else None
+
+
+@simplified.register
+def _(op: CAReduce, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+    """A sum of products with a sparse matrix becomes one over its entries, and a sum of nothing is 0."""
+    (x,), (out,) = inputs, node.outputs
+    if not isinstance(op.scalar_op, Add):
+        return None
+    if x.type.ndim == 1 and any(matrix_and_vector(f, moving) for f in factors_of(x)):
+        return sum_of_products(factors_of(x), moving)
+    if 0 in x.type.shape and None not in out.type.shape:
+        return pt.zeros(out.type.shape, dtype=out.type.dtype)
+    return None
 
 
 @for_rows.register
