@@ -8,7 +8,7 @@ with the last axis of a matrix instead of the first.)
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import reduce, singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
+from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
 from pytensor.tensor.basic import Alloc, ARange, Join, Nonzero
@@ -164,7 +165,6 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
     """
     rewritten: dict[Variable, Variable | Sliced] = {}
     moving = set(roots)  # the variables of the graph that depend on `roots`
-    changed = False
     for node in toposort(outputs):
         inputs = [rewritten.get(i, i) for i in node.inputs]
         # the shape of a tensor does not depend on values, unless the tensor is such a slice
@@ -172,26 +172,51 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
             isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)
         ):
             moving.update(node.outputs)
-        first = SIZED_BY.get(type(node.op))
-        if first is not None and any(i in moving for i in node.inputs[first:]):
-            raise NotImplementedError(
-                f"{node.op} makes a tensor whose size depends on a variable of the model "
-                f"({names_in(node.inputs[first:])}), and JAX compiles programs of fixed shapes. "
-                f"{INSTEAD.get(type(node.op), REMEDY)}"
-            )
-        new: Sequence[Variable | Sliced] | None = None
-        if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
-            new, changed = [sliced(node, inputs, set(cuts))], True
-        elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and (masks := bools(node, moving)):
-            new, changed = [selected(node, inputs, masks)], True
-        elif any(isinstance(i, Sliced) for i in inputs):
-            new = applied(node, inputs)
-        elif isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor) and bools(node, None):
-            new, changed = [by_integers(node, inputs)], True
-        elif any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
-            new = list(remade(node, [i for i in inputs if isinstance(i, Variable)]))
-        rewritten.update(zip(node.outputs, new if new is not None else node.outputs, strict=True))
-    return [rewritten.get(o, o) for o in outputs] if changed else list(outputs)
+        refuse_other_sizes(node, moving)
+        new = with_mask(node, inputs, moving)
+        if new is not None:
+            rewritten.update(zip(node.outputs, new, strict=True))
+    return [rewritten.get(o, o) for o in outputs]
+
+
+def refuse_other_sizes(node: Apply, moving: set[Variable]) -> None:
+    """Refuse a tensor whose size depends on a variable, and that is no slice or selection.
+
+    Raises
+    ------
+    NotImplementedError
+    """
+    first = SIZED_BY.get(type(node.op))
+    if first is not None and any(i in moving for i in node.inputs[first:]):
+        raise NotImplementedError(
+            f"{node.op} makes a tensor whose size depends on a variable of the model "
+            f"({names_in(node.inputs[first:])}), and JAX compiles programs of fixed shapes. "
+            f"{INSTEAD.get(type(node.op), REMEDY)}"
+        )
+
+
+def with_mask(
+    node: Apply, inputs: list[Variable | Sliced], moving: set[Variable]
+) -> Sequence[Variable | Sliced] | None:
+    """The outputs of a node, rewritten; None where it stays as it is.
+
+    Parameters
+    ----------
+    inputs : of the node, rewritten
+    moving : the variables of the graph on which sizes may depend
+    """
+    by_arrays = isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor)
+    if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
+        return [sliced(node, inputs, set(cuts))]
+    if by_arrays and (masks := bools(node, moving)):
+        return [selected(node, inputs, masks)]
+    if any(isinstance(i, Sliced) for i in inputs):
+        return applied(node.op, node, inputs)
+    if by_arrays and bools(node, None):
+        return [by_integers(node, inputs)]
+    if any(i is not j for i, j in zip(inputs, node.inputs, strict=True)):
+        return list(remade(node, [i for i in inputs if isinstance(i, Variable)]))
+    return None
 
 
 def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
@@ -251,15 +276,17 @@ def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Vari
         x = x.reshape((*x.shape[:axis], -1, *x.shape[last:]), ndim=x.type.ndim - mask.type.ndim + 1)
         mask = mask.flatten()
     choice = Chosen(axis, mask)
-    if reads:
-        return Sliced(x, [choice])
-    y = inputs[1]
+    return Sliced(x, [choice]) if reads else written_where(node, x, inputs[1], choice)
+
+
+def written_where(node: Apply, x: Variable, y: Variable | Sliced, choice: Chosen) -> Variable:
+    """A tensor x after y is written where a boolean index is True, or added there."""
     whole = y.whole if isinstance(y, Sliced) else y
     ahead = x.type.ndim - whole.type.ndim
     if isinstance(y, Sliced):
         if len(y.cuts) != 1 or not choice.same(y.cuts[0].on(y.cuts[0].axis + ahead)):
             raise refused(node)
-    elif axis >= ahead and not whole.type.broadcastable[axis - ahead]:
+    elif choice.axis >= ahead and not whole.type.broadcastable[choice.axis - ahead]:
         raise refused(node)  # y has one value for each True, and the number of these varies
     new = whole if node.op.set_instead_of_inc else x + whole
     return pt.switch(choice.mask(x.type.ndim), new, x).astype(x.dtype)
@@ -349,33 +376,46 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -
     axis = 0
     for d, i in enumerate(index):
         if d in dimensions:
-            length = x.type.shape[d]
-            if length is None:
-                raise NotImplementedError(
-                    "The length of a tensor that is sliced up to a variable of the model is not known. "
-                    f"{REMEDY}"
-                )
-            begin = place(indices[d].start, length, 0)
-            end = place(indices[d].stop, length, length)
-            cuts.append(Cut(axis, length, begin, end))
+            cuts.append(cut_of(axis, x.type.shape[d], indices[d]))
         axis += isinstance(i, slice)
+    part = x[tuple(index)]
     if isinstance(node.op, Subtensor):
-        return Sliced(x[tuple(index)], cuts)
-    part, y = x[tuple(index)], inputs[1]  # x[..., a:b] is set to y, or increased by it
-    whole = not isinstance(y, Sliced)
+        return Sliced(part, cuts)
+    new = written(node, part, inputs[1], cuts)
+    if all(isinstance(i, slice) and i == slice(None) for i in index):
+        return new.astype(x.dtype)
+    return pt.set_subtensor(part, new)
+
+
+def cut_of(axis: int, length: int | None, index: slice) -> Cut:
+    """The part of an axis that a slice takes.
+
+    Raises
+    ------
+    NotImplementedError
+        Where the length of the axis is not known.
+    """
+    if length is None:
+        raise NotImplementedError(
+            f"The length of a tensor that is sliced up to a variable of the model is not known. {REMEDY}"
+        )
+    return Cut(axis, length, place(index.start, length, 0), place(index.stop, length, length))
+
+
+def written(node: Apply, part: Variable, y: Variable | Sliced, cuts: list[Cut | Chosen]) -> Variable:
+    """What takes the place of a tensor after y is written to slices of its axes, or added there."""
     if isinstance(y, Sliced):
         if len(y.cuts) != len(cuts) or not all(any(c.same(cut) for cut in cuts) for c in y.cuts):
             raise refused(node)
         y = y.whole
-    ahead = part.ndim - y.ndim
-    if whole and any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] for c in cuts):
-        raise refused(node)  # y has as many values for every length of the slice
+    else:
+        ahead = part.ndim - y.ndim
+        if any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] for c in cuts):
+            raise refused(node)  # y has as many values for every length of the slice
     new = y if node.op.set_instead_of_inc else part + y
     for cut in cuts:
         new = pt.switch(cut.mask(part.ndim), new, part)
-    if all(isinstance(i, slice) and i == slice(None) for i in index):
-        return new.astype(x.dtype)
-    return pt.set_subtensor(part, new)
+    return new
 
 
 def place(end: Variable | None, length: int, missing: int) -> Variable:
@@ -386,7 +426,8 @@ def place(end: Variable | None, length: int, missing: int) -> Variable:
     return pt.clip(pt.switch(end < 0, end + length, end), 0, length)
 
 
-def applied(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable | Sliced]:
+@singledispatch
+def applied(op: Op, node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable | Sliced]:
     """The outputs of a node some of whose inputs are slices of variable length.
 
     Raises
@@ -394,70 +435,91 @@ def applied(node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable |
     NotImplementedError
         For an Op that cannot be applied to the whole axis instead.
     """
-    op, parts = node.op, [i for i in inputs if isinstance(i, Sliced)]
-    cuts = parts[0].cuts
-    if isinstance(op, Shape):
-        shape = list(pt.shape(parts[0].whole))
-        for cut in cuts:
-            shape[cut.axis] = cut.count
-        return [pt.stack([pt.cast(n, "int64") for n in shape])]
-    if isinstance(op, Elemwise):
-        for i, old in zip(inputs, node.inputs, strict=True):
-            if isinstance(i, Sliced):
-                alike = len(i.cuts) == len(cuts) and all(a.same(b) for a, b in zip(i.cuts, cuts, strict=True))
-            else:
-                alike = all(old.type.broadcastable[cut.axis] for cut in cuts)
-            if not alike:
-                raise refused(node)
-        wholes = [i.whole if isinstance(i, Sliced) else i for i in inputs]
-        return [Sliced(out, cuts) for out in op.make_node(*wholes).outputs]
-    if isinstance(op, ViewOp):  # pm.Deterministic is one
-        return [parts[0]]
-    if isinstance(op, DimShuffle):
-        order = list(op.new_order)
-        if any(cut.axis not in order for cut in cuts):
-            raise refused(node)
-        return [Sliced(parts[0].whole.dimshuffle(*order), [cut.on(order.index(cut.axis)) for cut in cuts])]
-    if isinstance(op, CAReduce) and type(op.scalar_op) in NEUTRAL:
-        axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
-        reduced = [cut for cut in cuts if cut.axis in axes]
-        if (
-            reduced
-            and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum)
-            and parts[0].whole.dtype not in ("float32", "float64")
-        ):
-            raise NotImplementedError(
-                f"{op} of integers in a slice whose length depends on a variable of the model: the slice may "
-                "be empty, and no integer stands for the largest or smallest of nothing. Make them floats "
-                "first, pt.cast(x, 'float64')[:k].max()."
-            )
-        whole = Sliced(parts[0].whole, reduced).filled(NEUTRAL[type(op.scalar_op)])
-        reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
-        (out,) = reduction.make_node(whole).outputs
-        if reduced and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum):
-            # the extremum of an empty slice is undefined
-            out = pt.switch(reduce(pt.and_, [cut.count > 0 for cut in reduced]), out, np.nan)
-        left = [cut.on(cut.axis - sum(a < cut.axis for a in axes)) for cut in cuts if cut.axis not in axes]
-        return [Sliced(out, left) if left else out]
-    if isinstance(op, Join) and len(inputs) == 2 and len(parts) == 2 and all(len(p.cuts) == 1 for p in parts):
-        before, after = (p.cuts[0] for p in parts)
-        if not (isinstance(before, Cut) and isinstance(after, Cut)):
-            raise refused(node)
-        axis = op.axis % parts[0].whole.ndim
-        # if a and b have the same length, a[:k] joined with b[k:] is a switch between a and b
-        fits = (
-            before.axis == after.axis == axis
-            and before.length == after.length
-            and equal_computations([before.end], [after.begin])
-        )
-        whole = isinstance(before.begin, Constant) and before.begin.data == 0
-        if fits and whole and isinstance(after.end, Constant) and after.end.data == after.length:
-            return [
-                pt.switch(before.mask(parts[0].whole.ndim), parts[0].whole, parts[1].whole).astype(
-                    node.outputs[0].type.dtype
-                )
-            ]
     raise refused(node)
+
+
+def slices_among(inputs: list[Variable | Sliced]) -> list[Sliced]:
+    return [i for i in inputs if isinstance(i, Sliced)]
+
+
+@applied.register(Shape)
+def _(op: Op, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+    (part,) = slices_among(inputs)
+    shape = list(pt.shape(part.whole))
+    for cut in part.cuts:
+        shape[cut.axis] = cut.count
+    return [pt.stack([pt.cast(n, "int64") for n in shape])]
+
+
+@applied.register
+def _(op: Elemwise, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+    cuts = slices_among(inputs)[0].cuts
+    for i, old in zip(inputs, node.inputs, strict=True):
+        if isinstance(i, Sliced):
+            alike = len(i.cuts) == len(cuts) and all(a.same(b) for a, b in zip(i.cuts, cuts, strict=True))
+        else:
+            alike = all(old.type.broadcastable[cut.axis] for cut in cuts)
+        if not alike:
+            raise refused(node)
+    wholes = [i.whole if isinstance(i, Sliced) else i for i in inputs]
+    return [Sliced(out, cuts) for out in op.make_node(*wholes).outputs]
+
+
+@applied.register
+def _(op: ViewOp, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+    return [inputs[0]]  # pm.Deterministic is one
+
+
+@applied.register
+def _(op: DimShuffle, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+    (part,), order = slices_among(inputs), list(op.new_order)
+    if any(cut.axis not in order for cut in part.cuts):
+        raise refused(node)
+    return [Sliced(part.whole.dimshuffle(*order), [cut.on(order.index(cut.axis)) for cut in part.cuts])]
+
+
+@applied.register
+def _(op: CAReduce, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+    if type(op.scalar_op) not in NEUTRAL:
+        raise refused(node)
+    (part,) = slices_among(inputs)
+    axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
+    reduced = [cut for cut in part.cuts if cut.axis in axes]
+    extremum = bool(reduced) and isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum)
+    if extremum and part.whole.dtype not in ("float32", "float64"):
+        raise NotImplementedError(
+            f"{op} of integers in a slice whose length depends on a variable of the model: the slice may "
+            "be empty, and no integer stands for the largest or smallest of nothing. Make them floats "
+            "first, pt.cast(x, 'float64')[:k].max()."
+        )
+    whole = Sliced(part.whole, reduced).filled(NEUTRAL[type(op.scalar_op)])
+    reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
+    (out,) = reduction.make_node(whole).outputs
+    if extremum:  # that of an empty slice is undefined
+        out = pt.switch(reduce(pt.and_, [cut.count > 0 for cut in reduced]), out, np.nan)
+    left = [cut.on(cut.axis - sum(a < cut.axis for a in axes)) for cut in part.cuts if cut.axis not in axes]
+    return [Sliced(out, left) if left else out]
+
+
+@applied.register
+def _(op: Join, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
+    """If a and b have the same length, a[:k] joined with b[k:] is a switch between a and b."""
+    parts = slices_among(inputs)
+    if not (len(inputs) == len(parts) == 2 and all(len(part.cuts) == 1 for part in parts)):
+        raise refused(node)
+    (whole, (before,)), (other, (after,)) = parts
+    if not (isinstance(before, Cut) and isinstance(after, Cut)):
+        raise refused(node)
+    fits = (
+        before.axis == after.axis == op.axis % whole.ndim
+        and before.length == after.length
+        and equal_computations([before.end], [after.begin])
+    )
+    from_start = isinstance(before.begin, Constant) and before.begin.data == 0
+    to_end = isinstance(after.end, Constant) and after.end.data == after.length
+    if not (fits and from_start and to_end):
+        raise refused(node)
+    return [pt.switch(before.mask(whole.ndim), whole, other).astype(node.outputs[0].type.dtype)]
 
 
 def names_in(inputs: Sequence[Variable]) -> str:
