@@ -35,7 +35,7 @@ from pymc_discrete.model.support import bounds_of_model
 from pymc_discrete.model.totals import Totals, in_totals
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Depends
-from pymc_discrete.structure.bounds import IntegerBounds, extent
+from pymc_discrete.structure.bounds import Bounds, IntegerBounds, extent
 from pymc_discrete.structure.comparisons import comparisons, value_of
 from pymc_discrete.structure.jaxify import ONCE, adds_once
 from pymc_discrete.structure.labels import labels_first
@@ -103,97 +103,156 @@ def logp_graph(
     """
     raw = in_totals(model, terms_of(model), totals or {})
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
-    hold: dict[Variable, Variable] = {
-        comparison: pt.constant(np.full(equal[t, c], outcome))
-        for t in {t for t, _ in equal or ()}
-        for c, (comparison, outcome) in enumerate(comparisons(raw[t]))
-        if equal is not None and (t, c) in equal
-    }
     refuse_random(list(zip(labels, raw, strict=True)))
     refuse_single_increments(list(zip(labels, raw, strict=True)), names)
+
+    # the terms, of other inputs, as they can be written in JAX
     typed = of_known_shape(model, {name: np.shape(value) for name, value in point.items()})
-    replace: dict[Variable, Variable] = typed | hold | constants_of_data(raw)
-    replace.update(
-        {v: promoted(v) for v in graph_inputs(raw) if isinstance(v, Constant) and hasattr(v.type, "dtype")}
-    )
-    # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with the
-    # same name. One of them replaces the others.
-    numbers = {str(v.name): v for v in graph_inputs(raw) if isinstance(v, Number)}
-    replace.update({v: numbers[str(v.name)] for v in graph_inputs(raw) if isinstance(v, Number)})
+    numbers = numbers_by_name(raw)
     block = {str(v.name): v for v in typed.values() if v.name in names}
     others = [*(v for v in typed.values() if v.name not in names), *numbers.values()]
-    values_of_terms = [model.rvs_to_values[rv] for rv in model.free_RVs]
-    own = {
-        value: set(toposort([term]))
-        for value, term in zip(values_of_terms, raw, strict=False)
-        if value.name in constrained
-    }
-    named = without_checks(labels, raw, replace, own)
-    by_name = {str(v.name): v for v in typed.values()}
-    known = lambda: {
-        by_name[name]: b for name, b in bounds_of_model(model).items() if name not in (totals or {})
-    }
-    of_fixed_sizes = with_fixed_sizes([t for _, t in named], known)
-    named = list(zip([name for name, _ in named], of_fixed_sizes, strict=True))
+    replace = typed | held(raw, equal or {}) | constants(raw, numbers)
+    named = without_checks(labels, raw, replace, own_densities(model, raw, constrained))
+    known = lambda: bounds_of_typed(model, typed, totals or {})
+    named = rewritten_terms(named, lambda terms: with_fixed_sizes(terms, known))
     named = fixed_in_size(named, list(block.values()), others)
-    sums = with_long_sums([t for _, t in named], list(typed.values()))
-    reals = {v: real(v) for name, v in block.items() if name in counts}
-    sums = as_real(sums, reals) if reals else sums
-    block = {name: reals.get(v, v) for name, v in block.items()}
-    named = list(zip([name for name, _ in named], sums, strict=True))
+    named = rewritten_terms(named, lambda terms: with_long_sums(terms, list(typed.values())))
+    if reals := {v: real(v) for name, v in block.items() if name in counts}:
+        named = rewritten_terms(named, lambda terms: as_real(terms, reals))
+
+    # those of equal structure written as one, in canonical form
     stacked = Stacked(
-        named, [block[name] for name in names], kinds or {}, in_groups(others, vectors or {}), united
+        named,
+        [reals.get(block[name], block[name]) for name in names],
+        kinds or {},
+        in_groups(others, vectors or {}),
+        united,
     )
     terms, decisions = decided([t for _, t in stacked.terms])
     values, others, outputs = canonical(stacked.values, stacked.others, terms)
     outputs, derived = hoisted(outputs, f"{NUMBER}for {shown(names)}: ")
     read = numbers_in(outputs)
-    # the conditions of decisions and what is derived are functions of the model's own numbers
-    derivation = Derivation(read, derived, decisions)
-    pairs = zip(others, stacked.groups_of_others, strict=True)
-    groups_of_others = {v: group for v, group in pairs if not isinstance(v, Number)}
-    groups_of_others |= {v: [str(v.name)] for v in read}
-    others = list(groups_of_others)
-    labels = [name for name, _ in stacked.terms]
-    bounds = IntegerBounds(
-        {
-            v: extent(widest([supports[name] for name in members]))
-            for v, members in zip(values, stacked.groups, strict=True)
-        }
-    )
-    uniform = {
-        v
-        for v, members in zip(values, stacked.groups, strict=True)
-        if all_equal([supports[name] for name in members])
-    }
-    guarded, out_of_bounds = index_guards(
-        list(zip(labels, outputs, strict=True)), Depends(values), bounds, uniform
-    )
-    for name, guard in guarded:
-        labels.append(name)
-        outputs.append(guard)
+    groups = dict(zip(values, stacked.groups, strict=True))
+    groups_of_others = with_numbers_read(others, stacked.groups_of_others, read)
+
+    # guards of indices; and what of all that depends on the block
+    bounds, uniform = bounds_of_vectors(groups, supports)
     moving = Depends(values)
-    named = list(zip(labels, outputs, strict=True))
-    touched = [(name, term) for name, term in named if term in moving]
-    untouched = [(name, term) for name, term in named if term not in moving]
-    discrete = not any(v.type.dtype.startswith("float") for v in values)
-    if discrete:
+    named = rewritten_terms(stacked.terms, lambda _: outputs)
+    guards, out_of_bounds = index_guards(named, moving, bounds, uniform)
+    named += guards
+    if not any(v.type.dtype.startswith("float") for v in values):
         refuse_sparse(named, moving, names)
-        refuse_unknown_indices(outputs, moving, derived)
-    groups = dict(zip(values, stacked.groups, strict=True)) | groups_of_others
-    start = {**point, **{str(v.name): v.value for v in read}}
+        refuse_unknown_indices([t for _, t in named], moving, derived)
     return LogpGraph(
         values,
-        others,
-        touched,
-        untouched,
-        start,
-        groups,
-        derivation,
+        list(groups_of_others),
+        *divided(named, moving),
+        {**point, **{str(v.name): v.value for v in read}},
+        groups | groups_of_others,
+        # the conditions of decisions and what is derived are functions of the model's own numbers
+        Derivation(read, derived, decisions),
         stacked.written_as_one,
         out_of_bounds,
         bounds,
     )
+
+
+def rewritten_terms(
+    named: Sequence[tuple[str, Variable]], function: Callable[[list[Variable]], list[Variable]]
+) -> list[tuple[str, Variable]]:
+    """[(name, term)] with all terms rewritten."""
+    terms = function([term for _, term in named])
+    return list(zip([name for name, _ in named], terms, strict=True))
+
+
+def divided(
+    named: list[tuple[str, Variable]], moving: Depends
+) -> tuple[list[tuple[str, Variable]], list[tuple[str, Variable]]]:
+    """[(name, term)] of the terms that depend on the block, and of the others."""
+    touched = [(name, term) for name, term in named if term in moving]
+    return touched, [(name, term) for name, term in named if term not in moving]
+
+
+def numbers_by_name(terms: list[Variable]) -> dict[str, Number]:
+    """{name: the number} of those that terms read.
+
+    PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with the
+    same name. One of them is here.
+    """
+    return {str(v.name): v for v in graph_inputs(terms) if isinstance(v, Number)}
+
+
+def held(terms: list[Variable], equal: Mapping[tuple[int, int], tuple[int, ...]]) -> dict[Variable, Variable]:
+    """{comparison: what it gives at every state} of comparisons that hold; `equal` as for `logp_graph`."""
+    return {
+        comparison: pt.constant(np.full(equal[t, c], outcome))
+        for t in {t for t, _ in equal}
+        for c, (comparison, outcome) in enumerate(comparisons(terms[t]))
+        if (t, c) in equal
+    }
+
+
+def constants(terms: list[Variable], numbers: Mapping[str, Number]) -> dict[Variable, Variable]:
+    """{data, constant or number that the terms read: what stands in its place}; `numbers` are by name."""
+    replace = constants_of_data(terms)
+    for v in graph_inputs(terms):
+        if isinstance(v, Constant) and hasattr(v.type, "dtype"):
+            replace[v] = promoted(v)
+        elif isinstance(v, Number):
+            replace[v] = numbers[str(v.name)]
+    return replace
+
+
+def with_numbers_read(
+    others: list[Variable], groups: list[list[str]], read: list[Number]
+) -> dict[Variable, list[str]]:
+    """{input of a graph that is not of the block: the names of what it is made of}.
+
+    Parameters
+    ----------
+    others, groups : what they were before constant parts were computed, with all numbers
+    read : the numbers that the graph reads now
+    """
+    kept = {v: group for v, group in zip(others, groups, strict=True) if not isinstance(v, Number)}
+    return kept | {v: [str(v.name)] for v in read}
+
+
+def bounds_of_vectors(
+    groups: Mapping[Variable, list[str]], supports: Mapping[str, Any]
+) -> tuple[IntegerBounds, set[Variable]]:
+    """The bounds of the block's vectors, and those vectors all of whose elements have the same ones.
+
+    Parameters
+    ----------
+    groups : {vector: the names of the variables that it is made of}
+    supports : as for `logp_graph`
+    """
+    of_members = {v: [supports[name] for name in members] for v, members in groups.items()}
+    bounds = IntegerBounds({v: extent(widest(each)) for v, each in of_members.items()})
+    return bounds, {v for v, each in of_members.items() if all_equal(each)}
+
+
+def own_densities(
+    model: pm.Model, terms: list[Variable], names: Collection[str]
+) -> dict[Variable, set[Apply]]:
+    """{value: the nodes of its own log density} of the variables of these names."""
+    values = [model.rvs_to_values[rv] for rv in model.free_RVs]
+    pairs = zip(values, terms, strict=False)
+    return {value: set(toposort([term])) for value, term in pairs if value.name in names}
+
+
+def bounds_of_typed(
+    model: pm.Model, typed: Mapping[Variable, Variable], totals: Totals
+) -> dict[Variable, Bounds]:
+    """The bounds of a model's discrete variables, those left out in whose place totals stand.
+
+    Parameters
+    ----------
+    typed : {value variable: what stands in its place}
+    """
+    by_name = {str(v.name): v for v in typed.values()}
+    return {by_name[name]: b for name, b in bounds_of_model(model).items() if name not in totals}
 
 
 def of_known_shape(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[Variable, Variable]:
@@ -308,15 +367,21 @@ def without_checks(
             "pm.set_data changed a length, change all else that has it: other data, what is observed, and "
             "coords= of their dims."
         ) from error
-    first: dict[Apply, str] = {}  # a check counts as part of the first term it guards
-    for name, term in zip(labels, terms_with_checks, strict=True):
-        for node in toposort([term], blockers=[out for n in first for out in n.outputs]):
-            if isinstance(node.op, CheckAndRaise):
-                first.setdefault(node, name)
+    first = first_guarded(labels, terms_with_checks)
     return [
         *zip(labels, terms, strict=True),
         *((first.get(node, labels[0]), guard) for node, guard in guards),
     ]
+
+
+def first_guarded(labels: list[str], terms: list[Variable]) -> dict[Apply, str]:
+    """{check: the name of the first term that it guards}, of which it counts as a part."""
+    first: dict[Apply, str] = {}
+    for name, term in zip(labels, terms, strict=True):
+        for node in toposort([term], blockers=[out for n in first for out in n.outputs]):
+            if isinstance(node.op, CheckAndRaise):
+                first.setdefault(node, name)
+    return first
 
 
 def first_to_fail(labels: Sequence[str], make: Callable[[int], Any]) -> str:
