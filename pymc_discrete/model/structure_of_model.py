@@ -112,42 +112,35 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     indices, sizes or exponents, which decide how the graph looks, matrices that may be an adjacency, and
     parameters that are 0 or 1, by which terms vanish from it.
     """
-    uses = uses_in(model)
-    values = list(model.rvs_to_values.values())
     made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
+    uses = uses_in(model, made)
     found: dict[Variable, np.ndarray] = {}
     # what parameters that are 0 or 1 are used for, and what others are
     vanishing: set[Hashable] = set()
     plain: set[Hashable] = set()
-    for leaf in dict.fromkeys([*graph_inputs(made), *values]):
+    for leaf in dict.fromkeys([*graph_inputs(made), *model.rvs_to_values.values()]):
         value = value_of_leaf(leaf)
-        if value is None or not value.size:
+        if value is None or not may_be_argument(leaf, value, uses[leaf]):
             continue
-        # what no Op of the model's own reads does not decide how its log density looks
-        if uses[leaf] and (not np.isfinite(value).all() or (np.abs(value) > LARGEST).any()):
-            continue
-        if OTHER in uses[leaf] and may_be_adjacency(value):
-            continue
-        # other Ops get an input of the same type as before
-        same = leaf.type.dtype == "float64" and None not in leaf.type.shape
-        if OTHER not in uses[leaf] or (value.size > 1 and same):
-            found[leaf] = value
-            if not uses[leaf] & {OBSERVED, OTHER}:
-                zero_or_one = (value == 0).all() or (value == 1).all()
-                (vanishing if zero_or_one else plain).update(uses[leaf])
+        found[leaf] = value
+        if not uses[leaf] & {OBSERVED, OTHER}:
+            zero_or_one = (value == 0).all() or (value == 1).all()
+            (vanishing if zero_or_one else plain).update(uses[leaf])
     # Parameters of one kind are all numbers or none, so that variables with the same role look the same.
     return {leaf: value for leaf, value in found.items() if not uses[leaf] & (vanishing - plain)}
 
 
-def uses_in(model: pm.Model) -> dict[Variable, set[Hashable]]:
-    """{variable: what it is used for}, of leaves of a model's graph and of all that is computed from them.
+def uses_in(model: pm.Model, made: list[Variable]) -> dict[Variable, set[Hashable]]:
+    """{variable: what it is used for, and what is computed elementwise from it}.
 
-    A parameter's use is the class of the distribution and the place of the parameter; others are `OBSERVED`
-    and `OTHER`. What is computed elementwise from leaves alone hands its uses on to them.
+    A parameter's use is the class of the distribution and the place of the parameter.
+
+    Parameters
+    ----------
+    made : what the model computes
     """
     uses: dict[Variable, set[Hashable]] = {}
     values = list(model.rvs_to_values.values())
-    made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
     observed = set(model.observed_RVs)
     for v in (*made, *values):
         uses.setdefault(v, set()).add(OBSERVED if model.values_to_rvs.get(v) in observed else OTHER)
@@ -158,15 +151,9 @@ def uses_in(model: pm.Model) -> dict[Variable, set[Hashable]]:
 
 
 def uses_of_inputs(
-    node: Apply, uses: Mapping[Variable, set[Hashable]], observed: Collection[Variable]
+    node: Apply, uses: Mapping[Variable, set[Hashable]], observed: set[Variable]
 ) -> list[set[Hashable]]:
-    """What the inputs of a node are used for.
-
-    Parameters
-    ----------
-    uses : of the node's outputs
-    observed : the random variables that are observed
-    """
+    """What a node uses each of its inputs for; `uses` are those of its outputs."""
     of_inputs: list[set[Hashable]] = [{OTHER} for _ in node.inputs]
     if isinstance(node.op, RandomVariable):
         rv = node.outputs[1]
@@ -178,15 +165,29 @@ def uses_of_inputs(
             if not (counted and not param.type.dtype.startswith("float")):
                 of_inputs[first + place] = {(type(node.op), place)}
     elif getattr(node.op, "takes_numbers", False):
-        return [set() for _ in node.inputs]
+        of_inputs = [set() for _ in node.inputs]
     elif isinstance(node.op, Shape | Shape_i):
-        return [set()]  # the shape is a part of the key
+        of_inputs = [set()]  # the shape is a part of the key
     elif isinstance(node.op, Elemwise | DimShuffle):
         of_output = uses[node.outputs[0]]
         fixed = all(value_of_leaf(i) is not None for i in graph_inputs(node.inputs))
         if fixed and not of_output & {OBSERVED, OTHER}:
-            return [of_output for _ in node.inputs]
+            of_inputs = [of_output for _ in node.inputs]
     return of_inputs
+
+
+def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> bool:
+    """Whether a constant or data may be an argument of a program, as far as its value and its uses say."""
+    if not value.size:
+        return False
+    # what no Op of the model's own reads does not decide how its log density looks
+    if uses and (not np.isfinite(value).all() or (np.abs(value) > LARGEST).any()):
+        return False
+    if OTHER not in uses:
+        return True
+    # other Ops get an input of the same type as before
+    same = leaf.type.dtype == "float64" and None not in leaf.type.shape
+    return value.size > 1 and same and not may_be_adjacency(value)
 
 
 def may_be_adjacency(value: np.ndarray) -> bool:
