@@ -172,6 +172,70 @@ class Linear(NamedTuple):
         return x
 
 
+class Support(NamedTuple):
+    """The bounds of the sites of one variable.
+
+    Attributes
+    ----------
+    shape : of the variable
+    lower, upper : (n,) int, inclusive
+    unbounded : whether a bound is missing
+    """
+
+    shape: tuple[int, ...]
+    lower: np.ndarray
+    upper: np.ndarray
+    unbounded: bool
+
+    @classmethod
+    def given(cls, name: str, support: Any, shapes: Mapping[str, tuple[int, ...] | int] | None) -> "Support":
+        """The support of a variable as `Space.build` is given it.
+
+        Raises
+        ------
+        ValueError
+            Where it is no pair of bounds, these do not fit its shape, or it is empty.
+        """
+        if not (isinstance(support, tuple | list) and len(support) == 2):
+            raise ValueError(
+                f"The support of {name!r} must be (lower, upper), both inclusive, got {support!r}."
+            )
+        infinite = lambda b: np.asarray(b).dtype.kind == "f" and bool(np.isinf(b).any())
+        unbounded = any(b is None or infinite(b) for b in support)
+        low, high = bound(name, support[0], -UNBOUNDED), bound(name, support[1], UNBOUNDED)
+        shape = (
+            np.broadcast_shapes(low.shape, high.shape)
+            if shapes is None
+            else shape_of(name, shapes.get(name, ()))
+        )
+        try:
+            lower, upper = (np.broadcast_to(b, shape).reshape(-1).astype(np.int64) for b in (low, high))
+        except ValueError:
+            raise ValueError(
+                f"The support of {name!r} has bounds of shapes {low.shape} and {high.shape}, which do "
+                f"not fit its shape {shape}."
+            ) from None
+        if (lower > upper).any():
+            bad = int(np.flatnonzero(lower > upper)[0])
+            raise ValueError(
+                f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
+                f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
+            )
+        return cls(shape, lower, upper, unbounded)
+
+    @classmethod
+    def joined(cls, parts: list["Support"]) -> "Support":
+        """Several, one after another."""
+        lower, upper = np.concatenate([p.lower for p in parts]), np.concatenate([p.upper for p in parts])
+        shape = parts[0].shape if len(parts) == 1 else lower.shape
+        return cls(shape, lower, upper, any(p.unbounded for p in parts))
+
+    @property
+    def widest(self) -> int:
+        """The largest number of values of a site."""
+        return int((self.upper - self.lower).max(initial=0)) + 1
+
+
 class ByTotals(NamedTuple):
     """How the sites of a space, some of which are totals, go with the values of a model.
 
@@ -308,97 +372,37 @@ class Space:
         TypeError, ValueError
             For arguments that do not fit together, with the name of the variable.
         """
-        variables: list[Variable] = []
-        # {name: (shape, lower, upper, whether a bound is missing)}
-        arrays: dict[str, tuple[tuple[int, ...], np.ndarray, np.ndarray, bool]] = {}
         if not isinstance(supports, Mapping):
             raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
-        named: dict[str, Collection[str]] = {"nominal": nominal, "permutations": permutations}
-        for argument, names in named.items():
-            if isinstance(names, str):
-                raise TypeError(
-                    f"{argument} must be a list of names, got {names!r}. One name is [{names!r}]."
-                )
-        named["equations"] = [name for names in equations or () for name in names]
-        arguments = {"window": window, "shapes": shapes, "sums": sums}
-        given = [(argument, value) for argument, value in arguments.items() if isinstance(value, Mapping)]
-        for argument, names in [*given, *named.items()]:
-            for name in names:
-                if name not in supports:
-                    raise ValueError(
-                        f"{argument} names {name!r}, which is no variable of the block: "
-                        f"{', '.join(supports)}."
-                    )
-        for name, support in supports.items():
-            if not (isinstance(support, tuple | list) and len(support) == 2):
-                raise ValueError(
-                    f"The support of {name!r} must be (lower, upper), both inclusive, got {support!r}."
-                )
-            low, high = support
-            unbounded = any(
-                b is None or (np.asarray(b).dtype.kind == "f" and np.isinf(b).any()) for b in (low, high)
-            )
-            low, high = bound(name, low, -UNBOUNDED), bound(name, high, UNBOUNDED)
-            shape = (
-                np.broadcast_shapes(low.shape, high.shape)
-                if shapes is None
-                else shape_of(name, shapes.get(name, ()))
-            )
-            try:
-                np.broadcast_to(low, shape), np.broadcast_to(high, shape)
-            except ValueError:
-                raise ValueError(
-                    f"The support of {name!r} has bounds of shapes {low.shape} and {high.shape}, which do "
-                    f"not fit its shape {shape}."
-                ) from None
-            lower = np.broadcast_to(low, shape).reshape(-1).astype(np.int64)
-            upper = np.broadcast_to(high, shape).reshape(-1).astype(np.int64)
-            if (lower > upper).any():
-                bad = int(np.flatnonzero(lower > upper)[0])
-                raise ValueError(
-                    f"The support of {name!r} is empty at element {bad}: lower bound {lower[bad]} is above "
-                    f"upper bound {upper[bad]}. Mend the bounds of its distribution or of support=."
-                )
-            arrays[name] = (shape, lower, upper, unbounded)
-        joined = {name: names for names in [*(equations or ()), *(lines or ())] for name in names}
+        equations, lines, sums = equations or {}, lines or {}, sums or {}
+        scale, widths = scale or {}, widths or {}
+        collections = {"nominal": nominal, "permutations": permutations}
+        mappings = {"window": window, "shapes": shapes, "sums": sums}
+        refuse_other_names(supports, collections, mappings, equations)
+        given = {name: Support.given(name, support, shapes) for name, support in supports.items()}
+        joined = {name: names for names in [*equations, *lines] for name in names}
+        variables: list[Variable] = []
         members: list[Member] = []
         start = 0
-        for names in dict.fromkeys(joined.get(name, (name,)) for name in arrays):
+        for names in dict.fromkeys(joined.get(name, (name,)) for name in given):
             for name in names:
-                members.append(Member(name, arrays[name][0], start))
+                members.append(Member(name, given[name].shape, start))
                 start += members[-1].size
-            lower, upper = (np.concatenate([arrays[name][end] for name in names]) for end in (1, 2))
-            name, shape = names[0], arrays[names[0]][0] if len(names) == 1 else lower.shape
-            unbounded = any(arrays[n][3] for n in names)
-            constraint: Constraint | None = None
-            if equations is not None and names in equations:
-                matrix, totals, *labels = equations[names]
-                constraint = LinearConstraint.build(made_name(names), matrix, totals, lower, upper, *labels)
-                unbounded = bool((np.maximum(-constraint.lower, constraint.upper) >= UNBOUNDED).any())
-            elif sums is not None and name in sums:
-                constraint = FixedSums.build(name, sums[name], shape, lower, upper)
-            elif name in permutations:
-                constraint = Permutations.build(name, shape, lower, upper)
-            if constraint is not None:
-                lower, upper = constraint.tightened(lower, upper)
-            widest = int((upper - lower).max(initial=0)) + 1
-            window_of_name = window.get(name, "auto") if isinstance(window, dict) else window
-            reach = 2.0 * max((scale or {}).get(n, 0.0) for n in names) if unbounded else widest / 4
-            # computed for finite variables too, so that an invalid window is always an error
-            offsets = offsets_of(name, window_of_name, max(SMALLEST, reach))
-            all_values = name in permutations or (all(n in whole for n in names) and not unbounded)
-            finite = widest <= LARGEST_SUPPORT or all_values
+            support = Support.joined([given[n] for n in names])
+            support, constraint = constrained(names, support, equations, sums, permutations)
+            name = names[0]
+            every_value = name in permutations or all(n in whole for n in names)
             variables.append(
                 Variable(
                     made_name(names),
-                    shape,
-                    lower,
-                    upper,
-                    None if finite else offsets,
+                    support.shape,
+                    support.lower,
+                    support.upper,
+                    offsets_for(names, support, window, scale, every_value),
                     any(n in nominal for n in names),
-                    max((widths or {}).get(n, WIDTH) for n in names),
+                    max(widths.get(n, WIDTH) for n in names),
                     constraint,
-                    (lines or {}).get(names),
+                    lines.get(names),
                 )
             )
         return cls(variables, members)
@@ -653,6 +657,88 @@ def masked(d: Array, values: Array, inside: Array, now: Array) -> Array:
     """
     d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
     return jnp.where(inside & (values == now[:, None]), 0.0, d)
+
+
+def refuse_other_names(
+    supports: Mapping[str, Any],
+    collections: Mapping[str, Any],
+    mappings: Mapping[str, Any],
+    equations: Mapping[tuple[str, ...], Any],
+) -> None:
+    """Refuse names of variables that a space does not have, in arguments of `Space.build`.
+
+    Parameters
+    ----------
+    collections : {argument: names}
+    mappings : {argument: {name: value}}; another value than a dictionary is for all variables
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    for argument, names in collections.items():
+        if isinstance(names, str):
+            raise TypeError(f"{argument} must be a list of names, got {names!r}. One name is [{names!r}].")
+    given = [(argument, value) for argument, value in mappings.items() if isinstance(value, Mapping)]
+    in_equations = [name for names in equations for name in names]
+    for argument, names in [*given, *collections.items(), ("equations", in_equations)]:
+        for name in names:
+            if name not in supports:
+                raise ValueError(
+                    f"{argument} names {name!r}, which is no variable of the block: {', '.join(supports)}."
+                )
+
+
+def constrained(
+    names: tuple[str, ...],
+    support: Support,
+    equations: Mapping[tuple[str, ...], tuple[Any, ...]],
+    sums: Mapping[str, Any],
+    permutations: Collection[str],
+) -> tuple[Support, Constraint | None]:
+    """The constraint of variables that are one in the space, and their support, no wider than it leaves.
+
+    Parameters
+    ----------
+    names : of the variables
+    equations, sums, permutations : as for `Space.build`
+    """
+    name = names[0]
+    if names in equations:
+        matrix, totals, *labels = equations[names]
+        linear = LinearConstraint.build(
+            made_name(names), matrix, totals, support.lower, support.upper, *labels
+        )
+        ends = np.maximum(-linear.lower, linear.upper)
+        support = support._replace(unbounded=bool((ends >= UNBOUNDED).any()))
+        constraint: Constraint = linear
+    elif name in sums:
+        constraint = FixedSums.build(name, sums[name], support.shape, support.lower, support.upper)
+    elif name in permutations:
+        constraint = Permutations.build(name, support.shape, support.lower, support.upper)
+    else:
+        return support, None
+    lower, upper = constraint.tightened(support.lower, support.upper)
+    return support._replace(lower=lower, upper=upper), constraint
+
+
+def offsets_for(
+    names: tuple[str, ...], support: Support, window: Any, scale: Mapping[str, float], every_value: bool
+) -> np.ndarray | None:
+    """(K,) int, the offsets of variables that are one in the space; None where every value is a neighbour.
+
+    Parameters
+    ----------
+    names : of the variables
+    window, scale : as for `Space.build`
+    every_value : whether every value of a bounded support is a neighbour, however many
+    """
+    window = window.get(names[0], "auto") if isinstance(window, dict) else window
+    reach = 2.0 * max(scale.get(n, 0.0) for n in names) if support.unbounded else support.widest / 4
+    # computed for finite variables too, so that an invalid window is always an error
+    offsets = offsets_of(names[0], window, max(SMALLEST, reach))
+    finite = support.widest <= LARGEST_SUPPORT or (every_value and not support.unbounded)
+    return None if finite else offsets
 
 
 def shape_of(name: str, shape: Any) -> tuple[int, ...]:
