@@ -111,7 +111,7 @@ def logp_graph(
     numbers = numbers_by_name(raw)
     block = {str(v.name): v for v in typed.values() if v.name in names}
     others = [*(v for v in typed.values() if v.name not in names), *numbers.values()]
-    replace = typed | held(raw, equal or {}) | constants(raw, numbers)
+    replace = typed | comparisons_that_hold(raw, equal or {}) | constants(raw, numbers)
     named = without_checks(labels, raw, replace, own_densities(model, raw, constrained))
     known = lambda: bounds_of_typed(model, typed, totals or {})
     named = rewritten_terms(named, lambda terms: with_fixed_sizes(terms, known))
@@ -183,7 +183,9 @@ def numbers_by_name(terms: list[Variable]) -> dict[str, Number]:
     return {str(v.name): v for v in graph_inputs(terms) if isinstance(v, Number)}
 
 
-def held(terms: list[Variable], equal: Mapping[tuple[int, int], tuple[int, ...]]) -> dict[Variable, Variable]:
+def comparisons_that_hold(
+    terms: list[Variable], equal: Mapping[tuple[int, int], tuple[int, ...]]
+) -> dict[Variable, Variable]:
     """{comparison: what it gives at every state} of comparisons that hold; `equal` as for `logp_graph`."""
     return {
         comparison: pt.constant(np.full(equal[t, c], outcome))

@@ -381,7 +381,7 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -
     part = x[tuple(index)]
     if isinstance(node.op, Subtensor):
         return Sliced(part, cuts)
-    new = written(node, part, inputs[1], cuts)
+    new = written_to_slices(node, part, inputs[1], cuts)
     if all(isinstance(i, slice) and i == slice(None) for i in index):
         return new.astype(x.dtype)
     return pt.set_subtensor(part, new)
@@ -402,7 +402,9 @@ def cut_of(axis: int, length: int | None, index: slice) -> Cut:
     return Cut(axis, length, place(index.start, length, 0), place(index.stop, length, length))
 
 
-def written(node: Apply, part: Variable, y: Variable | Sliced, cuts: list[Cut | Chosen]) -> Variable:
+def written_to_slices(
+    node: Apply, part: Variable, y: Variable | Sliced, cuts: list[Cut | Chosen]
+) -> Variable:
     """What takes the place of a tensor after y is written to slices of its axes, or added there."""
     if isinstance(y, Sliced):
         if len(y.cuts) != len(cuts) or not all(any(c.same(cut) for cut in cuts) for c in y.cuts):

@@ -155,7 +155,7 @@ def whole(node: Apply, graph: LogpGraph) -> Entries | None:
 
     def compute(values):
         function = jax_funcify(node.op, node=node)
-        whole_inputs = [None if m else shaped(v, s) for m, v, s in zip(moving, values, shapes, strict=True)]
+        whole_inputs = [None if m else in_shape(v, s) for m, v, s in zip(moving, values, shapes, strict=True)]
 
         def of_moving(*parts):
             rest = iter(parts)
@@ -175,7 +175,7 @@ def names_of_dimensions(shapes: list[tuple[int, ...]], letter: str) -> list[str]
     return ["(" + ",".join(f"{letter}{next(numbers)}" for _ in shape) + ")" for shape in shapes]
 
 
-def shaped(value: Any, shape: tuple[int, ...]) -> Any:
+def in_shape(value: Any, shape: tuple[int, ...]) -> Any:
     """A flat input of an Op in its shape.
 
     Integers stay NumPy arrays: they may be sizes, which must be known when the program is compiled.

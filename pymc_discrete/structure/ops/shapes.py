@@ -31,7 +31,7 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 
 # ---------------------------------------------------------------- Ops that move elements of their first input
-def moved(op: Op, node: Apply, graph: LogpGraph) -> Elements | None:
+def reads_first_input(op: Op, node: Apply, graph: LogpGraph) -> Elements | None:
     """What an Op reads that only moves the elements of its first input."""
     return rearranged(node, graph, (0,))
 
@@ -41,7 +41,7 @@ for _op in (
     TensorFromScalar,
 ):  # fmt: skip
     rearranges(_op)
-    elements_of.register(_op)(moved)
+    elements_of.register(_op)(reads_first_input)
 
 
 for _op in (Alloc, DimShuffle, ExtractDiag, JoinDims, Reshape, SpecifyShape, SplitDims):

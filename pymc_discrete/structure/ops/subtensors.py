@@ -29,7 +29,7 @@ from pymc_discrete.structure.rounding import error_after
 from pymc_discrete.structure.stacking import NotAlike, with_axis
 
 
-def entries_of(op: AdvancedSubtensor | Subtensor, n: int, ndim: int) -> list[Any]:
+def index_entries(op: AdvancedSubtensor | Subtensor, n: int, ndim: int) -> list[Any]:
     """For each dimension of x, which of the n inputs after x is its index, or a slice of such numbers."""
     entries = list(indices_from_subtensor(range(n), op.idx_list))
     return entries + [slice(None)] * (ndim - len(entries))
@@ -80,7 +80,7 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
         return None
     numbers = indexing.arrays.values()
     wide = np.broadcast_shapes(*(graph.shape(node.inputs[j]) for j in numbers))
-    which, base = places(indexing, shape, wide)
+    which, base = places_read(indexing, shape, wide)
     reads: list[np.ndarray | None] = [np.zeros((which.size, 0), int) for _ in node.inputs]
     for j in numbers:
         i = node.inputs[j]
@@ -104,7 +104,7 @@ def taken_apart(op: AdvancedSubtensor | Subtensor, node: Apply, ndim: int) -> In
     flat = node.inputs[1:]
     arrays: dict[int, int] = {}
     slices: dict[int, slice] = {}
-    for d, entry in enumerate(entries_of(op, len(flat), ndim)):
+    for d, entry in enumerate(index_entries(op, len(flat), ndim)):
         if not isinstance(entry, slice):
             arrays[d] = 1 + entry
             continue
@@ -123,7 +123,7 @@ def strides_of(shape: tuple[int, ...]) -> list[int]:
     return [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
 
 
-def places(
+def places_read(
     indexing: Indexing, shape: tuple[int, ...], wide: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the output elements of `x[i, :, j]` come from.
@@ -245,7 +245,7 @@ def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variabl
     dimensions of the indices elsewhere than for one member, they are transposed back.
     """
     (x, stacked), *flat = inputs
-    entries = entries_of(node.op, len(flat), node.inputs[0].type.ndim)
+    entries = index_entries(node.op, len(flat), node.inputs[0].type.ndim)
     arrays = [d for d, entry in enumerate(entries) if not isinstance(entry, slice)]
     index = index_of(entries, flat)
     # the number of dimensions of the indices of one member, broadcast against one another
@@ -281,7 +281,7 @@ def index_of(entries: list[Any], flat: list[tuple[Variable, bool]]) -> list[Any]
 
     Parameters
     ----------
-    entries : see `entries_of`
+    entries : see `index_entries`
     flat : [(input after x, whether it is a stack)]
 
     Raises
