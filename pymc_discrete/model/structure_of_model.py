@@ -22,9 +22,6 @@ from pymc_discrete.model.identity import key_of_graph, key_of_object
 from pymc_discrete.structure.numbers import NUMBER, Number
 from pymc_discrete.structure.rebuild import rebuild
 
-# A model with this attribute has numbers whose names begin so, for programs that also read those of another
-# model: a model and what is left of it when variables are summed out.
-
 
 class Structure(NamedTuple):
     """What a model's log density is made of.
@@ -215,7 +212,9 @@ def value_of_leaf(leaf: Variable) -> np.ndarray | None:
 
 
 class MadeModel(pm.Model):
-    """A model that the package has made of a user's, whose numbers stand beside those of that one.
+    """A model that the package has made of a user's, for programs that read the numbers of both.
+
+    Such as what is left of a model when variables are summed out.
 
     Attributes
     ----------
